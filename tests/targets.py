@@ -28,11 +28,8 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_schema_registry.py::test_a_real_registry",
         "tests/e2e/test_schema_registry.py::test_json_schema",
     ),
-    "downloads a Spark of its own, and starts it three times; the other engines are for every day": (
-        "tests/integration/test_iceberg_engines.py::test_spark",
-    ),
-    "eight processes that each load pyiceberg; threads in tests/unit/catalog are for every day": (
-        "tests/integration/test_iceberg_catalog.py::test_processes",
+    "reads what tests/e2e/test_iceberg.py reads every day, and downloads a Spark of its own": (
+        "tests/integration/test_iceberg_engines.py",
     ),
     "other stores and catalogs, dead members, outages, and procedures of the Spark above": (
         "tests/e2e/test_iceberg.py::test_each_row_is_there_once",
@@ -63,13 +60,9 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/integration/test_readers.py",
         "tests/integration/test_engines_page.py",
         "tests/integration/test_compact.py::test_on_a_cluster",
-        "tests/integration/test_partition_values.py",
-        "tests/integration/test_spark.py::test_java_gets_its_objects_back_where_nothing_else_collects",
     ),
     "a process for each case of a command, of which units test the parts": (
         "tests/integration/test_customise_page.py",
-        "tests/integration/test_try.py",
-        "tests/integration/test_replay.py",
     ),
     "the same promise with another value; one of them is for every day": (
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[a store that is away]",

@@ -54,7 +54,82 @@ def turned(one: Replica, **values: Any) -> Callable[[], None]:
     return set_them
 
 
-CASES: dict[str, Callable[[], Case]] = {}
+def passing(**values: Any) -> Case:
+    """Three minutes in which a replica has these attributes."""
+    one = replica()
+    before = {name: getattr(one, name) for name in values}
+    world = World(one)
+    world.at(10 * MINUTE, turned(one, **values))
+    world.at(13 * MINUTE, turned(one, **before))
+    return Case(world)
+
+
+def lasting(one: Replica, *others: Replica, fires: Firing, **values: Any) -> Case:
+    """A replica that has these attributes after ten minutes."""
+    world = World(one, *others)
+    world.at(10 * MINUTE, turned(one, **values))
+    return Case(world, breaks=10 * MINUTE, fires=fires)
+
+
+def slow(*replicas: Replica, hours: int = 4, **how: Any) -> Case:
+    """Replicas that are scraped once a minute, for hours."""
+    return Case(World(*replicas, every=60), end=hours * HOUR, **how)
+
+
+def hourly_that_hangs() -> Case:
+    one = replica(interval=HOUR)
+    played = slow(one, breaks=2 * HOUR, fires={"LakeSinkStuck": ["a"]})
+    played.world.at(2 * HOUR, turned(one, is_hung=True))
+    return played
+
+
+SENSORS = "s3://lake/data/sensors"
+YEAR = 365 * 24 * HOUR
+CASES: dict[str, Callable[[], Case]] = {
+    # silent
+    "a commit each hour": lambda: slow(replica(interval=HOUR)),
+    "an idle topic after a transaction": lambda: slow(replica("a", Partition(rate=0, end=1_001))),
+    "a backlog that shrinks": lambda: slow(replica("a", Partition(end=50_000_000, rate=100), most=3_000)),
+    "an idle partition beside others": lambda: slow(replica("a", Partition(), Partition(rate=0))),
+    "old records and a commit each hour": lambda: slow(replica("a", Partition(age=YEAR), Partition(), interval=HOUR)),
+    "a store that is away for three minutes": lambda: passing(state="paused"),
+    "a Kafka that is away for three minutes": lambda: passing(is_cut_off=True),
+    # firing
+    "a connector that never committed what was there before": lambda: Case(
+        World(replica("a", Partition(rate=0, end=2_000), is_hung=True)), breaks=0, fires={"LakeSinkStuck": ["a"]}
+    ),
+    "a commit each hour that does not come": hourly_that_hangs,
+    "a store that stays away": lambda: lasting(
+        replica(), replica("b"), state="paused", fires={"LakeSinkStuck": ["a"], "LakeSinkNotConsuming": ["a"]}
+    ),
+    "no replica gets partitions": lambda: Case(
+        World(replica_without_partitions("a"), replica("b", group="orders", table=OTHER_TABLE)),
+        breaks=0,
+        fires={"LakeSinkNotConsuming": ["a"]},
+    ),
+    "more records than the connector can take": lambda: slow(
+        replica("a", most=5),
+        replica("b", group="orders", table=OTHER_TABLE),
+        hours=6,
+        breaks=0,
+        fires={"LakeSinkFallsBehind": [SENSORS]},
+    ),
+    "one of three replicas is down": lambda: lasting(*three(), is_up=False, fires={"LakeSinkDown": ["a"]}),
+    "a second deployment with the same group and topic is gone": lambda: lasting(
+        replica("a", table=OTHER_TABLE),
+        replica("b"),
+        is_known=False,
+        fires={"LakeSinkDeploymentAbsent": [OTHER_TABLE]},
+    ),
+    "the only connector is down": lambda: lasting(
+        replica(),
+        is_up=False,
+        fires={"LakeSinkDown": ["a"], "LakeSinkDeploymentAbsent": [SENSORS], "LakeSinkAbsent": [""]},
+    ),
+    "one partition that never commits beside others": lambda: Case(
+        World(replica("a", Partition(), Partition(is_stuck=True))), breaks=0, fires={"LakeSinkPartitionStuck": ["a"]}
+    ),
+}
 
 
 def case(make: Callable[[], Case]) -> Callable[[], Case]:
@@ -63,16 +138,6 @@ def case(make: Callable[[], Case]) -> Callable[[], Case]:
 
 
 # --- silent ---------------------------------------------------------------------------------------------------------
-
-
-@case
-def a_commit_each_hour() -> Case:
-    return Case(World(replica(interval=HOUR), every=60), end=4 * HOUR)
-
-
-@case
-def an_idle_topic_after_a_transaction() -> Case:
-    return Case(World(replica("a", Partition(rate=0, end=1_001)), every=60), end=4 * HOUR)
 
 
 @case
@@ -97,34 +162,11 @@ def a_restart() -> Case:
 
 
 @case
-def a_store_that_is_away_for_three_minutes() -> Case:
-    one = replica()
-    world = World(one)
-    world.at(10 * MINUTE, turned(one, state="paused"))
-    world.at(13 * MINUTE, turned(one, state="consuming"))
-    return Case(world)
-
-
-@case
-def a_kafka_that_is_away_for_three_minutes() -> Case:
-    one = replica()
-    world = World(one)
-    world.at(10 * MINUTE, turned(one, is_cut_off=True))
-    world.at(13 * MINUTE, turned(one, is_cut_off=False))
-    return Case(world)
-
-
-@case
 def a_spare_replica_that_gets_a_partition_after_hours() -> Case:
     one, spare = replica("a"), replica_without_partitions("b")
     world = World(one, spare, every=60)
     world.at(3 * HOUR, turned(spare, partitions={7: Partition()}, state="consuming"))
     return Case(world, end=5 * HOUR)
-
-
-@case
-def a_backlog_that_shrinks() -> Case:
-    return Case(World(replica("a", Partition(end=50_000_000, rate=100), most=3_000), every=60), end=4 * HOUR)
 
 
 @case
@@ -137,11 +179,6 @@ def a_replica_that_is_scaled_away() -> Case:
 
 
 @case
-def an_idle_partition_beside_others() -> Case:
-    return Case(World(replica("a", Partition(), Partition(rate=0)), every=60), end=4 * HOUR)
-
-
-@case
 def a_record_after_hours_of_silence_beside_other_partitions_and_a_commit_each_hour() -> Case:
     quiet = Partition(rate=0)
     world = World(replica("a", Partition(), quiet, interval=HOUR), every=60)
@@ -151,12 +188,6 @@ def a_record_after_hours_of_silence_beside_other_partitions_and_a_commit_each_ho
 
     world.at(5 * HOUR + MINUTE, produce)
     return Case(world, end=7 * HOUR)
-
-
-@case
-def records_of_last_year_and_a_commit_each_hour() -> Case:
-    year = 365 * 24 * HOUR
-    return Case(World(replica("a", Partition(age=year), Partition(), interval=HOUR), every=60), end=4 * HOUR)
 
 
 @case
@@ -205,20 +236,6 @@ def one_of_three_replicas_hangs() -> Case:
 
 
 @case
-def a_connector_that_never_committed_what_was_there_before() -> Case:
-    waiting = Partition(rate=0, end=2_000)
-    return Case(World(replica("a", waiting, is_hung=True)), breaks=0, fires={"LakeSinkStuck": ["a"]})
-
-
-@case
-def a_commit_each_hour_that_does_not_come() -> Case:
-    one = replica(interval=HOUR)
-    world = World(one, every=60)
-    world.at(2 * HOUR, turned(one, is_hung=True))
-    return Case(world, end=4 * HOUR, breaks=2 * HOUR, fires={"LakeSinkStuck": ["a"]})
-
-
-@case
 def a_connector_cut_off_from_kafka_under_load() -> Case:
     one = replica()
     world = World(one, replica("b"))
@@ -228,56 +245,10 @@ def a_connector_cut_off_from_kafka_under_load() -> Case:
 
 
 @case
-def a_store_that_stays_away() -> Case:
-    one = replica()
-    world = World(one, replica("b"))
-    world.at(10 * MINUTE, turned(one, state="paused"))
-    fires = {"LakeSinkStuck": ["a"], "LakeSinkNotConsuming": ["a"]}
-    return Case(world, breaks=10 * MINUTE, fires=fires)
-
-
-@case
 def one_of_three_replicas_never_claims() -> Case:
     replicas = three()
     replicas[2].state, replicas[2].claiming = "waiting", 1
     return Case(World(*replicas), breaks=0, fires={"LakeSinkNotConsuming": ["c"]})
-
-
-@case
-def no_replica_gets_partitions() -> Case:
-    world = World(replica_without_partitions("a"), replica("b", group="orders", table=OTHER_TABLE))
-    return Case(world, breaks=0, fires={"LakeSinkNotConsuming": ["a"]})
-
-
-@case
-def more_records_than_the_connector_can_take() -> Case:
-    world = World(replica("a", most=5), replica("b", group="orders", table=OTHER_TABLE), every=60)
-    return Case(world, end=6 * HOUR, breaks=0, fires={"LakeSinkFallsBehind": ["s3://lake/data/sensors"]})
-
-
-@case
-def one_of_three_replicas_is_down() -> Case:
-    replicas = three()
-    world = World(*replicas)
-    world.at(10 * MINUTE, turned(replicas[0], is_up=False))
-    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDown": ["a"]})
-
-
-@case
-def a_second_deployment_with_the_same_group_and_topic_is_gone() -> Case:
-    gone = replica("a", table=OTHER_TABLE)
-    world = World(gone, replica("b"))
-    world.at(10 * MINUTE, turned(gone, is_known=False))
-    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDeploymentAbsent": [OTHER_TABLE]})
-
-
-@case
-def the_only_connector_is_down() -> Case:
-    one = replica()
-    world = World(one)
-    world.at(10 * MINUTE, turned(one, is_up=False))
-    absent = {"LakeSinkDeploymentAbsent": ["s3://lake/data/sensors"], "LakeSinkAbsent": [""]}
-    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkDown": ["a"], **absent})
 
 
 @case
@@ -305,12 +276,6 @@ def one_partition_that_stands_still_beside_others() -> Case:
     world = World(replica("a", Partition(), stuck), replica("b"))
     world.at(10 * MINUTE, lambda: setattr(stuck, "is_stuck", True))
     return Case(world, breaks=10 * MINUTE, fires={"LakeSinkPartitionStuck": ["a"]})
-
-
-@case
-def one_partition_that_never_commits_beside_others() -> Case:
-    world = World(replica("a", Partition(), Partition(is_stuck=True)))
-    return Case(world, breaks=0, fires={"LakeSinkPartitionStuck": ["a"]})
 
 
 @case
@@ -400,7 +365,14 @@ def test_the_rules_are_well_formed(promtool: str) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize("name", CASES)
+def parameter(name: str) -> Any:
+    """That alerts fire is for every day, that they do not, and whatever takes hours, for the night."""
+    played = CASES[name]()
+    daily = played.fires and played.end < HOUR
+    return pytest.param(name, marks=() if daily else pytest.mark.night)
+
+
+@pytest.mark.parametrize("name", map(parameter, CASES))
 def test_the_alerts_of(name: str, promtool: str, tmp_path: Path) -> None:
     tried = promtool_test(promtool, trial(CASES[name]()), tmp_path)
     assert tried.returncode == 0, tried.stdout + tried.stderr

@@ -53,11 +53,6 @@ def as_many_as_the_buffer_holds(plan: MemoryPlan, size: int) -> int:
     return plan.buffer_mb * 2**20 // size + 1  # the one that makes it full is still taken
 
 
-def test_the_largest_record_alone(writer: SparkWriter, plan: MemoryPlan, tmp_path: Path) -> None:
-    [one] = largest(plan, 1)
-    assert write_and_read(writer, [row({"text": one})], scratch=tmp_path) == [{0: one}]
-
-
 @pytest.mark.parametrize("folders", [(), ("place",)], ids=["one file", "a folder for each"])
 def test_a_buffer_full_of_the_largest_records(
     writer: SparkWriter, plan: MemoryPlan, tmp_path: Path, folders: tuple[str, ...]

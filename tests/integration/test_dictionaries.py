@@ -1,18 +1,13 @@
 """What is said in advance about dictionaries is what Parquet would have found out by itself."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition
-from app.spark.launch import forget_java
 from app.spark.parquet_options import without_dictionary
-from app.spark.staged_file import write_staged
 from app.spark.writer import SparkWriter
-from tests.services.spark import new_spark_writer
+from tests.services.spark import staged_file
 
 ROWS = 30_000
 TABLE = pa.table(
@@ -30,22 +25,9 @@ TABLE = pa.table(
 )
 
 
-@pytest.fixture
-def writer(tmp_path: Path) -> Iterator[SparkWriter]:
-    writer = new_spark_writer(tmp_path / "scratch")
-    writer.start().result()
-    yield writer
-    writer.close()
-    forget_java()
-
-
 def _written(writer: SparkWriter, folder: Path, told: list[str]) -> pq.FileMetaData:
     folder.mkdir()
-    part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, ROWS), "0badcafe", 0)
-    ids = pa.array([0] * ROWS, pa.int32())
-    write_staged(TABLE.append_column("__file_group", ids), folder / "staged.parquet", told)
-    staged = StagedFile(folder / "staged.parquet", "__file_group", (OutputFile((part,), {}, ROWS),))
-    [file] = writer.write(staged, folder / "out")
+    [file] = writer.write(staged_file(folder, TABLE, without_dictionary=told), folder / "out")
     return pq.read_metadata(file.path)
 
 

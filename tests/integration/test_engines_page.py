@@ -1,7 +1,7 @@
 """The page for engines keeps its word: its statements, run as they are, read a table that the connector wrote."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from app.table.placeholder import Placeholders
 from tests.integration.lake_writer import TABLE, LakeWriter
-from tests.services.spark import started_spark
 from tests.support.batches import NOON
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
@@ -93,12 +92,6 @@ def _spark_sql(table: Path) -> pa.Table:
 
 Reader = Callable[[Path], pa.Table]
 READERS = (_duckdb, _polars, _pyarrow, _spark, _spark_sql)
-
-
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
-    with started_spark(tmp_path_factory.mktemp("scratch")) as made:
-        yield made
 
 
 def written(folder: Path, writer: SparkWriter, types: dict[str, pa.DataType]) -> Path:

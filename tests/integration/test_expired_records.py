@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.journal.group_offsets import GroupOffsets
 from app.model import TopicPartition
-from dev.broker import Broker
+from dev.broker import ADMIN_TIMEOUT, Broker
+from tests.support.waiting import wait_until
 from tests.unit.journal.claims_bench import Bench, claim_of
 from tests.unit.journal.journal_bench import intent, key_of
 
@@ -32,19 +33,18 @@ class Topic:
 
     def create(self) -> None:
         topic = NewTopic(self.name, 1, 1, config={"retention.ms": "-1"})
-        self.admin.create_topics([topic])[self.name].result(30)
+        self.admin.create_topics([topic])[self.name].result(ADMIN_TIMEOUT)
         for number in range(100):
             self._producer.produce(self.name, str(number), partition=0)
-        assert self._producer.flush(30) == 0
+        wait_until(lambda: not self._producer.flush(1), "the topic's records")
 
     def expire(self, before: int) -> None:
         """Delete the records before this offset, as retention does."""
         self._kafka.delete_records([KafkaTopicPartition(self.name, 0, before)])
 
     def recreate(self) -> None:
-        self.admin.delete_topics([self.name])[self.name].result(30)
-        while self.name in self.admin.list_topics(timeout=60).topics:
-            pass
+        self.admin.delete_topics([self.name])[self.name].result(ADMIN_TIMEOUT)
+        wait_until(lambda: self.name not in self.admin.list_topics(timeout=60).topics, "the end of the topic")
         self.create()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from quixstreams import Application
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.models.topics import TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink, SinkBackpressureError
+
+from tests.support.waiting import PATIENCE, TookTooLong, join, wait_until
 
 _CONFIG = TopicConfig(1, 1, {"retention.ms": "1000", "retention.bytes": "-1", "cleanup.policy": "delete"})
 
@@ -50,7 +53,7 @@ class Bench:
 
     def __init__(self, folder: Path, commit_every: int = 0) -> None:
         self.broker = Producer({"test.mock.num.brokers": 1, "log_level": 0})
-        (found,) = self.broker.list_topics(timeout=10).brokers.values()
+        (found,) = self.broker.list_topics(timeout=60).brokers.values()
         self.address = f"{found.host}:{found.port}"
         self.processed: list[int] = []
         self.ticks: list[int] = []
@@ -76,15 +79,18 @@ class Bench:
         producer = Producer({"bootstrap.servers": self.address, "log_level": 0})
         for v in range(3):
             producer.produce("sensors", json.dumps({"v": v}).encode(), b"k", partition=0)
-        producer.flush(10)
+        wait_until(lambda: not producer.flush(1), "three records")
+        self._deadline = time.monotonic() + PATIENCE
 
     def _counted(self, statistics: str) -> None:
+        if time.monotonic() > self._deadline:
+            raise TookTooLong("the run has not ended")  # an error of this callback ends it
         self.ticks.append(json.loads(statistics)["cgrp"]["rebalance_cnt"])
         self.on_tick()
 
     def committed(self) -> int:
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": "group", "log_level": 0})
-        (found,) = consumer.committed([KafkaTopicPartition("sensors", 0)], timeout=10)
+        (found,) = consumer.committed([KafkaTopicPartition("sensors", 0)], timeout=60)
         consumer.close()
         return int(found.offset)
 
@@ -132,10 +138,9 @@ def test_a_revocation_flushes_on_another_thread(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     here, ended = threading.get_ident(), threading.Event()
 
-    def join() -> None:
+    def join_the_group() -> None:
         with closing(Consumer({"bootstrap.servers": bench.address, "group.id": "group", "log_level": 0})) as other:
-            while not (bench.processed or ended.is_set()):
-                ended.wait(0.01)
+            wait_until(lambda: bench.processed or ended.is_set(), "the first record")
             other.subscribe(["sensors"])
             while not ended.is_set():
                 other.poll(0.01)
@@ -145,7 +150,7 @@ def test_a_revocation_flushes_on_another_thread(tmp_path: Path) -> None:
             bench.application.stop()
 
     bench.on_tick = tick
-    joining = threading.Thread(target=join)
+    joining = threading.Thread(target=join_the_group)
     joining.start()
     try:
         # Unlike a real broker, this one takes no commit in a rebalance. Statistics right after it replace the error.
@@ -153,5 +158,5 @@ def test_a_revocation_flushes_on_another_thread(tmp_path: Path) -> None:
             bench.application.run()
     finally:
         ended.set()
-        joining.join()
+        join(joining)
     assert set(bench.sink.flushed_on) - {here}

@@ -20,6 +20,7 @@ from app.model import Mark, StoredFile
 from dev.iceberg_catalog import LocalIcebergCatalog
 from tests.fakes.oauth_gate import CLIENT, OTHER_TOKENS, SECRET, TOKENS, OAuthGate
 from tests.support.environment import load
+from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
 
 MEMBERS, BATCHES = 8, 30
@@ -51,6 +52,7 @@ def behind(gate: OAuthGate, secret: str) -> Mapping[str, str]:
     return target.properties
 
 
+@pytest.mark.night  # loads pyiceberg eight times; threads in tests/unit/catalog are for every day
 def test_processes_that_register_the_same_batches_at_once_register_each_once(
     bench: IcebergBench, tmp_path: Path, namespace: str
 ) -> None:
@@ -63,8 +65,7 @@ def test_processes_that_register_the_same_batches_at_once_register_each_once(
     ]
     for member in members:
         member.start()
-    for member in members:
-        member.join()
+    wait_until(lambda: all(member.exitcode is not None for member in members), "the end of all members")
     assert [member.exitcode for member in members] == [0] * MEMBERS
     assert sorted(row["n"] for row in bench.rows("n")) == list(range(BATCHES))
     assert bench.table.inspect.files().num_rows == BATCHES
@@ -78,7 +79,7 @@ def register(
     all_ready: Barrier,
 ) -> None:
     """Work as one member; the table is created by the quickest of them."""
-    all_ready.wait()
+    all_ready.wait(PATIENCE)
     member = patiently(IcebergBench(folder, properties, namespace).member)
     for files, of_batch in batches:
         patiently(partial(member.add_files, files, "readings", of_batch))
@@ -86,12 +87,18 @@ def register(
 
 def patiently(ask: Callable[[], T]) -> T:
     """The answer, however often the catalog is to be asked; the connector tries again too."""
-    while True:
+    answers: list[T] = []
+
+    def has_answered() -> bool:
         with suppress(RetryableError):
-            return ask()
+            answers.append(ask())
+        return bool(answers)
+
+    wait_until(has_answered, "an answer of the catalog", pause=0)
+    return answers[0]
 
 
-@pytest.mark.parametrize("address", [TOKENS, OTHER_TOKENS])
+@pytest.mark.parametrize("address", [TOKENS, pytest.param(OTHER_TOKENS, marks=pytest.mark.night)])
 def test_a_login_is_a_token_that_is_fetched_again_when_it_has_run_out(
     tmp_path: Path, gate: OAuthGate, namespace: str, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
@@ -112,12 +119,14 @@ def test_a_login_is_a_token_that_is_fetched_again_when_it_has_run_out(
     assert [row["n"] for row in bench.rows("n")] == [1, 2]
 
 
+@pytest.mark.night
 def test_a_wrong_login_is_named_without_its_secret(tmp_path: Path, gate: OAuthGate, namespace: str) -> None:
     with pytest.raises(FatalError, match=r"invalid_client.*CATALOG_CLIENT_ID") as caught:
         IcebergBench(tmp_path, behind(gate, "wrong-secret"), namespace).member()
     assert "wrong-secret" not in str(caught.value)
 
 
+@pytest.mark.night
 def test_a_namespace_of_levels_is_created_level_by_level(
     tmp_path: Path, iceberg_catalog: LocalIcebergCatalog, namespace: str
 ) -> None:
@@ -128,6 +137,7 @@ def test_a_namespace_of_levels_is_created_level_by_level(
     assert [row["n"] for row in bench.rows("n")] == [1, 2]
 
 
+@pytest.mark.night
 def test_a_table_of_format_version_3_is_refused(bench: IcebergBench, namespace: str) -> None:
     catalog = load_catalog("default", **bench.properties)
     catalog.create_namespace(namespace)

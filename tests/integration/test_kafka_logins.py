@@ -20,7 +20,6 @@ from app.consumer.kafka.broker import find_topics, new_admin
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
 from app.model import TopicPartition as OurPartition
-from app.retry import until_it_works
 from app.service.build import new_application, open_group
 from app.service.kafka import kafka_connection
 from app.service.lake import new_location
@@ -28,6 +27,7 @@ from app.service.stores import new_store
 from app.timings import Timings
 from tests.fakes.token_server import CLIENT, SCOPE, SECRET, unsigned_token
 from tests.services.secured_kafka import KEY_PASSWORD, PASSWORD, USER, SecuredKafka, secured_kafka
+from tests.support.waiting import PATIENCE, wait_until
 
 TOPIC = "readings"
 
@@ -42,19 +42,24 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 
 class Signer:
-    """In place of AWS' signer: its tokens have no signature, and this broker asks for none."""
+    """In place of AWS' signer: its tokens have no signature, and this broker asks for none.
+
+    The client asks for another one when 80 % of ``seconds`` are over. To the broker all are good for an hour.
+    """
 
     def __init__(self) -> None:
         self.regions: list[str] = []
+        self.threads: list[str] = []
         self.seconds = 600
         self.failure: Exception | None = None
         self.token: str | None = None
 
     def __call__(self, region: str) -> tuple[str, int]:
         self.regions.append(region)
+        self.threads.append(threading.current_thread().name)
         if self.failure:
             raise self.failure
-        return self.token or unsigned_token(self.seconds), int((time.time() + self.seconds) * 1000)
+        return self.token or unsigned_token(3600), int((time.time() + self.seconds) * 1000)
 
 
 @pytest.fixture
@@ -123,21 +128,31 @@ def application_of(settings: Settings, folder: Path) -> Application:
     return new_application(Application, settings, new_location(settings, new_store(settings), None), folder)
 
 
-def topics_of(environment: Mapping[str, str], folder: Path, wait_seconds: float = 0.0) -> list[str]:
+def topics_of(environment: Mapping[str, str], folder: Path, *, tries_again: bool = True) -> list[str]:
+    """Ask a broker that answers or refuses in some try; one that is away is asked once."""
     connection = kafka_connection(settings_of(environment, folder))
     assert connection is not None
+    wait_seconds, answer_seconds = (PATIENCE, 2.0) if tries_again else (0.0, 20.0)
     return find_topics(
-        connection, wait_seconds=wait_seconds, answer_seconds=2.0, stop=threading.Event(), clock=time.monotonic
+        connection,
+        wait_seconds=wait_seconds,
+        answer_seconds=answer_seconds,
+        stop=threading.Event(),
+        clock=time.monotonic,
     )
 
 
 # --- right ones -------------------------------------------------------------------------------------------------------
 
 RIGHT: dict[str, Callable[[SecuredKafka], Environment]] = {
-    "files": lambda kafka: mtls(kafka, **certificates(kafka)),
     "encrypted key": lambda kafka: mtls(
         kafka, **certificates(kafka, key="client-encrypted"), KAFKA_SSL_KEY_PASSWORD=KEY_PASSWORD
     ),
+    "scram": lambda kafka: password(kafka, KAFKA_SASL_MECHANISM="SCRAM-SHA-512"),
+    "oidc": lambda kafka: oidc(kafka, KAFKA_OAUTH_EXTENSIONS="logicalCluster=lkc-1,identityPoolId=p-1"),
+    "msk": msk,
+}
+OTHERS: dict[str, Callable[[SecuredKafka], Environment]] = {
     "texts in PEM": lambda kafka: mtls(
         kafka,
         KAFKA_SSL_CA_LOCATION=(kafka.folder / "ca.pem").read_text(),
@@ -145,21 +160,23 @@ RIGHT: dict[str, Callable[[SecuredKafka], Environment]] = {
         KAFKA_SSL_KEY=(kafka.folder / "client.key").read_text(),
     ),
     "certificate of an intermediate authority": lambda kafka: mtls(kafka, **certificates(kafka, "chain", "chain")),
-    "password": password,
-    "scram": lambda kafka: password(kafka, KAFKA_SASL_MECHANISM="SCRAM-SHA-512"),
-    "oidc": oidc,
-    "oidc with extensions": lambda kafka: oidc(kafka, KAFKA_OAUTH_EXTENSIONS="logicalCluster=lkc-1,identityPoolId=p-1"),
-    "msk": msk,
-    "other properties": lambda kafka: password(
+    "password and other properties": lambda kafka: password(
         kafka, KAFKA_CLIENT_CONFIG='{"socket.keepalive.enable": true, "fetch.min.bytes": 5, "linger.ms": "3"}'
     ),
 }
 
 
-@pytest.mark.parametrize("login", RIGHT.values(), ids=RIGHT)
+@pytest.mark.parametrize(
+    "login",
+    [
+        *(pytest.param(each, id=name) for name, each in RIGHT.items()),
+        *(pytest.param(each, id=name, marks=pytest.mark.night) for name, each in OTHERS.items()),
+    ],
+)
 def test_all_clients_log_in(
     secured: SecuredKafka, signer: Signer, tmp_path: Path, login: Callable[[SecuredKafka], Environment]
 ) -> None:
+    secured.tokens.scopes.clear()
     application = application_of(settings_of(login(secured), tmp_path), tmp_path)
     value = f"{time.time_ns()}".encode()
 
@@ -167,25 +184,16 @@ def test_all_clients_log_in(
         producer.produce(TOPIC, value)
     with application.get_consumer(auto_commit_enable=False) as consumer:
         consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
-        assert value in iter(lambda: polled(consumer), b"")
+        wait_until(lambda: polled(consumer) == value, "the record", pause=0)
     assert application.topic(TOPIC).broker_config.num_partitions == 1
     assert TOPIC in new_admin(application.config.broker_address).list_topics(timeout=30).topics
+    assert set(secured.tokens.scopes) == ({SCOPE} if login is RIGHT["oidc"] else set())
+    assert set(signer.regions) == ({"eu-west-1"} if login is msk else set())
 
 
 def polled(consumer: Any) -> bytes | None:
     message = consumer.poll(0.5)
     return message.value() if message and not message.error() else None
-
-
-def test_the_scope_is_asked_for(secured: SecuredKafka, tmp_path: Path) -> None:
-    secured.tokens.scopes.clear()
-    topics_of(oidc(secured), tmp_path, wait_seconds=60.0)
-    assert set(secured.tokens.scopes) == {SCOPE}
-
-
-def test_the_region_is_that_of_the_cluster(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
-    topics_of(msk(secured), tmp_path, wait_seconds=60.0)
-    assert set(signer.regions) == {"eu-west-1"}
 
 
 # --- wrong ones -------------------------------------------------------------------------------------------------------
@@ -265,8 +273,7 @@ def test_a_wrong_login_names_its_variable(
     hint: str,
 ) -> None:
     with pytest.raises(kind) as caught:
-        # An answer of the broker may take longer than one try; an outage would be waited for as long.
-        topics_of(login(secured), tmp_path, wait_seconds=30.0 if kind is ConfigError else 0.0)
+        topics_of(login(secured), tmp_path, tries_again=kind is ConfigError)
 
     assert cause in caught.value.cause
     assert hint in caught.value.hint
@@ -276,13 +283,13 @@ def test_a_wrong_login_names_its_variable(
 def test_a_token_of_another_key_is_refused(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
     signer.token = "x" * 40
     with pytest.raises(ConfigError, match=r"invalid_token.*The brokers refuse the token\. Check KAFKA_OAUTH_SCOPE"):
-        topics_of(msk(secured), tmp_path, wait_seconds=60.0)
+        topics_of(msk(secured), tmp_path)
 
 
 def test_missing_credentials_of_aws_are_named(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
     signer.failure = AttributeError("'NoneType' object has no attribute 'access_key'")
     with pytest.raises(ConfigError, match=r"no token for the login: no credentials of AWS were found\. Check the role"):
-        topics_of(msk(secured), tmp_path, wait_seconds=60.0)
+        topics_of(msk(secured), tmp_path)
 
 
 def test_kerberos_says_that_this_client_is_built_without(secured: SecuredKafka, tmp_path: Path) -> None:
@@ -294,54 +301,39 @@ def test_kerberos_says_that_this_client_is_built_without(secured: SecuredKafka, 
 
 
 def test_clients_that_are_only_asked_get_new_tokens_too(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
-    # A new token comes at 80 % of 20 s, within the second of a poll: 3 s are left for a busy machine.
-    signer.seconds = 20
+    signer.seconds = 10
     application = application_of(settings_of(msk(secured), tmp_path), tmp_path)
     offsets = open_group(application.config, new_admin(application.config.broker_address), TOPIC, Timings()).offsets
     before = offsets.of(OurPartition(TOPIC, 0))
-    first = len(signer.regions)
-
-    time.sleep(signer.seconds + 1)
-
-    # Repeated, as the connector does: on a busy machine a token may end before the broker has seen the next.
-    after = until_it_works(
-        lambda: offsets.of(OurPartition(TOPIC, 0)),
-        stop=threading.Event(),
-        on_wait=_fail_after(60.0),
-        timings=Timings(),
-    )
-    assert after == before
-    assert len(signer.regions) > first
+    wait_until(lambda: signer.threads.count("kafka-login") >= 2, "another token for the consumer and the admin client")
+    assert offsets.of(OurPartition(TOPIC, 0)) == before
 
 
-def _fail_after(seconds: float) -> Callable[[RetryableError | None], None]:
-    end = time.monotonic() + seconds
-
-    def on_wait(error: RetryableError | None) -> None:
-        if error is not None and time.monotonic() > end:
-            pytest.fail(f"no login after {seconds:.0f} s: {error}")
-
-    return on_wait
-
-
+@pytest.mark.night
 def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
     secured: SecuredKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secured.tokens, "seconds", 20)  # renewed after 16: time enough for the first login
+    monkeypatch.setattr(secured.tokens, "seconds", 10)  # renewed after 8; the broker takes it for an hour
     application = application_of(settings_of(oidc(secured), tmp_path), tmp_path)
     consumer = new_client(application.config, BrokerPresence().properties)
+    values: list[bytes | None] = []
+
+    def poll_until(happened: Callable[[], bool], what: str) -> None:
+        def polled_and_happened() -> bool:
+            values.append(polled(consumer))
+            return happened()
+
+        wait_until(polled_and_happened, what, pause=0)
+
     with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.kafka.login_errors"):
         consumer.assign([TopicPartition(TOPIC, 0, secured.kafka.count(TOPIC))])
         assert polled(consumer) is None
 
         monkeypatch.setattr(secured.tokens, "secret", "another")
         secured.kafka.produce(TOPIC, [(None, b"late", None, None)])
-        values = [polled(consumer)]
-        while "logging in to Kafka" not in caplog.text:
-            values.append(polled(consumer))
+        poll_until(lambda: "logging in to Kafka" in caplog.text, "the refusal")
         monkeypatch.setattr(secured.tokens, "secret", SECRET)
-        while b"late" not in values:
-            values.append(polled(consumer))
+        poll_until(lambda: b"late" in values, "the record")
 
     assert "Check KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD" in caplog.text
     assert "No record is lost" in caplog.text

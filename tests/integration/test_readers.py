@@ -1,9 +1,7 @@
 """One table after many changes of its schema, opened with four readers: the same rows, of the same types."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,19 +17,40 @@ from pyspark.sql import SparkSession
 
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
+from app.table.null_folder import HIVE_NULL
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 from tests.integration.lake_writer import TABLE, LakeWriter
-from tests.services.spark import kept_variables, started_spark
+from tests.services.main_process import run_main
+from tests.services.spark import kept_variables
 from tests.support.batches import NOON
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 
-MAIN = Path(__file__).parents[2] / "main.py"
 MOMENT = datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)
 REFUSED_NAMES = f'{{"box":{{"":1,"A":3,"a\\u0000b":7,"{"n" * 256}":4}},"":5,"a\\u0000b":6}}'
 LOCAL = datetime(1, 1, 1, 2, 3, 4)
 METADATA = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
+
+
+# What stands in the record → what readers find of its folder.
+ODD_FOLDERS: tuple[tuple[Any, str | None], ...] = (
+    *((f"a{character}b",) * 2 for character in "/=%:\\#?*\"'{}[]^ &+;,@!$()<>|~`-_."),
+    *((f"a{chr(code)}b",) * 2 for code in (1, 9, 10, 13, 27, 31, 127, 128, 0x2028)),
+    *((text,) * 2 for text in ("..", ".", " ", " padded ", "_hidden", ".hidden", "%2F", "%", "100%")),
+    *((text,) * 2 for text in ("null", "None", "NULL", "nan", "007", "1e5", "true", "2024-01-05", "x=1/y=2")),
+    *((text,) * 2 for text in ("s3://bucket/key?x=1#y", "C:\\temp\\*", "münchen", "日本", "😀🚀", "e\u0301")),
+    *((text,) * 2 for text in ("v" * 250, "ü" * 125)),
+    (True, "True"),
+    (1.0, "1.0"),
+    (1e300, "1e+300"),
+    (-0.0, "-0.0"),
+    (2**70, "1180591620717411303424"),
+    (-7, "-7"),
+    ([1, "a"], "[1, 'a']"),
+    (b"\xff", "\\xff"),
+    *((nothing, None) for nothing in (None, "", float("nan"), HIVE_NULL)),
+)
 
 
 def lists(levels: int) -> Any:
@@ -79,6 +98,7 @@ CHANGES: dict[str, tuple[tuple[Record, Record], ...]] = {
     "more of them": (({"cube": lists(13)}, {"cube": None, "_rescued_data": f'{{"cube":{"[" * 13}1{"]" * 13}}}'}),),
     "columns that are gone": (({"count": 5}, {}),),
     "odd names": (({"a.b": 1, "über maß": "m", "count": 6}, {}),),
+    "odd folders": tuple(({"place": value}, {"place": text}) for value, text in ODD_FOLDERS),
 }
 TYPES = {
     "n": "bigint",
@@ -177,12 +197,6 @@ def whole(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-@pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
-    with started_spark(tmp_path_factory.mktemp("scratch")) as made:
-        yield made
-
-
 def new_lake(folder: Path, writer: SparkWriter) -> LakeWriter:
     store = LocalStore(folder / "lake")
     store.connect("")
@@ -259,7 +273,14 @@ def test_spark_reads_them_after_a_compaction_and_so_do_all_without_options(of_tw
     with pytest.raises(Py4JJavaError, match="CANNOT_MERGE_SCHEMAS"):
         _spark(table)
 
-    ended = _compact(table)
+    settings = {
+        "STORAGE_URL": f"file://{str(table).removesuffix(f'/{TABLE}')}",
+        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "input": "readings",
+        "HIVE_COLUMNS": "place",
+        "SPARK_DRIVER_MEMORY": "512m",
+    }
+    ended = run_main("compact", "--when-cold", "0m", environment={**kept_variables(), **settings})
 
     assert (ended.returncode, ended.stderr.count("ERROR")) == (0, 0), ended.stderr
     assert "v bigint → double" in ended.stdout
@@ -268,16 +289,3 @@ def test_spark_reads_them_after_a_compaction_and_so_do_all_without_options(of_tw
         assert types_of(found)["v"] == "double"
         assert types_of(found)["l"] == "array<double>"
         assert rows_of(found) == rows
-
-
-def _compact(table: Path) -> "subprocess.CompletedProcess[str]":
-    lake = str(table).removesuffix(f"/{TABLE}")
-    settings = {"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
-    return subprocess.run(
-        [sys.executable, str(MAIN), "compact", "--when-cold", "0m"],
-        env={**kept_variables(), "HIVE_COLUMNS": "place", "SPARK_DRIVER_MEMORY": "512m", **settings},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )

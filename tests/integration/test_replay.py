@@ -2,9 +2,8 @@
 
 import os
 import subprocess
-import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
-from dev.broker import Broker
-from dev.minio import LocalMinio
+from dev.broker import ADMIN_TIMEOUT, Broker
+from tests.services.main_process import run_main
+from tests.support.waiting import wait_until
 
-MAIN = Path(__file__).parents[2] / "main.py"
 LAST_YEAR = 1_735_689_600_000
 
 
@@ -42,22 +41,16 @@ def rejected(topic: str, offset: int, **fields: Any) -> Rejected:
     return Rejected(tp=TopicPartition(topic, 1), offset=offset, **{**known, **fields})
 
 
-def replay(kafka: Broker, lake: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(MAIN), "replay", *options],
-        env={
-            "PATH": os.environ["PATH"],
-            "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-            "STORAGE_URL": f"file://{lake}",
-            "TABLE_NAME": "t",
-            "input": "elsewhere",
-            **variables,
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+def replay(kafka: Broker, lake: Path, *options: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = {
+        "PATH": os.environ["PATH"],
+        "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "STORAGE_URL": f"file://{lake}",
+        "TABLE_NAME": "t",
+        "input": "elsewhere",
+        **variables,
+    }
+    return run_main("replay", *options, environment=environment)
 
 
 def consume(kafka: Broker, topic: str) -> list[Message]:
@@ -70,11 +63,16 @@ def consume(kafka: Broker, topic: str) -> list[Message]:
         }
     )
     consumer.subscribe([topic])
+    messages: list[Message] = []
+
+    def has_all() -> bool:
+        messages.extend(consumer.consume(count, 1.0) if count else [])
+        return len(messages) >= count
+
     try:
-        messages: list[Message] = consumer.consume(count, timeout=60) if count else []
+        wait_until(has_all, "all records", pause=0)
     finally:
         consumer.close()
-    assert len(messages) == count
     return messages
 
 
@@ -111,6 +109,7 @@ def test_records_come_back_as_they_were_where_they_were(kafka: Broker, tmp_path:
     assert path.exists()
 
 
+@pytest.mark.night
 def test_what_is_sent_elsewhere_can_be_deleted_file_by_file(kafka: Broker, tmp_path: Path, topic: str) -> None:
     gone = f"gone-{topic}"
     all_selected = write_letter(tmp_path, [rejected(gone, 1), rejected(gone, 2)])
@@ -124,40 +123,25 @@ def test_what_is_sent_elsewhere_can_be_deleted_file_by_file(kafka: Broker, tmp_p
     assert sorted(origins) == sorted(f"{gone}/1/{offset}" for offset in (1, 2, 11))
 
 
-def test_the_dead_letter_may_be_in_a_bucket(
-    kafka: Broker, tmp_path: Path, topic: str, s3_server: LocalMinio, bucket: str
+@pytest.fixture
+def new_topic(kafka: Broker) -> Callable[[int], str]:
+    """Makes a topic of two partitions that takes messages up to so many bytes."""
+
+    def make(most_bytes: int) -> str:
+        name = f"limited-{uuid.uuid4()}"
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        limits = {"max.message.bytes": str(most_bytes), "retention.ms": "-1"}
+        admin.create_topics([NewTopic(name, 2, 1, config=limits)])[name].result(ADMIN_TIMEOUT)
+        return name
+
+    return make
+
+
+@pytest.mark.night
+def test_a_record_that_the_broker_refuses_keeps_its_file(
+    kafka: Broker, tmp_path: Path, new_topic: Callable[[int], str]
 ) -> None:
-    client = s3_server.client()
-    for offset in (1, 2):
-        path = write_letter(tmp_path, [rejected(topic, offset)])
-        client.upload_file(str(path), bucket, f"data/_dead_letter/t/{path.name}")
-
-    ended = replay(
-        kafka,
-        tmp_path,
-        "--delete",
-        STORAGE_URL=f"s3://{bucket}",
-        AWS_ENDPOINT_URL=s3_server.endpoint_url,
-        AWS_ACCESS_KEY_ID=s3_server.access_key,
-        AWS_SECRET_ACCESS_KEY=s3_server.secret_key,
-    )
-
-    assert (ended.returncode, ended.stdout) == (0, "2 records sent; 2 files deleted, 0 files kept\n"), ended.stderr
-    assert kafka.count(topic) == 2
-    assert "Contents" not in client.list_objects_v2(Bucket=bucket)
-
-
-def test_a_dry_run_sends_nothing(kafka: Broker, tmp_path: Path, topic: str) -> None:
-    write_letter(tmp_path, [rejected(topic, 1)])
-    assert replay(kafka, tmp_path, "--dry-run").returncode == 0
-    assert kafka.count(topic) == 0
-
-
-def test_a_record_that_the_broker_refuses_keeps_its_file(kafka: Broker, tmp_path: Path) -> None:
-    small = f"small-{uuid.uuid4()}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    limits = {"max.message.bytes": "1000", "retention.ms": "-1"}
-    admin.create_topics([NewTopic(small, 2, 1, config=limits)])[small].result(30)
+    small = new_topic(1_000)
     fine = write_letter(tmp_path, [rejected(small, 1)])
     too_big = write_letter(tmp_path, [rejected(small, 2, value=os.urandom(5000))])
 
@@ -171,11 +155,11 @@ def test_a_record_that_the_broker_refuses_keeps_its_file(kafka: Broker, tmp_path
     assert (fine.exists(), too_big.exists()) == (False, True)
 
 
-def test_records_larger_than_the_clients_default_go_back(kafka: Broker, tmp_path: Path) -> None:
-    large = f"large-{uuid.uuid4()}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    limits = {"max.message.bytes": "5000000", "retention.ms": "-1"}
-    admin.create_topics([NewTopic(large, 2, 1, config=limits)])[large].result(30)
+@pytest.mark.night
+def test_records_larger_than_the_clients_default_go_back(
+    kafka: Broker, tmp_path: Path, new_topic: Callable[[int], str]
+) -> None:
+    large = new_topic(5_000_000)
     write_letter(tmp_path, [rejected(large, 1, value=os.urandom(3_000_000))])
 
     ended = replay(kafka, tmp_path)
@@ -183,6 +167,7 @@ def test_records_larger_than_the_clients_default_go_back(kafka: Broker, tmp_path
     assert (ended.returncode, kafka.count(large)) == (0, 1), ended.stderr
 
 
+@pytest.mark.night
 def test_what_was_too_big_to_be_kept_whole_is_left_out_and_told(kafka: Broker, tmp_path: Path, topic: str) -> None:
     path = write_letter(tmp_path, [rejected(topic, 5, value=b"beginning", value_size=400_000_000), rejected(topic, 6)])
 

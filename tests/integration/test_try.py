@@ -1,4 +1,4 @@
-"""``python main.py try`` as a process: what it needs, what it tells, and how mistakes in ``app/transform.py`` look."""
+"""``python main.py try``: what it needs, what it tells, and how mistakes in ``app/transform.py`` look."""
 
 import io
 import json
@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import fastavro
@@ -14,8 +15,8 @@ import pytest
 
 import app
 from app.config.variables import Variables
-from tests.e2e.connector import REPO
 from tests.e2e.scenario import customised
+from tests.services.main_process import REPO, run_main
 from tests.support.commands import run_command
 from tests.support.environment import load
 
@@ -23,18 +24,39 @@ GOOD = '{"ts_ms": 1704067200000, "n": 1}\n'
 _BLANK = {str(each.validation_alias): "" for each in Variables.model_fields.values()}
 
 
-def run(tree: Path, *arguments: str, records: str | bytes = GOOD, **settings: str) -> subprocess.CompletedProcess[str]:
+def run(
+    tree: Path, *arguments: str, records: str | bytes = GOOD, **settings: str
+) -> "subprocess.CompletedProcess[str]":
     """Nothing of the connector's is set but this."""
-    done = subprocess.run(
-        [sys.executable, str(tree / "main.py"), *arguments],
-        cwd=tree,
-        env={**os.environ, **_BLANK, **settings},
-        input=records if isinstance(records, bytes) else records.encode(),
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    environment = {**os.environ, **_BLANK, **settings}
+    return run_main(*arguments, environment=environment, main=[str(tree / "main.py")], records=records, folder=tree)
+
+
+Here = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def try_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Here]:
+    """``try`` in this process: its exit code, what it prints and its errors. ``text`` is that of app/transform.py."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run_it(*arguments: str, text: str = "", records: str | bytes = GOOD, **settings: str) -> tuple[int, str, str]:
+        if text:
+            (tmp_path / "transform.py").write_text(text)
+            monkeypatch.setattr(app, "__path__", [str(tmp_path), *app.__path__])
+            monkeypatch.setattr("app.consumer.user_code.ROOT", tmp_path)
+        monkeypatch.delitem(sys.modules, "app.transform", raising=False)
+        monkeypatch.delattr(app, "transform", raising=False)
+        given = io.BytesIO(records if isinstance(records, bytes) else records.encode())
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+        code = run_command(load(**settings), "try", *arguments)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    yield run_it
+    signal.signal(signal.SIGTERM, before)
+    sys.modules.pop("app.transform", None)
+    vars(app).pop("transform", None)  # else later tests would have this one
 
 
 # A wrong app/transform.py, and the line of the one message.
@@ -77,36 +99,21 @@ MISTAKES = {
     ),
     "runs it": ("def transform(sdf, app):\n    app.run()\n    return sdf\n", r"it calls app\.run\(\)"),
 }
-AT_IMPORT = ["syntax", "import", "a hook that is none"]
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_message_with_its_line(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_message_with_its_line(name: str, try_here: Here) -> None:
     text, message = MISTAKES[name]
-    (tmp_path / "transform.py").write_text(text)
-    monkeypatch.setattr(app, "__path__", [str(tmp_path), *app.__path__])
-    monkeypatch.delitem(sys.modules, "app.transform", raising=False)
-    monkeypatch.delattr(app, "transform", raising=False)
-    monkeypatch.setattr("app.consumer.user_code.ROOT", tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        code = run_command(load(), "try")
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        sys.modules.pop("app.transform", None)
-        vars(app).pop("transform", None)  # else later tests would have this one
-    told = capsys.readouterr()
-    assert code == 2, told.err
-    [line] = told.err.splitlines()
+    code, printed, errors = try_here(text=text)
+    assert code == 2, errors
+    [line] = errors.splitlines()
     assert line.startswith("ERROR! ")
     assert re.search(message, line), line
-    assert told.out == ""
+    assert printed == ""
 
 
-@pytest.mark.parametrize("name", AT_IMPORT)
+@pytest.mark.night
+@pytest.mark.parametrize("name", ["syntax", "a hook that is none"])
 def test_the_connector_itself_tells_it_before_it_asks_anybody(name: str, tmp_path: Path) -> None:
     text, message = MISTAKES[name]
     tree = customised(tmp_path / "tree", text)
@@ -119,6 +126,7 @@ def test_the_connector_itself_tells_it_before_it_asks_anybody(name: str, tmp_pat
     assert "report this as a bug" not in told
 
 
+@pytest.mark.night
 def test_commands_that_need_no_transform_do_not_load_it(tmp_path: Path) -> None:
     tree = customised(tmp_path / "tree", "syntax error")
     table = tmp_path / "lake/data/sensor-data"
@@ -163,43 +171,32 @@ def test_records_are_taken_as_the_settings_say() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("column", "hint"), [("Year", "Did you mean year?"), ("meta.region", 'sdf["region"] = sdf["meta"]["region"]')]
-)
-def test_a_partition_column_that_no_record_has_is_told_with_a_remedy(column: str, hint: str) -> None:
-    done = run(REPO, "try", records='{"ts_ms": 1704067200000, "meta": {"region": "eu"}}\n', HIVE_COLUMNS=column)
-    assert done.returncode == 0, done.stderr
-    (told,) = done.stderr.splitlines()
-    assert hint in told
-
-
-def test_a_function_that_ends_the_process_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_function_that_ends_the_process_is_told_with_its_line(try_here: Here) -> None:
     text = "import sys\n\ndef check(value):\n    if value['n'] == 2: sys.exit(3)\n    return value\n\n"
-    tree = customised(tmp_path / "tree", text + "def transform(sdf):\n    return sdf.apply(check)\n")
-    done = run(tree, "try", records='{"n": 1}\n{"n": 2}\n{"n": 3}\n')
-    assert done.returncode == 1, done.stderr
-    assert "ERROR! running transform(): it called sys.exit(3) at app/transform.py:4" in done.stderr
+    text += "def transform(sdf):\n    return sdf.apply(check)\n"
+    code, _, errors = try_here(text=text, records='{"n": 1}\n{"n": 2}\n{"n": 3}\n')
+    assert code == 1, errors
+    assert "ERROR! running transform(): it called sys.exit(3) at transform.py:4" in errors
 
 
-def test_a_function_that_returns_nothing_is_no_tombstone(tmp_path: Path) -> None:
+def test_a_function_that_returns_nothing_is_no_tombstone(try_here: Here) -> None:
     text = "def transform(sdf):\n    return sdf.apply(lambda value: value.update(room='attic'))\n"
-    done = run(customised(tmp_path / "tree", text), "try", records='{"n": 1}\nnull\n')
-    assert done.returncode == 1, done.stderr
-    first, second, *_ = done.stdout.splitlines()
+    code, printed, errors = try_here(text=text, records='{"n": 1}\nnull\n')
+    assert code == 1, errors
+    first, second, *_ = printed.splitlines()
     assert "transform() made null of it, as a function does that returns nothing" in first
     assert "transform() raised AttributeError" in second
 
 
-def test_other_deserializers_and_an_envelope(tmp_path: Path) -> None:
+def test_other_deserializers_and_an_envelope(try_here: Here, tmp_path: Path) -> None:
     text = "def transform(sdf):\n    return sdf.apply(lambda v, k, t, h: {'v': v, 'k': k}, metadata=True)\n"
-    tree = customised(tmp_path / "tree", text)
     line = {"value": "plain text", "key": "7", "timestamp": 1704067200000, "headers": {"trace": "x"}}
-    (tree / "samples").write_text(json.dumps(line) + "\n\n")
-    done = run(
-        tree, "try", "--envelope", "samples", KAFKA_VALUE_DESERIALIZER="str", METADATA_COLUMNS="__timestamp,__headers"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    first = done.stdout.splitlines()[0]
+    samples = tmp_path / "samples"
+    samples.write_text(json.dumps(line) + "\n\n")
+    settings = {"KAFKA_VALUE_DESERIALIZER": "str", "METADATA_COLUMNS": "__timestamp,__headers"}
+    code, printed, errors = try_here("--envelope", str(samples), text=text, **settings)
+    assert code == 0, printed + errors
+    first = printed.splitlines()[0]
     assert first.startswith('row   line 1  .  {"v":"plain text","k":"7","ts_ms":1704067200000,"__key":"7"')
     assert '"__headers":[{"key":"trace","value":"eA=="}]' in first
 
@@ -222,24 +219,29 @@ def test_other_deserializers_and_an_envelope(tmp_path: Path) -> None:
         (["--envelope"], "[" * 100_000, "reading line 1: maximum recursion depth"),
     ],
 )
-def test_what_is_no_record_is_told(arguments: list[str], records: str, message: str) -> None:
-    done = run(REPO, "try", *arguments, records=records)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{message}" in done.stderr
-    assert done.stderr.startswith("ERROR! ")
-    assert "report this as a bug" not in done.stderr
+def test_what_is_no_record_is_told(arguments: list[str], records: str, message: str, try_here: Here) -> None:
+    check_refusal(try_here(*arguments, records=records), message)
 
 
-def test_lines_have_the_numbers_of_the_file_and_whole_numbers_all_their_digits() -> None:
+def check_refusal(told: tuple[int, str, str], message: str) -> None:
+    code, printed, errors = told
+    assert (code, printed) == (2, "")
+    assert message in errors
+    assert errors.startswith("ERROR! ")
+    assert "report this as a bug" not in errors
+
+
+def test_lines_have_the_numbers_of_the_file_and_whole_numbers_all_their_digits(try_here: Here) -> None:
     """A blank line is no record, but an editor counts it."""
     long = 2**64 + 7
-    done = run(REPO, "try", records=f'\n{{"n": 1, "ts_ms": 1}}\n\n{{"n": {long}, "ts_ms": 1}}\n')
-    assert done.stdout.splitlines()[:2] == [
+    _, printed, _ = try_here(records=f'\n{{"n": 1, "ts_ms": 1}}\n\n{{"n": {long}, "ts_ms": 1}}\n')
+    assert printed.splitlines()[:2] == [
         'row   line 2  .  {"n":1,"ts_ms":1}',
         f'row   line 4  .  {{"ts_ms":1,"_rescued_data":"{{\\"n\\":{long}}}"}}',
     ]
 
 
+@pytest.mark.night
 def test_the_first_lines_are_enough(tmp_path: Path) -> None:
     """As with `| head -1`: a reader that goes away is no failure."""
     (tmp_path / "samples").write_text(GOOD * 5000)
@@ -251,6 +253,7 @@ def test_the_first_lines_are_enough(tmp_path: Path) -> None:
     assert (done.stdout.splitlines()[1], done.stderr) == ("0", "")
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("text", ["return sdf", "return sdf.group_by('n')"])
 def test_many_records_and_large_ones_are_all_shown(text: str, tmp_path: Path) -> None:
     tree = customised(tmp_path / "tree", f"def transform(sdf):\n    {text}\n")
@@ -262,29 +265,20 @@ def test_many_records_and_large_ones_are_all_shown(text: str, tmp_path: Path) ->
     assert done.returncode == 0
 
 
-def test_settings_that_are_wrong_are_told_and_a_broker_is_none_of_them() -> None:
-    done = run(REPO, "try", HIVE_COLUMNS="a,a", BATCH_SIZE="many")
-    assert done.returncode == 2
-    assert "HIVE_COLUMNS" in done.stdout + done.stderr
-    assert "BATCH_SIZE" in done.stdout + done.stderr
-    assert "KAFKA_BOOTSTRAP_SERVERS" not in done.stdout + done.stderr
-    assert "S3_BUCKET" not in done.stdout + done.stderr
-
-
 AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": "http://127.0.0.1:9", "TIMESTAMP_COLUMN": "at"}
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate"])
-def test_an_avro_file_needs_no_registry(codec: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("codec", ["deflate", pytest.param("null", marks=pytest.mark.night)])
+def test_an_avro_file_needs_no_registry(codec: str, tmp_path: Path, try_here: Here) -> None:
     at = {"type": "long", "logicalType": "timestamp-millis"}
     fields = [{"name": "at", "type": at}, {"name": "n", "type": ["null", "int"]}]
     schema = fastavro.parse_schema({"type": "record", "name": "Reading", "fields": fields})
     records = [{"at": 1704067200000 + n, "n": n or None} for n in range(3)]
     with (tmp_path / "readings.avro").open("wb") as file:
         fastavro.writer(file, schema, records, codec=codec, sync_interval=1)
-    done = run(REPO, "try", str(tmp_path / "readings.avro"), HIVE_COLUMNS="year", **AVRO)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[:3] == [
+    code, printed, errors = try_here(str(tmp_path / "readings.avro"), HIVE_COLUMNS="year", **AVRO)
+    assert code == 0, printed + errors
+    assert printed.splitlines()[:3] == [
         'row   line 1  year=2024  {"at":"2024-01-01T00:00:00+00:00"}',
         'row   line 2  year=2024  {"at":"2024-01-01T00:00:00.001000+00:00","n":1}',
         'row   line 3  year=2024  {"at":"2024-01-01T00:00:00.002000+00:00","n":2}',
@@ -299,8 +293,7 @@ def test_an_avro_file_needs_no_registry(codec: str, tmp_path: Path) -> None:
         ([], {}, "it is an Avro file. Set KAFKA_VALUE_DESERIALIZER=avro"),
     ],
 )
-def test_an_avro_file_that_cannot_be_read_is_told(arguments: list[str], settings: dict[str, str], message: str) -> None:
-    done = run(REPO, "try", *arguments, records=b"Obj\x01cut", **settings)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert "report this as a bug" not in done.stderr
+def test_an_avro_file_that_cannot_be_read_is_told(
+    arguments: list[str], settings: dict[str, str], message: str, try_here: Here
+) -> None:
+    check_refusal(try_here(*arguments, records=b"Obj\x01cut", **settings), message)

@@ -1,13 +1,18 @@
 """The connector's own Spark for tests of what it writes."""
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+
+from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition
 from app.spark.launch import forget_java
+from app.spark.staged_file import write_staged
 from app.spark.writer import SparkWriter
 
 
@@ -31,6 +36,18 @@ def started_spark(scratch: Path, **changed: Any) -> Iterator[SparkWriter]:
     yield writer
     writer.close()
     forget_java()
+
+
+def staged_file(
+    folder: Path, table: pa.Table, groups: Sequence[int] | None = None, without_dictionary: Sequence[str] = ()
+) -> StagedFile:
+    """The table as step 2 leaves it; by default all rows in one group."""
+    ids = groups or [0] * table.num_rows
+    path = folder / "staged.parquet"
+    write_staged(table.append_column("__file_group", pa.array(ids, pa.int32())), path, without_dictionary)
+    part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, table.num_rows), "0badcafe", 0)
+    rows = Counter(ids)
+    return StagedFile(path, "__file_group", tuple(OutputFile((part,), {}, rows[i]) for i in range(len(rows))))
 
 
 def kept_variables() -> dict[str, str]:

@@ -1,7 +1,8 @@
 """One behaviour, many stores: on real servers, and in a folder.
 
 To add a store, write a fixture ``<name>_place`` and name it in ``CONDITIONAL_STORES``, or in ``STORES`` alone if it
-cannot decide between two writers.
+cannot decide between two writers. MinIO and the folder are for every day. The others are marked ``night``, so that
+``make test`` neither starts nor fetches their servers.
 """
 
 import shutil
@@ -26,9 +27,21 @@ from dev.minio import LocalMinio
 from tests.integration.storage.place import Place
 from tests.services.no_conditions import ignoring_conditions, refusing_conditions
 
-CONDITIONAL_STORES = ("s3", "gcs", "azure", "local")
-STORES = (*CONDITIONAL_STORES, "s3_refusing_conditions", "s3_ignoring_conditions")
+
+def by_night(*names: str) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.night) for name in names]
+
+
+CONDITIONAL_STORES = ("s3", "local", *by_night("gcs", "azure"))
+STORES = (*CONDITIONAL_STORES, *by_night("s3_refusing_conditions", "s3_ignoring_conditions"))
 WORKERS = 10
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "source.parquet"
+    path.write_bytes(b"PAR1")
+    return path
 
 
 @pytest.fixture(params=STORES)

@@ -13,14 +13,9 @@ from app.storage.base import find
 from app.storage.targets import AzureTarget
 from dev.azurite import LocalAzurite
 
+pytestmark = pytest.mark.night  # for every day: tests/unit/storage/azure
+
 Make = Callable[..., AzureStore]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "source.parquet"
-    path.write_bytes(b"PAR1")
-    return path
 
 
 def signature(azurite: LocalAzurite, container: str, permits: str, hours: float = 1.0) -> str:

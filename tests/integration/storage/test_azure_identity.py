@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,11 @@ from app.storage.targets import AzureTarget
 from dev.azurite import LocalAzurite
 from tests.fakes.canned_server import Answer, CannedServer
 
+pytestmark = pytest.mark.night  # for every day: tests/unit/storage/azure
+
 HEADER = "secret-of-the-identity-service"
+AUDIENCE = "https://storage.azure.com"
+SHORT = 250  # seconds: Azure's library wants another token where less than 300 are left
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +58,7 @@ def _bare_machine(monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path
     monkeypatch.setattr("azure.core.pipeline.transport.HttpTransport.sleep", lambda *_: None)
 
 
-def token(seconds: float, audience: str = "https://storage.azure.com") -> str:
+def token(seconds: int, audience: str) -> str:
     """A token as Entra ID gives it, for so long, without a signature."""
     now = int(time.time())
     claims = {
@@ -61,7 +66,7 @@ def token(seconds: float, audience: str = "https://storage.azure.com") -> str:
         "iss": "https://sts.windows.net/ab1f708d-50f6-404c-a006-d71b2ac7a606/",
         "iat": now - 60,
         "nbf": now - 60,
-        "exp": int(now + seconds),
+        "exp": now + seconds,
         "oid": "1",
         "tid": "2",
     }
@@ -69,15 +74,22 @@ def token(seconds: float, audience: str = "https://storage.azure.com") -> str:
     return ".".join(base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
 
 
-def given(access_token: str, seconds: int = 3600) -> Answer:
-    """What the identity service of App Service and Container Apps answers."""
-    body = {
-        "access_token": access_token,
+@contextmanager
+def identity_service(
+    monkeypatch: pytest.MonkeyPatch, seconds: int, *answers: Answer, audience: str = AUDIENCE
+) -> Iterator[CannedServer]:
+    """The identity service of App Service and Container Apps, that first gives a token for so long."""
+    given = {
+        "access_token": token(seconds, audience),
         "expires_on": str(int(time.time()) + seconds),
-        "resource": "https://storage.azure.com",
+        "resource": AUDIENCE,
         "token_type": "Bearer",
     }
-    return Answer(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    first = Answer(200, json.dumps(given).encode(), {"Content-Type": "application/json"})
+    with CannedServer(first, *answers) as server:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{server.url}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+        yield server
 
 
 def store(server: LocalAzurite) -> AzureStore:
@@ -85,9 +97,7 @@ def store(server: LocalAzurite) -> AzureStore:
 
 
 def test_the_identity_of_the_machine_lets_in(guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch) -> None:
-    with CannedServer(given(token(3600))) as identity:
-        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
-        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+    with identity_service(monkeypatch, 3600) as identity:
         lake = store(guarded)
         lake.connect("")
         etag = lake.write("k", b"{}", replaces=None)
@@ -102,11 +112,9 @@ def test_the_identity_of_the_machine_lets_in(guarded: LocalAzurite, monkeypatch:
 def test_an_identity_that_the_account_does_not_know_is_named(
     guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with CannedServer(given(token(3600, audience="https://elsewhere.example.com"))) as identity:
-        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
-        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
-        with pytest.raises(FatalError, match=r"connecting to az://lake.*identity"):
-            store(guarded).connect("")
+    elsewhere = identity_service(monkeypatch, 3600, audience="https://elsewhere.example.com")
+    with elsewhere, pytest.raises(FatalError, match=r"connecting to az://lake.*identity"):
+        store(guarded).connect("")
 
 
 def test_a_machine_without_an_identity_is_told_what_to_set(
@@ -120,9 +128,7 @@ def test_a_machine_without_an_identity_is_told_what_to_set(
 
 
 def test_an_identity_that_has_let_in_is_waited_for(guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch) -> None:
-    with CannedServer(given(token(60), 60), Answer(500)) as identity:
-        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
-        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+    with identity_service(monkeypatch, SHORT, Answer(500)):
         lake = store(guarded)
         lake.connect("")
         with pytest.raises(RetryableError, match=r"reading az://lake/k.*no token could be had"):
@@ -139,9 +145,7 @@ def test_a_renewal_that_is_refused_is_no_answer_of_the_store(
     def refuse(*_: object, **__: object) -> None:
         raise ClientAuthenticationError(said, response=answer)
 
-    with CannedServer(given(token(60), 60)) as identity:
-        monkeypatch.setenv("IDENTITY_ENDPOINT", f"{identity.url}/msi/token")
-        monkeypatch.setenv("IDENTITY_HEADER", HEADER)
+    with identity_service(monkeypatch, SHORT):
         lake = store(guarded)
         lake.connect("")
         monkeypatch.setattr(DefaultAzureCredential, "get_token", refuse)

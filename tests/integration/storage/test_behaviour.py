@@ -30,45 +30,34 @@ ODD_KEYS = [
 ]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "source.parquet"
-    path.write_bytes(b"PAR1 some bytes PAR1")
-    return path
-
-
 def keys(place: Place, prefix: str) -> list[str]:
     return [found.key for found in place.store.list(prefix)]
 
 
-def test_connects_to_what_is_there(place: Place) -> None:
-    place.store.connect("")
-
-    assert keys(place, "") == []
-
-
 def test_what_is_uploaded_can_be_read_and_listed(place: Place, file: Path) -> None:
+    place.store.connect("")
+    assert keys(place, "") == []
     stored = place.store.upload(file, "data/t/year=2024/f.parquet")
 
     assert place.read("data/t/year=2024/f.parquet") == file.read_bytes()
     (listed,) = place.store.list("data/t/")
-    assert (listed.key, listed.size) == (stored.key, stored.size) == ("data/t/year=2024/f.parquet", 20)
+    assert (listed.key, listed.size) == (stored.key, stored.size) == ("data/t/year=2024/f.parquet", 4)
     assert stored.last_modified.utcoffset() == listed.last_modified.utcoffset() == timedelta(0)
     assert abs(stored.last_modified - listed.last_modified) <= timedelta(seconds=1)  # S3 headers have whole seconds
     assert abs(stored.last_modified - datetime.now(UTC)) < timedelta(hours=1)
 
 
-@pytest.mark.parametrize("size", [0, 1, 1 << 20, 9_000_000])
+@pytest.mark.parametrize("size", [0, 1, 9_000_000])
 def test_any_size_arrives_whole(place: Place, tmp_path: Path, size: int) -> None:
-    content = bytes(range(251)) * (size // 251 + 1)
+    content = (bytes(range(251)) * (size // 251 + 1))[:size]
     path = tmp_path / "sized.parquet"
-    path.write_bytes(content[:size])
+    path.write_bytes(content)
 
     stored = place.store.upload(path, "sized.parquet")
 
     assert stored.size == size
     assert [found.size for found in place.store.list("")] == [size]
-    assert place.read("sized.parquet") == content[:size]
+    assert place.read("sized.parquet") == content
 
 
 def test_uploading_again_is_done_already(place: Place, file: Path) -> None:
@@ -101,13 +90,13 @@ def test_a_placeholder_replaces_what_is_there(place: Place, file: Path) -> None:
     assert [found.size for found in place.store.list("t/")] == [len(b"placeholder")]
 
 
-@pytest.mark.parametrize("key", ODD_KEYS)
-def test_odd_keys_come_back_as_they_went(place: Place, file: Path, key: str) -> None:
-    place.store.upload(file, key)
+def test_odd_keys_come_back_as_they_went(place: Place, file: Path) -> None:
+    for key in ODD_KEYS:
+        place.store.upload(file, key)
 
-    assert place.read(key) == file.read_bytes()
-    assert keys(place, "t/") == [key]
-    assert keys(place, key) == [key]
+    assert {key: place.read(key) for key in ODD_KEYS} == dict.fromkeys(ODD_KEYS, file.read_bytes())
+    assert keys(place, "t/") == sorted(ODD_KEYS, key=str.encode)
+    assert {key: keys(place, key) for key in ODD_KEYS} == {key: [key] for key in ODD_KEYS}
 
 
 def test_lists_in_the_order_of_whole_keys(place: Place, file: Path) -> None:
@@ -131,34 +120,22 @@ def test_lists_in_the_order_of_whole_keys(place: Place, file: Path) -> None:
     assert keys(place, "t") == expected == sorted(expected, key=str.encode)
 
 
-def test_a_name_may_be_a_file_next_to_folders_that_begin_with_it(place: Place, file: Path) -> None:
-    for key in ("t/a0", "t/a/x", "t/a.b", "t/a-/y"):
-        place.store.upload(file, key)
-
-    assert keys(place, "t/") == ["t/a-/y", "t/a.b", "t/a/x", "t/a0"]
-
-
-@pytest.mark.parametrize(
-    ("prefix", "expected"),
-    [
-        ("", ["data/t/day=1/f", "data/t/f", "data/t2/f", "other/f"]),
-        ("data/t", ["data/t/day=1/f", "data/t/f", "data/t2/f"]),
-        ("data/t/", ["data/t/day=1/f", "data/t/f"]),
-        ("data/t/day", ["data/t/day=1/f"]),
-        ("data/t/day=1/f", ["data/t/day=1/f"]),
-        ("data/t/f/", []),
-        ("nothing/here/", []),
-        ("nothing", []),
-        ("/data", []),
-    ],
-)
-def test_a_prefix_is_the_beginning_of_a_key_and_no_folder(
-    place: Place, file: Path, prefix: str, expected: list[str]
-) -> None:
+def test_a_prefix_is_the_beginning_of_a_key_and_no_folder(place: Place, file: Path) -> None:
     for key in ("data/t/f", "data/t/day=1/f", "data/t2/f", "other/f"):
         place.store.upload(file, key)
 
-    assert keys(place, prefix) == expected
+    expected = {
+        "": ["data/t/day=1/f", "data/t/f", "data/t2/f", "other/f"],
+        "data/t": ["data/t/day=1/f", "data/t/f", "data/t2/f"],
+        "data/t/": ["data/t/day=1/f", "data/t/f"],
+        "data/t/day": ["data/t/day=1/f"],
+        "data/t/day=1/f": ["data/t/day=1/f"],
+        "data/t/f/": [],
+        "nothing/here/": [],
+        "nothing": [],
+        "/data": [],
+    }
+    assert {prefix: keys(place, prefix) for prefix in expected} == expected
 
 
 def test_more_objects_than_a_page_are_listed_from_many_threads_of_uploads(

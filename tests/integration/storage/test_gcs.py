@@ -1,9 +1,6 @@
 """What is particular to Google Cloud Storage, on a server that speaks its API."""
 
-import re
-import time
 from collections.abc import Callable, Iterator
-from math import inf
 from pathlib import Path
 
 import pytest
@@ -12,18 +9,13 @@ from app.errors import RetryableError
 from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.store import GcsStore
 from dev.gcs_server import LocalGcsServer
-from tests.faults.proxy import Answer, Cut, FaultProxy, Request, Rule, Say, nth, on
+from tests.faults.proxy import Answer, Cut, FaultProxy, Rule, Say, nth, on
+
+pytestmark = pytest.mark.night  # for every day: tests/unit/storage/gcs
 
 Make = Callable[..., GcsStore]
 
 BIG = 20_000_000  # bytes: three requests of a resumable upload
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "source.parquet"
-    path.write_bytes(b"PAR1")
-    return path
 
 
 @pytest.fixture
@@ -92,33 +84,3 @@ def test_of_a_download_that_keeps_breaking_off_nothing_is_left(
         store.read("t/f.parquet")
     with pytest.raises(RetryableError, match=rf"listing gs://{gcs_bucket}/t/"):
         list(store.list("t/"))
-
-
-class OneWriteASecond:
-    """Which writes of an object come within a second of the last one that was let through."""
-
-    def __init__(self) -> None:
-        self._last: dict[bytes, float] = {}
-
-    def __call__(self, request: Request) -> bool:
-        name = re.search(rb'"name": "([^"]+)"', request.body)
-        if request.method != "POST" or name is None:
-            return False
-        now = time.monotonic()
-        if now - self._last.get(name[1], -inf) < 1.0:
-            return True
-        self._last[name[1]] = now
-        return False
-
-
-def test_writes_of_an_object_that_come_too_fast_wait(gcs_store: Make, gcs_bucket: str, proxy: FaultProxy) -> None:
-    refused = proxy.add(Rule(OneWriteASecond(), Say(Answer(429))))
-    store = gcs_store(gcs_bucket)
-
-    etag = store.write("t/f.json", b"0", replaces=None)
-    store.write("t/f.json", b"1", replaces=etag)
-
-    assert refused.met > 0
-    found = store.read("t/f.json")
-    assert found is not None
-    assert found.body == b"1"

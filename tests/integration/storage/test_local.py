@@ -15,15 +15,9 @@ from app.errors import FatalError, RetryableError
 from app.storage.base import ChangedError
 from app.storage.local.store import LocalStore
 from app.storage.os_errors import translate
+from tests.support.waiting import wait_until
 
 NOBODY = 65534
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "source.parquet"
-    path.write_bytes(b"PAR1")
-    return path
 
 
 def test_the_address_is_the_absolute_path_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,11 +41,16 @@ def test_a_file_in_the_place_of_a_parent_is_fatal_and_named(file: Path) -> None:
         LocalStore(file / "lake").connect("")
 
 
-@pytest.mark.parametrize("key", ["../f", "t/../../f", "/etc/f", "t//f", "t/./f", "", "t/"])
-def test_a_key_that_leaves_the_folder_is_refused(tmp_path: Path, file: Path, key: str) -> None:
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """Of the folder ``lake``, which is there."""
     store = LocalStore(tmp_path / "lake")
     store.connect("")
+    return store
 
+
+@pytest.mark.parametrize("key", ["../f", "t/../../f", "/etc/f", "t//f", "t/./f", "", "t/"])
+def test_a_key_that_leaves_the_folder_is_refused(store: LocalStore, tmp_path: Path, file: Path, key: str) -> None:
     with pytest.raises(FatalError, match="the key leaves the folder"):
         store.upload(file, key)
 
@@ -59,24 +58,21 @@ def test_a_key_that_leaves_the_folder_is_refused(tmp_path: Path, file: Path, key
 
 
 @pytest.mark.parametrize("prefix", ["../lake/", "../", "/", "t//", "t/../t/", "./t/"])
-def test_a_prefix_that_no_key_can_have_finds_nothing(tmp_path: Path, file: Path, prefix: str) -> None:
-    store = LocalStore(tmp_path / "lake")
-    store.connect("")
+def test_a_prefix_that_no_key_can_have_finds_nothing(store: LocalStore, file: Path, prefix: str) -> None:
     store.upload(file, "t/f")
 
     assert list(store.list(prefix)) == []
 
 
-def test_readers_see_nothing_of_a_file_before_it_is_whole(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "lake")
-    store.connect("")
+def test_readers_see_nothing_of_a_file_before_it_is_whole(store: LocalStore, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "slow")
     with ThreadPoolExecutor(1) as pool:
         upload = pool.submit(store.upload, tmp_path / "slow", "t/f")
         with (tmp_path / "slow").open("wb", buffering=0) as source:
             source.write(b"half")
-            while not list((tmp_path / "lake/t").glob(".upload-*")):  # the copy is under way from here on
-                assert not upload.done()
+            copy = (tmp_path / "lake/t").glob
+            wait_until(lambda: upload.done() or list(copy(".upload-*")), "the beginning of the copy")
+            assert not upload.done()
             assert list(store.list("")) == []
             source.write(b" and half")
         stored = upload.result()
@@ -87,10 +83,8 @@ def test_readers_see_nothing_of_a_file_before_it_is_whole(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("taken", "key"), [("t/f/", "t/f"), ("t", "t/f")])
 def test_a_name_that_is_taken_by_the_other_kind_is_fatal_and_leaves_nothing_behind(
-    tmp_path: Path, file: Path, taken: str, key: str
+    store: LocalStore, tmp_path: Path, file: Path, taken: str, key: str
 ) -> None:
-    store = LocalStore(tmp_path / "lake")
-    store.connect("")
     if taken.endswith("/"):
         (tmp_path / "lake" / taken).mkdir(parents=True)
     else:
@@ -103,19 +97,16 @@ def test_a_name_that_is_taken_by_the_other_kind_is_fatal_and_leaves_nothing_behi
     assert not list((tmp_path / "lake").rglob(".*"))
 
 
-def test_links_to_folders_are_followed_and_broken_ones_left_out(tmp_path: Path, file: Path) -> None:
-    (tmp_path / "lake").mkdir()
+def test_links_to_folders_are_followed_and_broken_ones_left_out(store: LocalStore, tmp_path: Path, file: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     shutil.copy(file, tmp_path / "elsewhere" / "f")
     (tmp_path / "lake" / "t").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "lake" / "broken").symlink_to(tmp_path / "nothing")
 
-    assert [found.key for found in LocalStore(tmp_path / "lake").list("")] == ["t/f"]
+    assert [found.key for found in store.list("")] == ["t/f"]
 
 
-def test_what_is_deleted_while_it_is_listed_is_left_out(tmp_path: Path, file: Path) -> None:
-    store = LocalStore(tmp_path / "lake")
-    store.connect("")
+def test_what_is_deleted_while_it_is_listed_is_left_out(store: LocalStore, tmp_path: Path, file: Path) -> None:
     for key in ("a/1", "a/2", "b/1", "c"):
         store.upload(file, key)
 
@@ -188,10 +179,10 @@ def as_ordinary_user() -> Iterator[None]:
         os.seteuid(user)
 
 
-def test_the_folders_of_a_share_are_looked_at_anew(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folders_of_a_share_are_looked_at_anew(
+    store: LocalStore, tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client of NFS asks its server when a folder is opened; else it goes by what it remembers, for a minute."""
-    store = LocalStore(tmp_path / "lake")
-    store.connect("")
     store.upload(file, "t/p=a/f.parquet")
     store.write("t/_journal/0.json", b"{}", replaces=None)
     opened: list[str] = []
@@ -216,8 +207,6 @@ def test_the_folders_of_a_share_are_looked_at_anew(tmp_path: Path, file: Path, m
 
 
 @pytest.mark.parametrize("key", ["t/none", "t/none/f", "t/f.parquet/f", "t"])
-def test_what_is_no_file_is_not_found(tmp_path: Path, file: Path, key: str) -> None:
-    store = LocalStore(tmp_path / "lake")
-    store.connect("")
+def test_what_is_no_file_is_not_found(store: LocalStore, file: Path, key: str) -> None:
     store.upload(file, "t/f.parquet")
     assert store.find(key) is None

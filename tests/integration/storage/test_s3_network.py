@@ -79,20 +79,6 @@ def test_https_goes_through_a_tunnel_of_the_proxy(
     assert set(proxy.asked) == {secure_server.endpoint_url.removeprefix("https://")}
 
 
-def test_http_goes_through_the_proxy(
-    s3_store: Make, s3_server: LocalMinio, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ForwardProxy() as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        store = s3_store(bucket)
-        store.connect("t/")
-        store.write("t/x.json", b"{}", replaces=None)
-        store.delete("t/x.json")
-
-    assert set(proxy.asked) == {s3_server.endpoint_url.removeprefix("http://")}
-    assert len(proxy.asked) == 3
-
-
 def test_a_proxy_that_refuses_is_named(store: S3Store, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
     with ForwardProxy(refuses=True) as proxy:

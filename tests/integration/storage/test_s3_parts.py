@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 
@@ -14,6 +14,7 @@ from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.faults.proxy import Answer, FaultProxy, Hold, Lost, Rule, Say, from_on, nth, on
 from tests.integration.storage.in_parts import LARGE, SMALL_PARTS
+from tests.support.waiting import join, wait_until
 
 Make = Callable[..., S3Store]
 KEY = "t/large.parquet"
@@ -79,17 +80,16 @@ def test_a_big_file_arrives_whole(
 def test_readers_see_nothing_before_the_last_part_is_there(
     store: S3Store, s3_server: LocalMinio, bucket: str, file: Path, proxy: FaultProxy
 ) -> None:
-    arrived = Event()
-    proxy.add(Rule(COMPLETE, Hold(), before=lambda _: arrived.set()))
+    proxy.add(Rule(COMPLETE, Hold()))
     uploading = Thread(target=store.upload, args=(file, KEY))
     uploading.start()
-    while proxy.count(COMPLETE) == 0:
-        assert uploading.is_alive()
+    wait_until(lambda: proxy.count(COMPLETE) or not uploading.is_alive(), "the request that completes the upload")
+    assert uploading.is_alive()
 
     assert s3_server.client().list_objects_v2(Bucket=bucket)["KeyCount"] == 0
 
     proxy.release()
-    uploading.join()
+    join(uploading)
     assert s3_server.client().list_objects_v2(Bucket=bucket)["KeyCount"] == 1
 
 
@@ -156,14 +156,19 @@ def test_the_name_of_a_placeholder_is_refused(store: S3Store, file: Path, unfini
     assert [found.size for found in store.list("")] == [len(b"no rows")]
 
 
-def test_what_may_not_be_given_up_is_told(
+def test_what_may_not_be_given_up_is_told_at_the_start_and_later(
     store: S3Store, bucket: str, file: Path, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    proxy.add(Rule(PART, Say(BROKEN), from_on(2)))
+    """Rows do not depend on it; the bill does."""
     proxy.add(Rule(on("DELETE", query="uploadId="), Say(DENIED)))
+    with caplog.at_level(logging.WARNING):
+        store.probe_conditions("t/_journal/")
+        (at_the_start,) = caplog.messages
+        caplog.clear()
+        proxy.add(Rule(PART, Say(BROKEN), from_on(2)))
+        with pytest.raises(RetryableError):
+            store.upload(file, KEY)
 
-    with pytest.raises(RetryableError), caplog.at_level(logging.WARNING):
-        store.upload(file, KEY)
-
-    assert f"Allow s3:AbortMultipartUpload on arn:aws:s3:::{bucket}/*" in caplog.text
-    assert "Parts of uploads that failed stay in the store" in caplog.text
+    for told in (at_the_start, caplog.text):
+        assert f"Allow s3:AbortMultipartUpload on arn:aws:s3:::{bucket}/" in told
+        assert "Parts of uploads that failed stay in the store" in told

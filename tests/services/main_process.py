@@ -1,0 +1,38 @@
+"""``python main.py`` as a process of its own, run to its end."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support.waiting import PATIENCE, TookTooLong
+
+REPO = Path(__file__).parents[2]
+MAIN = REPO / "main.py"
+
+
+def run_main(
+    *arguments: str,
+    environment: Mapping[str, str],
+    main: Sequence[str] = (str(MAIN),),
+    records: str | bytes = "",
+    folder: Path | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    """The output and the exit code of ``main``, which a command line begins with; ``records`` is its standard input.
+
+    Raises:
+        TookTooLong: it has not ended in time.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, *main, *arguments],
+            cwd=folder,
+            env=environment,
+            input=records if isinstance(records, bytes) else records.encode(),
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TookTooLong(str(error)) from error
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
