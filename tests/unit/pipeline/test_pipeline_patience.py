@@ -120,16 +120,6 @@ def test_a_batch_of_an_ended_assignment_is_dropped_and_the_next_delivered(
     assert list(line.scratch.iterdir()) == []
 
 
-def test_an_assignment_that_ends_while_the_catalog_is_away_is_not_registered_later(line: Line) -> None:
-    line.catalog.refuse = lambda: CATALOG_AWAY
-    line.submit(of_owner("gone0000", 1))
-    line.wait_for_obstacle()
-    line.ended.add("gone0000")
-    line.catalog.refuse = lambda: None
-    assert line.delivered(1)
-    assert line.catalog.keys == []
-
-
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +153,7 @@ def test_a_stop_ends_all_threads(line: Line, begin: Callable[[Line], Callable[[]
     go_on()
     wait_until(lambda: own_threads() == set(), "all threads have ended")
     assert len(line.catalog.requests) == registered
+    assert line.pipeline.failure is None
 
 
 # --- topics that were recreated -------------------------------------------------------------------------------------
