@@ -11,17 +11,12 @@ from unittest.mock import patch
 import pytest
 
 from app import __version__
-from app.config.settings import Settings
 from tests.support.commands import run_command
-from tests.support.environment import ENOUGH, load
+from tests.support.environment import ENOUGH
+from tests.unit.commands.local import local_settings
 
 COMMANDS = ("check", "try", "audit", "replay", "compact", "erase")
 MAIN = Path(__file__).parents[3] / "main.py"
-
-
-def settings(lake: Path, **variables: str) -> Settings:
-    base = {"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
-    return load(base, **variables)
 
 
 def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -108,7 +103,7 @@ def test_a_package_that_is_missing_later_is_no_bug(tmp_path: Path, capsys: pytes
 
     missing = ModuleNotFoundError("No module named 'azure'", name="azure")
     with patch("app.commands.audit.command.audit", side_effect=missing), pytest.raises(ModuleNotFoundError):
-        run_command(settings(tmp_path), "audit")
+        run_command(local_settings(tmp_path), "audit")
     assert capsys.readouterr() == ("", "")
 
 
@@ -145,5 +140,5 @@ def test_no_stack_trace_stands_in_for_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], raised: BaseException, code: int, message: str
 ) -> None:
     with patch("app.commands.replay.command.replay", side_effect=raised):
-        assert run_command(settings(tmp_path), "replay") == code
+        assert run_command(local_settings(tmp_path), "replay") == code
     assert capsys.readouterr().err.startswith(message)
