@@ -13,6 +13,7 @@ import pytest
 from app import __version__
 from tests.support.commands import run_command
 from tests.support.environment import ENOUGH
+from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.commands.local import local_settings
 
 COMMANDS = ("check", "try", "audit", "replay", "compact", "erase")
@@ -26,7 +27,7 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env={**clean, "KAFKA_BOOTSTRAP_SERVERS": "", "S3_BUCKET": "", "STORAGE_URL": "", **variables},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -47,10 +48,16 @@ def test_wrong_usage_ends_before_any_setting_is_read(arguments: list[str], progr
     assert f"\n{program}: error: {message}" in ended.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    ("arguments", "loading", "code"),
-    [(["audit"], "dotenv", 130), (["audit"], "pyarrow", 130), (["check"], "quixstreams", 130), ([], "dotenv", 0)],
+    ("arguments", "loading", "code", "number"),
+    [
+        (["audit"], "dotenv", 130, signal.SIGTERM),
+        (["audit"], "dotenv", 130, signal.SIGINT),
+        (["audit"], "pyarrow", 130, signal.SIGTERM),
+        (["check"], "quixstreams", 130, signal.SIGINT),
+        ([], "dotenv", 0, signal.SIGTERM),
+        ([], "dotenv", 0, signal.SIGINT),
+    ],
 )
 def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
     tmp_path: Path, arguments: list[str], loading: str, code: int, number: signal.Signals
@@ -68,7 +75,8 @@ def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
     assert process.stdout is not None
     assert process.stdout.readline() == "loading\n"
     process.send_signal(number)
-    _, errors = process.communicate(timeout=180)
+    wait_until(lambda: process.poll() is not None, "the command ends")
+    _, errors = process.communicate()
     assert process.returncode == code
     assert "Traceback" not in errors
 

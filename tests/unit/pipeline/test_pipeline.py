@@ -1,7 +1,6 @@
 """The three threads between the sink and the lake: order, overlap, memory and failures."""
 
 import re
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -280,53 +279,53 @@ def test_a_stop_does_not_wait_for_a_writer_that_starts(starting: Line) -> None:
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-def break_stage(line: Line) -> Batch:
-    return bad(2)
+UNFORESEEN = "writing a batch: ZeroDivisionError('oops'). Please report this as a bug"
 
 
-def break_write(line: Line) -> Batch:
-    def fail(number: int) -> None:
-        if number == 1:
-            raise SparkLostError("writing a batch", "the Java process is gone")
+def fail_at(line: Line, step: str, error: Exception) -> None:
+    """From now on the step fails so."""
 
-    line.writer.before = fail
-    return one(2)
+    def fail(*_: object) -> None:
+        raise error
 
-
-def break_upload(line: Line) -> Batch:
-    line.store.refuse = lambda key: FatalError(f"uploading {key}", "access denied") if "02-2_" in key else None
-    return one(2)
+    hooks = {"write": (line.writer, "before"), "upload": (line.store, "refuse"), "register": (line.catalog, "refuse")}
+    setattr(*hooks[step], fail)
 
 
-def break_register(line: Line) -> Batch:
-    refusal = FatalError("registering files", "401 Unauthorized")
-    line.catalog.refuse = lambda: refusal if line.catalog.requests else None
-    return one(2)
-
-
-@pytest.mark.parametrize(
-    ("break_it", "kind", "words"),
-    [
-        (break_stage, DataError, "sensors[0] at offset 3"),
-        (break_write, SparkLostError, "the Java process is gone"),
-        (break_upload, FatalError, "access denied"),
-        (break_register, FatalError, "401 Unauthorized"),
-    ],
-)
-def test_a_lasting_failure_of_any_step_is_told_and_nothing_behind_it_delivered(
-    line: Line, break_it: Callable[[Line], Batch], kind: type[ConnectorError], words: str
-) -> None:
-    bad = break_it(line)
-    line.submit(one(1))
-    assert line.delivered(1)
-    line.submit(bad, one(3), one(4))
+def assert_failed(line: Line, kind: type[ConnectorError], told: str) -> None:
     failure = line.failure()
     assert type(failure) is kind
-    assert words in str(failure)
+    assert told in str(failure)
     assert not line.pipeline.wait_delivered(2, 0.0)
     line.pipeline.stop()
     assert [len(files) for files in line.catalog.requests] == [1]
     assert {3, 4}.isdisjoint(line.values())
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "told"),
+    [
+        ("write", SparkLostError("writing a batch", "the Java process is gone"), "the Java process is gone"),
+        ("upload", FatalError("uploading x", "access denied"), "access denied"),
+        ("register", FatalError("registering files", "401 Unauthorized"), "401 Unauthorized"),
+        *((step, ZeroDivisionError("oops"), UNFORESEEN) for step in ("write", "upload", "register")),
+    ],
+)
+def test_a_lasting_failure_of_any_step_is_told_and_nothing_behind_it_delivered(
+    line: Line, step: str, error: Exception, told: str
+) -> None:
+    line.submit(one(1))
+    assert line.delivered(1)
+    fail_at(line, step, error)
+    line.submit(one(2), one(3), one(4))
+    assert_failed(line, type(error) if isinstance(error, ConnectorError) else FatalError, told)
+
+
+def test_a_record_that_cannot_be_staged_is_told_and_nothing_behind_it_delivered(line: Line) -> None:
+    line.submit(one(1))
+    assert line.delivered(1)
+    line.submit(bad(2), one(3), one(4))
+    assert_failed(line, DataError, "sensors[0] at offset 3")
 
 
 def test_a_failure_lets_arrive_what_is_ahead_of_it(line: Line) -> None:

@@ -110,7 +110,7 @@ def test_metadata_columns_tell_where_each_row_is_from(path: Path) -> None:
 def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stage = stager(spec()).stage
     with caplog.at_level(logging.WARNING):
-        for first in range(0, 40_000, 2_000):
+        for first in range(0, 6_000, 2_000):
             names = [f"{number:06}" + "n" * 200_000 * (number % 500 == 0) for number in range(first, first + 2_000)]
             stage(batch({"x": 1, **dict.fromkeys(names, 1)}), path, lambda work: work())
     assert 1 <= len(caplog.messages) <= 2
