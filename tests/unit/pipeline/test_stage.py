@@ -74,12 +74,6 @@ def test_many_rows_in_many_groups_are_all_there(path: Path) -> None:
 # --- columns --------------------------------------------------------------------------------------------------------
 
 
-def test_partition_columns_are_not_in_the_file(path: Path) -> None:
-    file = staged(batch({"place": "NYC", "year": 1999, "v": 1}), spec("year", "place"), path)
-    assert dict(file.groups[0].partition_values) == {"year": "2024", "place": "NYC"}
-    assert rows_of(file) == [[{"v": 1, "ts_ms": NOON}]]
-
-
 def test_the_helper_column_gets_out_of_the_way_of_a_field_of_its_name(path: Path) -> None:
     usual = staged(batch({"v": 1}), spec(), path).group_column
     file = staged(batch({usual: "mine", f"{usual}_": "mine too"}), spec(), path)
@@ -87,13 +81,10 @@ def test_the_helper_column_gets_out_of_the_way_of_a_field_of_its_name(path: Path
     assert rows_of(file) == [[{usual: "mine", f"{usual}_": "mine too", "ts_ms": NOON}]]
 
 
-def test_where_all_columns_are_partition_columns_the_rows_are_kept(path: Path) -> None:
+def test_rows_without_any_column_left_are_kept(path: Path) -> None:
     file = staged(batch({"p": "a"}, {"p": "a"}, {"p": "b"}), spec("p", "ts_ms"), path)
     assert [group.rows for group in file.groups] == [2, 1]
     assert rows_of(file) == [[{"__key": None}, {"__key": None}], [{"__key": None}]]
-
-
-def test_a_batch_in_which_no_record_has_a_value_is_kept(path: Path) -> None:
     file = staged(batch({"ts_ms": None}, {"ts_ms": None}), spec("year", "p"), path)
     assert [dict(group.partition_values) for group in file.groups] == [{"year": HIVE_NULL, "p": HIVE_NULL}]
     assert rows_of(file) == [[{"__key": None}, {"__key": None}]]
