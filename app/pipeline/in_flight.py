@@ -3,7 +3,6 @@
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,13 +53,15 @@ class Handover(Generic[_T]):
 class BatchInFlight:
     """A batch on its way; its rows are dropped after step 2.
 
-    ``number`` counts the batches, ``last_portion`` is the number of the last portion in it. ``waited`` are the seconds
-    that it has waited for other systems that were away: they are no part of a step's time. ``owner`` is the token of
-    its generation, empty before there is anything of one, and ``ends`` are the last offsets that were read.
+    ``number`` counts the batches, ``clock`` gives monotonic seconds, ``last_portion`` is the number of the last portion
+    in it. ``waited`` are the seconds that it has waited for other systems that were away: they are no part of a step's
+    time. ``owner`` is the token of its generation, empty before there is anything of one, and ``ends`` are the last
+    offsets that were read.
     """
 
     number: int
     folder: Path
+    clock: Callable[[], float]
     last_portion: int = 0
     reason: str = ""
     owner: str = ""
@@ -84,11 +85,11 @@ class BatchInFlight:
 
     def timed(self, step: str, work: Callable[[], _T]) -> _T:
         """Do the work and note how long it took, together with what the step took before."""
-        begin = time.monotonic() - self.waited
+        begin = self.clock() - self.waited
         try:
             return work()
         finally:
-            self.seconds[step] = self.seconds.get(step, 0.0) + time.monotonic() - self.waited - begin
+            self.seconds[step] = self.seconds.get(step, 0.0) + self.clock() - self.waited - begin
 
     def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
         """Returns the outcome of the batch, and logs it in one line.

@@ -18,7 +18,6 @@ import logging
 import queue
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_futures
@@ -83,7 +82,7 @@ class Pipeline:
             error to end with if the topic was recreated since they were read. May raise as a step may.
         free_bytes: the room that a folder's disk has.
         metrics: counts batches that are in the lake, and tries that failed.
-        timings: the pauses between tries.
+        timings: the pauses between tries, and the clock.
     """
 
     def __init__(
@@ -304,7 +303,7 @@ class Pipeline:
     def _opened(self) -> tuple[BatchInFlight, OpenBatch]:
         if self._open is None:
             self._begun += 1
-            in_flight = BatchInFlight(self._begun, self._scratch / f"batch-{self._begun}")
+            in_flight = BatchInFlight(self._begun, self._scratch / f"batch-{self._begun}", self._timings.clock)
             in_flight.folder.mkdir()
             self._open = in_flight, self._stager.open(self._begun, in_flight.folder / "staged.parquet")
         return self._open
@@ -483,22 +482,23 @@ class Pipeline:
     ) -> _T:
         """Do this for the batch, again and again until it works; an answer that takes longer is an outage too."""
         system, doing = _ASKED[step]
-        begin = tried = time.monotonic()
+        clock = self._timings.clock
+        begin = tried = clock()
 
         def try_once() -> _T:
             nonlocal tried
-            tried = time.monotonic()
+            tried = clock()
             with self._metrics.waits.answer(step, system, doing, patience), blaming(system):
                 return work()
 
         def on_wait(error: RetryableError | None) -> None:
-            now = time.monotonic()
+            now = clock()
             self._set_obstacle(step, error, tried if now - tried > patience else now)
 
         try:
             return until_it_works(try_once, stop=self._stop, on_wait=on_wait, timings=self._timings)
         finally:
-            now = time.monotonic()
+            now = clock()
             batch.waited += (now if now - tried > patience else tried) - begin
 
     def _set_obstacle(self, step: Operation, error: RetryableError | None, since: float) -> None:

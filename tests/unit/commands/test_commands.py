@@ -11,17 +11,13 @@ from unittest.mock import patch
 import pytest
 
 from app import __version__
-from app.config.settings import Settings
 from tests.support.commands import run_command
-from tests.support.environment import ENOUGH, load
+from tests.support.environment import ENOUGH
+from tests.support.waiting import PATIENCE, wait_until
+from tests.unit.commands.local import local_settings
 
 COMMANDS = ("check", "try", "audit", "replay", "compact", "erase")
 MAIN = Path(__file__).parents[3] / "main.py"
-
-
-def settings(lake: Path, **variables: str) -> Settings:
-    base = {"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
-    return load(base, **variables)
 
 
 def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +27,7 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         env={**clean, "KAFKA_BOOTSTRAP_SERVERS": "", "S3_BUCKET": "", "STORAGE_URL": "", **variables},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -52,10 +48,16 @@ def test_wrong_usage_ends_before_any_setting_is_read(arguments: list[str], progr
     assert f"\n{program}: error: {message}" in ended.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    ("arguments", "loading", "code"),
-    [(["audit"], "dotenv", 130), (["audit"], "pyarrow", 130), (["check"], "quixstreams", 130), ([], "dotenv", 0)],
+    ("arguments", "loading", "code", "number"),
+    [
+        (["audit"], "dotenv", 130, signal.SIGTERM),
+        (["audit"], "dotenv", 130, signal.SIGINT),
+        (["audit"], "pyarrow", 130, signal.SIGTERM),
+        (["check"], "quixstreams", 130, signal.SIGINT),
+        ([], "dotenv", 0, signal.SIGTERM),
+        ([], "dotenv", 0, signal.SIGINT),
+    ],
 )
 def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
     tmp_path: Path, arguments: list[str], loading: str, code: int, number: signal.Signals
@@ -73,7 +75,8 @@ def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(
     assert process.stdout is not None
     assert process.stdout.readline() == "loading\n"
     process.send_signal(number)
-    _, errors = process.communicate(timeout=180)
+    wait_until(lambda: process.poll() is not None, "the command ends")
+    _, errors = process.communicate()
     assert process.returncode == code
     assert "Traceback" not in errors
 
@@ -108,7 +111,7 @@ def test_a_package_that_is_missing_later_is_no_bug(tmp_path: Path, capsys: pytes
 
     missing = ModuleNotFoundError("No module named 'azure'", name="azure")
     with patch("app.commands.audit.command.audit", side_effect=missing), pytest.raises(ModuleNotFoundError):
-        run_command(settings(tmp_path), "audit")
+        run_command(local_settings(tmp_path), "audit")
     assert capsys.readouterr() == ("", "")
 
 
@@ -145,5 +148,5 @@ def test_no_stack_trace_stands_in_for_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], raised: BaseException, code: int, message: str
 ) -> None:
     with patch("app.commands.replay.command.replay", side_effect=raised):
-        assert run_command(settings(tmp_path), "replay") == code
+        assert run_command(local_settings(tmp_path), "replay") == code
     assert capsys.readouterr().err.startswith(message)

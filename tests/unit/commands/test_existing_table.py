@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run_command
-from tests.support.environment import load
+from tests.unit.commands.local import local_settings
 
 
 def run(lake: Path, command: str, table: str) -> int:
-    settings = load({"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, TABLE_NAME=table)
-    return run_command(settings, command)
+    return run_command(local_settings(lake, TABLE_NAME=table), command)
 
 
 def put(lake: Path, key: str) -> None:

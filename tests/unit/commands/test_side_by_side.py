@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.commands.side_by_side import side_by_side
+from tests.support.waiting import wait_for
 
 WORKERS = 3
 
@@ -15,7 +16,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
 
     def work(number: int) -> int:
         if number == 0:
-            assert slow_first.wait(10)
+            wait_for(slow_first, "another item is done")
         if number == 2:
             slow_first.set()
         return number * number

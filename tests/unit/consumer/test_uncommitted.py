@@ -20,6 +20,8 @@ def test_the_first_record_counts() -> None:
 
 def test_after_a_commit_the_first_one_behind_it_counts() -> None:
     uncommitted = of((0, 1_000), (10, 2_000), (20, 3_000))
+    uncommitted.committed(0, is_all=False)
+    assert uncommitted.oldest == 1.0
     uncommitted.committed(10, is_all=False)
     assert uncommitted.oldest == 2.0
     uncommitted.committed(19, is_all=False)
@@ -30,12 +32,6 @@ def test_after_a_commit_the_first_one_behind_it_counts() -> None:
     assert uncommitted.oldest is None
     uncommitted.consumed(30, 4_000)
     assert uncommitted.oldest == 4.0
-
-
-def test_a_commit_before_all_of_them_changes_nothing() -> None:
-    uncommitted = of((5, 1_000))
-    uncommitted.committed(5, is_all=False)
-    assert uncommitted.oldest == 1.0
 
 
 def test_records_that_are_read_again_are_as_old_as_before() -> None:

@@ -1,7 +1,6 @@
 """A pipeline over real folders, and what it brought into the lake; only Spark and the catalog are stood in for."""
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,6 +14,7 @@ from app.catalog.registrar import Registrar
 from app.errors import ConnectorError
 from app.journal.ownership import Ownership
 from app.model import Batch, TopicPartition
+from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.table.location import TableLocation
@@ -23,11 +23,12 @@ from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
 from tests.fakes.open_ownership import OpenOwnership
+from tests.support import waiting
 from tests.support.batches import UNBOUNDED, batch, properties, spec, stager
 
 ROOT = "data/t"
+NewLine = Callable[..., Any]  # a new line of the class given, by default ``Line``, with these arguments
 HURRY = Timings(first_retry_seconds=0.001, longest_retry_seconds=0.01)
-WAIT = 10.0
 
 
 class Line:
@@ -65,6 +66,7 @@ class Line:
         self.writer = ArrowWriter()
         self.catalog = MemoryCatalog()
         self.ended: set[str] = set()
+        self.metrics = Metrics(monotonic=timings.clock)
         wanted = spec("p")
         self.pipeline = Pipeline(
             writer=self.writer,
@@ -78,6 +80,7 @@ class Line:
             ownership=ownership or OpenOwnership(lambda token: token not in self.ended),
             recreated=recreated,
             free_bytes=free_bytes,
+            metrics=self.metrics,
             timings=timings,
         )
 
@@ -86,13 +89,22 @@ class Line:
             self.pipeline.submit(some)
 
     def delivered(self, number: int) -> bool:
-        return self.pipeline.wait_delivered(number, WAIT)
+        """Wait until all up to ``number`` is in the lake, or the pipeline has failed; returns whether it is."""
+
+        def has_ended() -> bool:
+            return self.pipeline.wait_delivered(number, 0.05) or self.pipeline.failure is not None
+
+        waiting.wait_until(has_ended, f"batch {number} is in the lake")
+        return self.pipeline.wait_delivered(number, 0.0)
 
     def failure(self) -> ConnectorError:
         """The failure, once there is one."""
-        wait_until(lambda: self.pipeline.failure is not None)
+        waiting.wait_until(lambda: self.pipeline.failure is not None, "the pipeline fails")
         assert self.pipeline.failure is not None
         return self.pipeline.failure
+
+    def wait_for_obstacle(self) -> None:
+        waiting.wait_until(lambda: self.pipeline.obstacle is not None, "something is away")
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows in the lake, file by file in the order of their names."""
@@ -107,10 +119,8 @@ class Line:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.005)
+    """For tests that do not say what they wait for."""
+    waiting.wait_until(holds, "what the test waits for")
 
 
 class Gate:
@@ -121,10 +131,10 @@ class Gate:
 
     def __call__(self, *_: object) -> None:
         self._reached.set()
-        assert self._open.wait(WAIT)
+        waiting.wait_for(self._open, "the test opens the gate")
 
     def wait_reached(self) -> None:
-        assert self._reached.wait(WAIT)
+        waiting.wait_for(self._reached, "a thread comes to the gate")
 
     def open(self) -> None:
         self._open.set()

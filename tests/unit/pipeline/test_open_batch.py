@@ -65,12 +65,6 @@ def test_portions_come_together_in_one_file_for_each_folder(gathering: Gathering
     assert {group.parts for group in staged.file.groups} == {(part,)}
 
 
-def test_all_parts_have_the_number_of_the_batch(gathering: Gathering) -> None:
-    for number in (3, 4):
-        gathering.add(batch_of({tp: [row({"p": "a"}, number)] for tp in (TP, OTHER)}, number=number))
-    assert [part.number for part in gathering.batch.close().parts] == [7, 7]
-
-
 def test_a_file_has_the_partitions_whose_rows_it_holds(gathering: Gathering) -> None:
     gathering.add(batch_of({OTHER: [row({"p": "a", "v": 1}, 5)], TP: [row({"p": "b", "v": 2}, 0)]}))
     gathering.add(batch_of({TP: [row({"p": "b", "v": 3}, 1), row({"p": "a", "v": 4}, 2)]}))
@@ -83,15 +77,10 @@ def test_a_file_has_the_partitions_whose_rows_it_holds(gathering: Gathering) -> 
     ]
     assert staged.file is not None
     of_tp, of_other = staged.parts
+    assert (of_tp.number, of_other.number) == (7, 7), "that of the batch"
     assert (of_tp.offsets, of_other.offsets) == (OffsetRange(TP, 0, 2), OffsetRange(OTHER, 5, 7))
     assert [group.parts for group in staged.file.groups] == [(of_tp, of_other), (of_tp,), (of_other,)]
-
-
-def test_the_offsets_are_noted_where_a_file_has_rows_of_several_partitions(gathering: Gathering) -> None:
-    gathering.add(batch_of({OTHER: [row({"p": "a", "v": 1}, 5)], TP: [row({"p": "a", "v": 2}, 0)]}))
-    staged = gathering.batch.close()
-    assert staged.file is not None
-    assert staged.file.offsets == (OffsetRange(TP, 0, 0), OffsetRange(OTHER, 5, 5))
+    assert staged.file.offsets == (of_tp.offsets, of_other.offsets), "the names of files do not say them"
 
 
 def test_no_offsets_are_noted_where_the_names_say_them(gathering: Gathering) -> None:
@@ -104,28 +93,18 @@ def test_no_offsets_are_noted_where_the_names_say_them(gathering: Gathering) -> 
 def test_a_column_that_comes_later_is_empty_in_the_rows_before(gathering: Gathering) -> None:
     gathering.add(batch({"p": "a", "v": 1}))
     gathering.add(batch({"p": "a", "w": "x"}, first=1))
-    gathering.add(batch({"p": "b", "v": 2}, first=2))
+    gathering.add(batch({"p": "b", "v": 2}, {"p": "b"}, first=2))
     assert rows_by_file(gathering.batch.close()) == [
         ("a", [{"v": 1, "w": None}, {"v": None, "w": "x"}]),
-        ("b", [{"v": 2, "w": None}]),
+        ("b", [{"v": 2, "w": None}, {"v": None, "w": None}]),
     ]
 
 
-def test_rows_of_another_type_are_not_taken(gathering: Gathering) -> None:
+@pytest.mark.parametrize("value", [{"v": 1.5}, {"__FILE_GROUP": 1}], ids=["another type", "the helper column's name"])
+def test_rows_that_do_not_fit_the_columns_are_not_taken(gathering: Gathering, value: dict[str, Any]) -> None:
     assert gathering.add(batch({"p": "a", "v": 1}))
-    assert not gathering.add(batch({"p": "a", "v": 1.5}, first=1))
+    assert not gathering.add(batch({"p": "a", **value}, first=1))
     assert rows_by_file(gathering.batch.close()) == [("a", [{"v": 1}])]
-
-
-def test_a_column_by_the_name_of_the_helper_column_is_not_taken(gathering: Gathering) -> None:
-    assert gathering.add(batch({"p": "a", "v": 1}))
-    assert not gathering.add(batch({"p": "a", "__FILE_GROUP": 1}, first=1))
-
-
-def test_rows_without_values_keep_their_place(gathering: Gathering) -> None:
-    gathering.add(batch({"p": "a"}))
-    gathering.add(batch({"p": "a", "v": 1}, {"p": "b"}, first=1))
-    assert rows_by_file(gathering.batch.close()) == [("a", [{"v": None}, {"v": 1}]), ("b", [{"v": None}])]
 
 
 def test_the_sort_column_may_come_later(gathering: Gathering) -> None:

@@ -1,11 +1,8 @@
 """The three threads between the sink and the lake: order, overlap, memory and failures."""
 
 import re
-import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -15,14 +12,12 @@ from app.errors import ConfigError, ConnectorError, DataError, FatalError, Spark
 from app.model import Batch, OffsetRange, TopicPartition
 from app.spark.batch_offsets import read_batch_offsets
 from tests.support.batches import TP, UNBOUNDED, batch, batch_of, row
-from tests.unit.pipeline.pipeline_line import ROOT, WAIT, Gate, Line, bad, one, own_threads, wait_until
+from tests.support.waiting import PATIENCE, wait_until
+from tests.unit.pipeline.pipeline_line import ROOT, Gate, Line, NewLine, bad, one, own_threads
 
 
-@pytest.fixture
-def line(tmp_path: Path) -> Iterator[Line]:
-    line = Line(tmp_path)
-    yield line
-    line.pipeline.stop()
+def wait_staged(line: Line) -> None:
+    wait_until(lambda: line.pipeline.held_bytes == 0, "all rows are staged")
 
 
 # --- all goes well --------------------------------------------------------------------------------------------------
@@ -47,11 +42,6 @@ def test_batches_are_delivered_in_their_order(line: Line) -> None:
         f"{number:019d}-{number}" for number in range(1, 21)
     ]
     assert line.values() == list(range(1, 21))
-
-
-def test_nothing_is_left_in_the_scratch_folder(line: Line) -> None:
-    line.submit(*(one(number) for number in range(1, 6)))
-    assert line.delivered(5)
     assert list(line.scratch.iterdir()) == []
 
 
@@ -73,7 +63,7 @@ def test_a_batch_is_prepared_and_another_written_while_one_is_uploaded(line: Lin
     line.submit(one(1, size=100), one(2, size=200), one(3, size=400))
     uploading.wait_reached()
     writing.wait_reached()
-    wait_until(lambda: line.pipeline.held_bytes == 0)
+    wait_staged(line)
     assert (line.scratch / "batch-3" / "staged.parquet").exists()
     assert not line.pipeline.wait_delivered(1, 0.0)
     uploading.open()
@@ -86,10 +76,10 @@ def test_the_bytes_of_a_batch_are_held_until_it_is_staged(line: Line) -> None:
     line.writer.before = gate
     line.submit(one(1, size=100))
     gate.wait_reached()
-    wait_until(lambda: line.pipeline.held_bytes == 0)
+    wait_staged(line)
     line.submit(one(2, size=200), one(3, size=400), one(4, size=800), one(5, size=1_600))
     # Batch 2 waits for the writer, batch 3 for its place, and the rows of the others for the thread that stages.
-    wait_until(lambda: line.pipeline.held_bytes == 2_400)
+    wait_until(lambda: line.pipeline.held_bytes == 2_400, "batch 3 is staged")
     gate.open()
     assert line.delivered(5)
     assert line.pipeline.held_bytes == 0
@@ -119,7 +109,7 @@ def portion(number: int, *values: dict[str, Any], reason: str | None = None) -> 
 
 def test_portions_are_gathered_into_the_files_of_one_batch(line: Line) -> None:
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, {"p": "b", "v": 3}))
-    wait_until(lambda: line.pipeline.held_bytes == 0)
+    wait_staged(line)
     assert line.rows() == []
     assert line.pipeline.is_idle, "a batch that is gathered does not wait for the writer"
     assert line.pipeline.under_way == 1
@@ -187,40 +177,36 @@ def test_partitions_share_a_file_that_names_the_topic_and_has_the_offsets_in_its
     assert line.values() == [1, 2]
 
 
-def test_portions_before_a_record_that_ends_the_process_arrive(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_portions_before_a_record_that_ends_the_process_arrive(line: Line) -> None:
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}), bad(3))
     assert line.failure()
     assert line.values() == [1, 2]
     assert line.pipeline.wait_delivered(2, 0.0)
     assert not line.pipeline.wait_delivered(3, 0.0)
-    line.pipeline.stop()
 
 
-def test_a_batch_ends_by_itself_when_its_staged_file_is_large(tmp_path: Path) -> None:
-    line = Line(tmp_path, limits=replace(UNBOUNDED, max_staged_bytes=1))
+def test_a_batch_ends_by_itself_when_its_staged_file_is_large(new_line: NewLine) -> None:
+    line: Line = new_line(limits=replace(UNBOUNDED, max_staged_bytes=1))
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}))
     assert line.delivered(2)
     assert line.values() == [1, 2]
     assert len(line.catalog.requests) == 2
-    line.pipeline.stop()
 
 
-def test_a_batch_ends_by_itself_when_its_files_are_large_enough(tmp_path: Path) -> None:
-    line = Line(tmp_path, limits=replace(UNBOUNDED, target_file_bytes=1))
+def test_a_batch_ends_by_itself_when_its_files_are_large_enough(new_line: NewLine) -> None:
+    line: Line = new_line(limits=replace(UNBOUNDED, target_file_bytes=1))
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, reason="how large files are is unknown"))
     assert line.delivered(2)
     line.submit(portion(3, {"p": "a", "v": 3}))
     assert line.delivered(3)
     assert line.values() == [1, 2, 3]
-    line.pipeline.stop()
 
 
 def test_a_disk_that_is_nearly_full_ends_the_batch_and_is_waited_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    new_line: NewLine, caplog: pytest.LogCaptureFixture
 ) -> None:
     # As if the files of the first batch took all the room.
-    line = Line(tmp_path, free_bytes=lambda folder: 0 if any(folder.glob("batch-1/*")) else 2**40)
+    line: Line = new_line(free_bytes=lambda folder: 0 if any(folder.glob("batch-1/*")) else 2**40)
     uploading = Gate()
     line.store.refuse = uploading
     with caplog.at_level("INFO"):
@@ -235,32 +221,33 @@ def test_a_disk_that_is_nearly_full_ends_the_batch_and_is_waited_for(
         ("2", "enough"),
     ]
     assert f"the temporary folder {line.scratch} is nearly full" in caplog.text
-    line.pipeline.stop()
 
 
-def test_a_disk_that_stays_full_is_tried_once_nothing_is_under_way(tmp_path: Path) -> None:
-    line = Line(tmp_path, free_bytes=lambda _: 0)
+def test_a_disk_that_stays_full_is_tried_once_nothing_is_under_way(new_line: NewLine) -> None:
+    line: Line = new_line(free_bytes=lambda _: 0)
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}, reason="enough"))
     assert line.delivered(2)
     assert line.values() == [1, 2]
-    line.pipeline.stop()
 
 
 # --- the writer starts ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def starting(tmp_path: Path) -> Iterator[tuple[Line, Future[None]]]:
-    writer_up: Future[None] = Future()
-    line = Line(tmp_path, writer_up=writer_up)
-    yield line, writer_up
-    line.pipeline.stop()
+def writer_up() -> Future[None]:
+    return Future()
 
 
-def test_batches_are_staged_while_the_writer_starts(starting: tuple[Line, Future[None]]) -> None:
-    line, writer_up = starting
+@pytest.fixture
+def starting(new_line: NewLine, writer_up: Future[None]) -> Line:
+    line: Line = new_line(writer_up=writer_up)
+    return line
+
+
+def test_batches_are_staged_while_the_writer_starts(starting: Line, writer_up: Future[None]) -> None:
+    line = starting
     line.submit(one(1), one(2))
-    wait_until(lambda: line.pipeline.held_bytes == 0)
+    wait_staged(line)
     assert not line.pipeline.is_idle, "a third batch would only wait: its rows are gathered instead"
     assert line.writer.batches == 0
     assert line.pipeline.failure is None
@@ -271,9 +258,9 @@ def test_batches_are_staged_while_the_writer_starts(starting: tuple[Line, Future
 
 @pytest.mark.parametrize("batches", [0, 2])
 def test_a_writer_that_cannot_start_fails_the_pipeline_also_without_a_batch(
-    starting: tuple[Line, Future[None]], batches: int
+    starting: Line, writer_up: Future[None], batches: int
 ) -> None:
-    line, writer_up = starting
+    line = starting
     line.submit(*(one(number) for number in range(1, batches + 1)))
     error = ConfigError("starting Spark", "no Java", "Install one")
     writer_up.set_exception(error)
@@ -282,64 +269,63 @@ def test_a_writer_that_cannot_start_fails_the_pipeline_also_without_a_batch(
     assert line.rows() == []
 
 
-def test_a_stop_does_not_wait_for_a_writer_that_starts(starting: tuple[Line, Future[None]]) -> None:
-    line, _ = starting
-    line.submit(one(1))
-    line.pipeline.stop()
-    wait_until(lambda: not own_threads())
-    assert line.pipeline.failure is None
+def test_a_stop_does_not_wait_for_a_writer_that_starts(starting: Line) -> None:
+    starting.submit(one(1))
+    starting.pipeline.stop()
+    wait_until(lambda: not own_threads(), "all threads have ended")
+    assert starting.pipeline.failure is None
 
 
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-def break_stage(line: Line) -> Batch:
-    return bad(2)
+UNFORESEEN = "writing a batch: ZeroDivisionError('oops'). Please report this as a bug"
 
 
-def break_write(line: Line) -> Batch:
-    def fail(number: int) -> None:
-        if number == 1:
-            raise SparkLostError("writing a batch", "the Java process is gone")
+def fail_at(line: Line, step: str, error: Exception) -> None:
+    """From now on the step fails so."""
 
-    line.writer.before = fail
-    return one(2)
+    def fail(*_: object) -> None:
+        raise error
 
-
-def break_upload(line: Line) -> Batch:
-    line.store.refuse = lambda key: FatalError(f"uploading {key}", "access denied") if "02-2_" in key else None
-    return one(2)
+    hooks = {"write": (line.writer, "before"), "upload": (line.store, "refuse"), "register": (line.catalog, "refuse")}
+    setattr(*hooks[step], fail)
 
 
-def break_register(line: Line) -> Batch:
-    refusal = FatalError("registering files", "401 Unauthorized")
-    line.catalog.refuse = lambda: refusal if line.catalog.requests else None
-    return one(2)
-
-
-@pytest.mark.parametrize(
-    ("break_it", "kind", "words"),
-    [
-        (break_stage, DataError, "sensors[0] at offset 3"),
-        (break_write, SparkLostError, "the Java process is gone"),
-        (break_upload, FatalError, "access denied"),
-        (break_register, FatalError, "401 Unauthorized"),
-    ],
-)
-def test_a_lasting_failure_of_any_step_is_told_and_nothing_behind_it_delivered(
-    line: Line, break_it: Callable[[Line], Batch], kind: type[ConnectorError], words: str
-) -> None:
-    bad = break_it(line)
-    line.submit(one(1))
-    assert line.delivered(1)
-    line.submit(bad, one(3), one(4))
+def assert_failed(line: Line, kind: type[ConnectorError], told: str) -> None:
     failure = line.failure()
     assert type(failure) is kind
-    assert words in str(failure)
-    assert not line.pipeline.wait_delivered(2, WAIT)
+    assert told in str(failure)
+    assert not line.pipeline.wait_delivered(2, 0.0)
     line.pipeline.stop()
     assert [len(files) for files in line.catalog.requests] == [1]
     assert {3, 4}.isdisjoint(line.values())
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "told"),
+    [
+        ("write", SparkLostError("writing a batch", "the Java process is gone"), "the Java process is gone"),
+        ("upload", FatalError("uploading x", "access denied"), "access denied"),
+        ("register", FatalError("registering files", "401 Unauthorized"), "401 Unauthorized"),
+        *((step, ZeroDivisionError("oops"), UNFORESEEN) for step in ("write", "upload", "register")),
+    ],
+)
+def test_a_lasting_failure_of_any_step_is_told_and_nothing_behind_it_delivered(
+    line: Line, step: str, error: Exception, told: str
+) -> None:
+    line.submit(one(1))
+    assert line.delivered(1)
+    fail_at(line, step, error)
+    line.submit(one(2), one(3), one(4))
+    assert_failed(line, type(error) if isinstance(error, ConnectorError) else FatalError, told)
+
+
+def test_a_record_that_cannot_be_staged_is_told_and_nothing_behind_it_delivered(line: Line) -> None:
+    line.submit(one(1))
+    assert line.delivered(1)
+    line.submit(bad(2), one(3), one(4))
+    assert_failed(line, DataError, "sensors[0] at offset 3")
 
 
 def test_a_failure_lets_arrive_what_is_ahead_of_it(line: Line) -> None:
@@ -349,7 +335,8 @@ def test_a_failure_lets_arrive_what_is_ahead_of_it(line: Line) -> None:
     line.submit(one(1), one(2))
     gate.wait_reached()
     line.submit(bad(3))
-    assert not line.pipeline.wait_delivered(3, 0.2)
+    wait_until(lambda: "stage" not in own_threads(), "batch 3 has failed")
+    assert not line.pipeline.wait_delivered(3, 0.0)
     assert line.pipeline.failure is None
     gate.open()
     line.failure()
@@ -362,19 +349,19 @@ def test_an_unforeseen_error_is_a_lasting_failure_too(line: Line, step: str) -> 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    if step == "write":
-        line.writer.before = fail
-    elif step == "upload":
-        line.store.refuse = fail
-    else:
-        line.catalog.refuse = fail
+    at, name = {
+        "write": (line.writer, "before"),
+        "upload": (line.store, "refuse"),
+        "register": (line.catalog, "refuse"),
+    }[step]
+    setattr(at, name, fail)
     line.submit(one(1))
     failure = line.failure()
     assert isinstance(failure, FatalError)
     assert str(failure).startswith("writing a batch: ZeroDivisionError('oops'). Please report this as a bug")
 
 
-def test_the_failure_of_the_earliest_batch_is_the_one_that_is_told(line: Line) -> None:
+def test_the_failure_of_the_earliest_batch_is_the_one_that_is_told_and_ends_a_wait(line: Line) -> None:
     gate = Gate()
 
     def fail(_: int) -> None:
@@ -385,19 +372,5 @@ def test_the_failure_of_the_earliest_batch_is_the_one_that_is_told(line: Line) -
     line.submit(one(1), bad(2))
     gate.wait_reached()
     gate.open()
-    assert "the disk is full" in str(line.failure())
-
-
-def test_a_failure_ends_a_wait(line: Line) -> None:
-    gate = Gate()
-
-    def fail(_: int) -> None:
-        gate()
-        raise FatalError("writing a batch", "the disk is full")
-
-    line.writer.before = fail
-    line.submit(one(1))
-    gate.wait_reached()
-    threading.Timer(0.05, gate.open).start()
-    assert not line.pipeline.wait_delivered(1, WAIT)
-    assert line.pipeline.failure is not None
+    assert not line.pipeline.wait_delivered(1, PATIENCE)
+    assert "the disk is full" in str(line.pipeline.failure)

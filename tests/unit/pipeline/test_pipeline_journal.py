@@ -1,6 +1,7 @@
 """Batches on their way to the lake, with the log of their generation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from app.model import Batch, TopicPartition
 from app.storage.base import Document, StoredObject
 from tests.fakes.journal_store import JournalStore
 from tests.support.batches import batch_of, row
+from tests.support.waiting import wait_until
 from tests.unit.journal import journal_bench
 from tests.unit.journal.journal_bench import P0, P1, P2, ROOTS
-from tests.unit.pipeline.pipeline_line import ROOT, Gate, Line, bad, wait_until
+from tests.unit.pipeline.pipeline_line import ROOT, Gate, Line, NewLine, bad
 
 A, B, OTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff"
 OWNERS = {P0: A, P1: A, P2: B}
@@ -118,10 +120,21 @@ class JournalLine(Line):
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Iterator[JournalLine]:
-    line = JournalLine(tmp_path)
-    yield line
-    line.pipeline.stop()
+def line(new_line: NewLine) -> JournalLine:
+    line: JournalLine = new_line(JournalLine)
+    return line
+
+
+@pytest.fixture
+def registering(line: JournalLine) -> Gate:
+    """Where the batch waits that is registered first."""
+    gate = Gate()
+    line.catalog.refuse = gate
+    return gate
+
+
+def wait_written(line: JournalLine) -> None:
+    wait_until(lambda: not line.pipeline._written.is_empty, "the next batch waits for its delivery")
 
 
 def both(number: int = 1) -> Batch:
@@ -149,7 +162,7 @@ def test_the_steps_of_a_batch_come_in_their_order(line: JournalLine) -> None:
 def test_nothing_is_uploaded_before_the_batch_is_announced_for_all_partitions(line: JournalLine) -> None:
     line.store.refuse_small = lambda _: AWAY
     line.submit(both())
-    wait_until(lambda: line.pipeline.obstacle is not None)
+    line.wait_for_obstacle()
     assert (line.states(), line.store.tried) == (["done"], [])
     line.store.refuse_small = lambda _: None
     assert line.delivered(1)
@@ -160,11 +173,12 @@ def test_nothing_is_uploaded_before_the_batch_is_announced_for_all_partitions(li
 
 def test_what_is_announced_is_what_is_stored(line: JournalLine) -> None:
     first = [row({"p": p}, 40 + index) for index, p in enumerate("aba")]
-    line.submit(batch_of({P0: first, P1: [row({"p": "a"}, 7)]}, number=4, owners=OWNERS))
+    some = batch_of({P0: first, P1: [row({"p": "a"}, 7)]}, number=4, owners=OWNERS)
+    line.submit(replace(some, ends={P0: 44, P1: 7}))  # the last two records gave no row
     assert line.delivered(4)
     announced = line.pending
     assert announced.batch == 1, "the pipeline's number, of which there is one for all partitions"
-    assert [(span.tp, span.first, span.last) for span in announced.spans] == [(P0, 40, 42), (P1, 7, 7)]
+    assert [(span.tp, span.first, span.last) for span in announced.spans] == [(P0, 40, 44), (P1, 7, 7)]
     assert {file.key for file in announced.files} == line.keys_of(A) == line.registered
     assert line.registered == {
         f"{ROOT}/p=a/data_sensors_batch_{A}-1.parquet",
@@ -193,9 +207,9 @@ def test_a_batch_is_delivered_only_once_the_log_says_so(line: JournalLine) -> No
 
     line.catalog.refuse = begin_outage
     line.submit(both())
-    wait_until(lambda: line.pipeline.obstacle is not None)
+    line.wait_for_obstacle()
     assert len(line.registered) == 2
-    assert not line.pipeline.wait_delivered(1, 0.05)
+    assert not line.pipeline.wait_delivered(1, 0.0)
     line.store.refuse_small = lambda _: None
     assert line.delivered(1)
     assert line.log.state == "done"
@@ -313,13 +327,11 @@ def test_a_late_upload_of_a_frozen_owner_that_is_undone_is_refused(line: Journal
 # --- saying that it is done -----------------------------------------------------------------------------------------
 
 
-def test_done_is_left_to_the_next_batch_and_written_at_the_end(line: JournalLine) -> None:
-    registering = Gate()
-    line.catalog.refuse = registering
+def test_done_is_left_to_the_next_batch_and_written_at_the_end(line: JournalLine, registering: Gate) -> None:
     line.submit(only(P0, 1))
     registering.wait_reached()
     line.submit(only(P0, 2))
-    wait_until(lambda: not line.pipeline._written.is_empty)
+    wait_written(line)
     registering.open()
     assert line.delivered(2)
     assert line.states() == ["done", "pending", "pending", "done"]
@@ -331,13 +343,11 @@ def test_done_is_left_to_the_next_batch_and_written_at_the_end(line: JournalLine
     ]
 
 
-def test_done_is_said_of_partitions_that_are_not_in_the_last_batch(line: JournalLine) -> None:
-    registering = Gate()
-    line.catalog.refuse = registering
+def test_done_is_said_of_partitions_that_are_not_in_the_last_batch(line: JournalLine, registering: Gate) -> None:
     line.submit(both(1))
     registering.wait_reached()
     line.submit(only(P1, 2))
-    wait_until(lambda: not line.pipeline._written.is_empty)
+    wait_written(line)
     registering.open()
     assert line.delivered(2)
     assert line.states() == ["done", "pending", "pending", "done"]
@@ -351,14 +361,12 @@ def test_done_is_written_at_once_when_no_batch_waits(line: JournalLine) -> None:
     assert line.states() == ["done", "pending", "done", "pending", "done"]
 
 
-def test_a_delivered_batch_is_noted_down_where_a_lasting_failure_follows(line: JournalLine) -> None:
+def test_a_delivered_batch_is_noted_down_where_a_lasting_failure_follows(line: JournalLine, registering: Gate) -> None:
     """Else the next start would have to judge it by files that somebody may have cleaned away."""
-    registering = Gate()
-    line.catalog.refuse = registering
     line.submit(both(1))
     registering.wait_reached()
     line.submit(bad(2))
-    wait_until(lambda: not line.pipeline._written.is_empty)
+    wait_written(line)
     registering.open()
     line.failure()
     assert (line.log.state, line.ends) == ("done", [11, 11])
@@ -374,13 +382,11 @@ def test_a_batch_that_fails_for_good_after_its_intent_is_left_for_the_next_start
     assert [(each.end, each.to) for each in line.log.partitions] == [(11, 21), (11, None)]
 
 
-def test_a_log_that_cannot_be_written_does_not_hide_the_failure_before(line: JournalLine) -> None:
-    registering = Gate()
-    line.catalog.refuse = registering
+def test_a_log_that_cannot_be_written_does_not_hide_the_failure_before(line: JournalLine, registering: Gate) -> None:
     line.submit(both(1))
     registering.wait_reached()
     line.submit(bad(2))
-    wait_until(lambda: not line.pipeline._written.is_empty)
+    wait_written(line)
     line.store.refuse_small = lambda key: FatalError(f"writing {key}", "access denied") if line.registered else None
     registering.open()
     assert "access denied" not in str(line.failure())
@@ -389,38 +395,36 @@ def test_a_log_that_cannot_be_written_does_not_hide_the_failure_before(line: Jou
 # --- objects that are no data files ---------------------------------------------------------------------------------
 
 
-def test_sidecars_and_dead_letters_are_announced_and_never_registered(tmp_path: Path) -> None:
-    line = JournalLine(tmp_path, "dead-letter", virtual=["v"])
+def test_sidecars_and_dead_letters_are_announced_and_never_registered(new_line: NewLine) -> None:
+    line: JournalLine = new_line(JournalLine, choice="dead-letter", virtual=["v"])
     line.submit(only(P0, 1, {"p": "a", "v": 1}, {"p": "x" * 300, "v": 2}))
     assert line.delivered(1)
     announced = line.pending
     name = f"data_sensors-0_{10:019d}-11_{A}-1.parquet"
     assert [file.key for file in announced.files] == [f"{ROOT}/p=a/{name}"]
-    assert sorted(announced.also) == [f"data/_dead_letter/t/{name}", f"{ROOT}/p=a/.vidx/{name}"]
+    assert announced.also == {f"data/_dead_letter/t/{name}": 1, f"{ROOT}/p=a/.vidx/{name}": 0}
     assert all((line.lake / key).exists() for key in announced.objects)
     assert line.registered == {f"{ROOT}/p=a/{name}"}
-    line.pipeline.stop()
 
 
-def test_the_last_data_file_waits_for_what_goes_with_it(tmp_path: Path) -> None:
+def test_the_last_data_file_waits_for_what_goes_with_it(new_line: NewLine) -> None:
     """Whether a batch is complete is told by its data files alone."""
-    line = JournalLine(tmp_path, "dead-letter", virtual=["v"])
+    line: JournalLine = new_line(JournalLine, choice="dead-letter", virtual=["v"])
     uploading = Gate()
     line.store.refuse = lambda key: uploading() if "_dead_letter" in key else None
     line.submit(only(P0, 1, {"p": "a", "v": 1}, {"p": "b", "v": 1}, {"p": "x" * 300, "v": 2}))
     uploading.wait_reached()
-    wait_until(lambda: len(line.store.tried) == 4)
+    wait_until(lambda: len(line.store.tried) == 4, "all but the last file were tried")
     assert len(line.keys_of(A) & {file.key for file in line.pending.files}) == 1
     answers: list[ConnectorError | None] = [AWAY]
     line.store.refuse = lambda key: answers.pop() if answers and ".vidx" in key else None
     uploading.open()
     assert line.delivered(1)
     assert {file.key for file in line.pending.files} == line.registered
-    line.pipeline.stop()
 
 
-def test_a_batch_of_dead_letters_alone_is_announced(tmp_path: Path) -> None:
-    line = JournalLine(tmp_path, "dead-letter")
+def test_a_batch_of_dead_letters_alone_is_announced(new_line: NewLine) -> None:
+    line: JournalLine = new_line(JournalLine, choice="dead-letter")
     line.submit(only(P0, 1, {"p": "x" * 300}))
     assert line.delivered(1)
     announced = line.pending
@@ -428,11 +432,10 @@ def test_a_batch_of_dead_letters_alone_is_announced(tmp_path: Path) -> None:
     assert line.events == ["pending", "upload", "read", "done"]
     assert (line.log.state, line.ends) == ("done", [10, -1])
     assert line.registered == set()
-    line.pipeline.stop()
 
 
-def test_a_batch_that_stores_nothing_moves_the_end_in_the_log_before_it_is_delivered(tmp_path: Path) -> None:
-    line = JournalLine(tmp_path, "skip")
+def test_a_batch_that_stores_nothing_moves_the_end_in_the_log_before_it_is_delivered(new_line: NewLine) -> None:
+    line: JournalLine = new_line(JournalLine, choice="skip")
     line.submit(only(P0, 1, {"p": "x" * 300}))
     assert line.delivered(1)
     assert line.states() == ["done", "done"]
@@ -440,18 +443,16 @@ def test_a_batch_that_stores_nothing_moves_the_end_in_the_log_before_it_is_deliv
     assert line.delivered(2)
     assert line.ends == [17, 3]
     assert line.registered == set()
-    line.pipeline.stop()
 
 
-def test_a_partition_whose_records_are_all_skipped_goes_on_with_its_batch(tmp_path: Path) -> None:
-    line = JournalLine(tmp_path, "skip")
+def test_a_partition_whose_records_are_all_skipped_goes_on_with_its_batch(new_line: NewLine) -> None:
+    line: JournalLine = new_line(JournalLine, choice="skip")
     rows = {P0: [row({"p": "x" * 300}, 5)], P1: [row({"p": "a"}, 5)]}
     line.submit(batch_of(rows, number=1, owners=OWNERS))
     assert line.delivered(1)
     assert line.states() == ["done", "pending", "done"]
     assert line.ends == [5, 5]
     assert line.registered == {f"{ROOT}/p=a/data_sensors-1_{5:019d}-5_{A}-1.parquet"}
-    line.pipeline.stop()
 
 
 def test_the_end_of_a_batch_that_was_closed_before_leaves_no_log_pending(line: JournalLine) -> None:
@@ -463,4 +464,4 @@ def test_the_end_of_a_batch_that_was_closed_before_leaves_no_log_pending(line: J
     line.submit(Batch(2, "1,000 rows, and no more come"))
     gate.open()
     assert line.delivered(2)
-    wait_until(lambda: line.log.state == "done")
+    wait_until(lambda: line.log.state == "done", "the log says so")

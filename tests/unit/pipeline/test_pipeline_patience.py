@@ -1,26 +1,21 @@
 """The pipeline while store or catalog is away, when assignments end meanwhile, and when it is stopped."""
 
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import Batch, TopicPartition
+from tests.fakes.clock import Clock
 from tests.support.batches import TP, batch, batch_of, row
-from tests.unit.pipeline.pipeline_line import HURRY, Gate, Line, one, own_threads, wait_until
+from tests.support.waiting import wait_until
+from tests.unit.pipeline.pipeline_line import HURRY, Gate, Line, NewLine, one, own_threads
 
 OTHER = TopicPartition("sensors", 1)
-
-
-@pytest.fixture
-def line(tmp_path: Path) -> Iterator[Line]:
-    line = Line(tmp_path)
-    yield line
-    line.pipeline.stop()
+STORE_AWAY = RetryableError("uploading x", "no route to host")
+CATALOG_AWAY = RetryableError("registering files", "503")
 
 
 # --- trying again ---------------------------------------------------------------------------------------------------
@@ -45,7 +40,7 @@ def test_an_upload_is_tried_until_it_works_and_only_missing_files_again(line: Li
 
 
 def test_a_registration_is_tried_until_it_works_without_uploading_again(line: Line) -> None:
-    refusals = [RetryableError("registering files", "503")] * 4
+    refusals = [CATALOG_AWAY] * 4
     line.catalog.refuse = lambda: refusals.pop() if refusals else None
     line.submit(one(1))
     assert line.delivered(1)
@@ -53,64 +48,49 @@ def test_a_registration_is_tried_until_it_works_without_uploading_again(line: Li
     assert len(line.catalog.keys) == 1
 
 
-def test_the_obstacle_is_told_while_it_lasts(line: Line) -> None:
-    away = RetryableError("uploading x", "no route to host")
-    line.store.refuse = lambda _: away
+def test_what_is_away_is_told_while_it_lasts(line: Line) -> None:
+    def waits() -> list[str | None]:
+        return [trouble.system for trouble in line.metrics.waits.current()]
+
+    line.store.refuse = lambda _: STORE_AWAY
     line.submit(one(1))
-    wait_until(lambda: line.pipeline.obstacle is away)
+    wait_until(lambda: line.pipeline.obstacle is STORE_AWAY and waits() == ["store"], "the store is away")
     assert line.pipeline.failure is None
     assert not line.pipeline.wait_delivered(1, 0.0)
+    line.catalog.refuse = lambda: CATALOG_AWAY
     line.store.refuse = lambda _: None
-    assert line.delivered(1)
-    assert line.pipeline.obstacle is None
-
-
-def test_a_wait_names_the_system_that_is_away_and_ends_with_it(line: Line) -> None:
-    def waits() -> list[str | None]:
-        return [trouble.system for trouble in line.pipeline._metrics.waits.current()]
-
-    line.store.refuse = lambda key: RetryableError(f"uploading {key}", "503")
-    line.submit(one(1))
-    wait_until(lambda: waits() == ["store"])
-    line.catalog.refuse = lambda: RetryableError("registering files", "503")
-    line.store.refuse = lambda _: None
-    wait_until(lambda: waits() == ["catalog"])
+    wait_until(lambda: waits() == ["catalog"], "the catalog is away")
     line.catalog.refuse = lambda: None
     assert line.delivered(1)
+    assert line.pipeline.obstacle is None
     assert waits() == []
 
 
-def test_an_answer_that_did_not_come_in_time_is_part_of_the_wait(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.pipeline.pipeline.OUTAGE_SECONDS", 0.1)
+def test_a_wait_begins_with_an_answer_that_did_not_come_in_time_and_is_no_part_of_a_steps_time(
+    new_line: NewLine,
+) -> None:
+    clock = Clock()
+    line: Line = new_line(timings=replace(HURRY, clock=clock))
+    hangs = [30.0]
 
-    def refuse(key: str) -> ConnectorError:
-        time.sleep(0.2)
-        return RetryableError(f"uploading {key}", "no answer")
+    def refuse(_: str) -> ConnectorError:
+        if hangs:
+            clock.advance(hangs.pop())
+        return STORE_AWAY
 
     line.store.refuse = refuse
     line.submit(one(1))
-    wait_until(lambda: line.pipeline.obstacle is not None)
-    [trouble] = line.pipeline._metrics.waits.current()
-    assert trouble.seconds >= 0.2
-    line.store.refuse = lambda _: None
+    line.wait_for_obstacle()
+    [trouble] = line.metrics.waits.current()
+    assert trouble.seconds == 30
+    line.store.refuse = lambda _: clock.advance(1)
     assert line.delivered(1)
-
-
-def test_a_wait_is_no_part_of_a_steps_time(tmp_path: Path) -> None:
-    pause = 0.5
-    refusals = [RetryableError("uploading x", "503", retry_after=pause)]
-    line = Line(tmp_path, timings=replace(HURRY, longest_retry_seconds=pause))
-    line.store.refuse = lambda _: refusals.pop() if refusals else None
-    begin = time.monotonic()
-    line.submit(one(1))
-    assert line.delivered(1)
-    [delivered] = line.pipeline._metrics.counts().last_batches
-    assert sum(delivered.seconds.values()) < time.monotonic() - begin - pause
-    line.pipeline.stop()
+    [delivered] = line.metrics.counts().last_batches
+    assert sum(delivered.seconds.values()) == 1, "the try that worked"
 
 
 def test_a_lasting_error_after_a_passing_one_is_a_failure(line: Line) -> None:
-    errors: list[ConnectorError] = [RetryableError("uploading x", "503"), FatalError("uploading x", "access denied")]
+    errors: list[ConnectorError] = [STORE_AWAY, FatalError("uploading x", "access denied")]
     line.store.refuse = lambda _: errors.pop(0)
     line.submit(one(1))
     assert "access denied" in str(line.failure())
@@ -129,7 +109,10 @@ def test_a_batch_of_an_ended_assignment_is_dropped_and_the_next_delivered(
 ) -> None:
     line.ended.add("gone0000")
     with caplog.at_level("INFO"):
-        line.submit(of_owner("gone0000", 1), of_owner("mine0000", 2))
+        line.submit(of_owner("gone0000", 1))
+        assert line.delivered(1)
+        assert (line.rows(), line.catalog.requests, line.catalog.created) == ([], [], [])
+        line.submit(of_owner("mine0000", 2))
         assert line.delivered(2)
     assert line.values() == [2, 2]
     assert ["mine0000" in key for key in line.catalog.keys] == [True]
@@ -137,56 +120,46 @@ def test_a_batch_of_an_ended_assignment_is_dropped_and_the_next_delivered(
     assert list(line.scratch.iterdir()) == []
 
 
-def test_a_batch_of_an_ended_assignment_registers_nothing(line: Line) -> None:
-    line.ended.add("gone0000")
-    line.submit(of_owner("gone0000", 1))
-    assert line.delivered(1)
-    assert line.rows() == []
-    assert line.catalog.requests == []
-    assert line.catalog.created == []
-
-
-def test_an_assignment_that_ends_while_the_catalog_is_away_is_not_registered_later(line: Line) -> None:
-    line.catalog.refuse = lambda: RetryableError("registering files", "503")
-    line.submit(of_owner("gone0000", 1))
-    wait_until(lambda: line.pipeline.obstacle is not None)
-    line.ended.add("gone0000")
-    line.catalog.refuse = lambda: None
-    assert line.delivered(1)
-    assert line.catalog.keys == []
-
-
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
-def test_a_stop_ends_all_threads_of_an_idle_pipeline(line: Line) -> None:
+def be_idle(line: Line) -> Callable[[], None]:
     line.submit(one(1))
     assert line.delivered(1)
     assert own_threads() >= {"stage", "write", "deliver"}
-    line.pipeline.stop()
-    wait_until(lambda: own_threads() == set())
+    return lambda: None
 
 
-def test_a_stop_ends_all_threads_while_a_store_is_away(line: Line) -> None:
+def wait_for_a_store(line: Line) -> Callable[[], None]:
     line.store.refuse = lambda key: RetryableError(f"uploading {key}", "no route to host", retry_after=60)
     line.submit(*(one(number) for number in range(1, 9)))
-    wait_until(lambda: line.pipeline.obstacle is not None)
-    line.pipeline.stop()
-    wait_until(lambda: own_threads() == set())
+    line.wait_for_obstacle()
+    return lambda: None
 
 
-def test_a_stop_ends_all_threads_while_uploads_wait_for_their_turn(line: Line) -> None:
+def wait_for_a_turn(line: Line) -> Callable[[], None]:
     gate = Gate()
     line.store.refuse = gate
     line.submit(batch(*({"p": str(number), "v": number} for number in range(10))))
     gate.wait_reached()
+    return gate.open
+
+
+@pytest.mark.parametrize("begin", [be_idle, wait_for_a_store, wait_for_a_turn])
+def test_a_stop_ends_all_threads(line: Line, begin: Callable[[Line], Callable[[], None]]) -> None:
+    go_on = begin(line)
+    registered = len(line.catalog.requests)
     line.pipeline.stop()
-    gate.open()
-    wait_until(lambda: own_threads() == set())
-    assert line.catalog.requests == []
+    go_on()
+    wait_until(lambda: own_threads() == set(), "all threads have ended")
+    assert len(line.catalog.requests) == registered
+    assert line.pipeline.failure is None
 
 
-def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(tmp_path: Path) -> None:
+# --- topics that were recreated -------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(new_line: NewLine) -> None:
     asked: list[TopicPartition] = []
     answers: list[ConnectorError | None] = [None, RetryableError("consuming", "the topic was made anew")]
 
@@ -194,24 +167,22 @@ def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(tmp_
         asked.extend(tps)
         return answers.pop(0)
 
-    line = Line(tmp_path, recreated=recreated)
+    line: Line = new_line(recreated=recreated)
     line.submit(one(1), one(2))
     assert line.failure().exit_code == 75
     assert line.values() == [1]
     assert [name for name in line.store.tried if "2-2" in name] == []
     assert len(asked) == 2
-    line.pipeline.stop()
 
 
-def test_whether_a_topic_was_recreated_is_asked_until_kafka_answers(tmp_path: Path) -> None:
+def test_whether_a_topic_was_recreated_is_asked_until_kafka_answers(new_line: NewLine) -> None:
     errors = [RetryableError("asking", "no route to host")] * 2
 
     def recreated(_: Sequence[TopicPartition]) -> None:
         if errors:
             raise errors.pop()
 
-    line = Line(tmp_path, recreated=recreated)
+    line: Line = new_line(recreated=recreated)
     line.submit(one(1))
     assert line.delivered(1)
     assert line.values() == [1]
-    line.pipeline.stop()

@@ -10,12 +10,13 @@ import pytest
 
 from app.errors import DataError
 from app.model import Batch, StagedFile, TopicPartition
-from app.table.layout import PartitionSpec, file_name
+from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from app.table.schema import TableSchema
 from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stager
 
 OTHER = TopicPartition("sensors", 1)
+NAMES = [f"p{number}" for number in range(6)]
 
 
 @pytest.fixture
@@ -42,12 +43,6 @@ def rows_of(file: StagedFile) -> list[list[dict[str, Any]]]:
     return groups
 
 
-def refused(some: Batch, wanted: PartitionSpec, path: Path) -> str:
-    with pytest.raises(DataError) as caught:
-        stager(wanted, "fail").stage(some, path, at_once)
-    return str(caught.value)
-
-
 # --- groups ---------------------------------------------------------------------------------------------------------
 
 
@@ -59,18 +54,6 @@ def test_each_hive_partition_is_a_group_in_the_order_it_is_first_seen(path: Path
     assert [[values["v"] for values in rows] for rows in rows_of(file)] == [[1, 3], [2], [4]]
 
 
-def test_without_partition_columns_all_is_one_group(path: Path) -> None:
-    file = staged(batch({"v": 1}, {"v": 2}), spec(), path)
-    assert [(dict(group.partition_values), group.rows) for group in file.groups] == [({}, 2)]
-
-
-def test_topic_partitions_share_the_file_of_a_folder(path: Path) -> None:
-    rows = {TP: [row({"p": "a"}, 5), row({"p": "b"}, 6)], OTHER: [row({"p": "a"}, 9), row({"p": "a"}, 10)]}
-    file = staged(batch_of(rows), spec("p"), path)
-    assert [(group.partition_values["p"], group.rows) for group in file.groups] == [("a", 3), ("b", 1)]
-    assert [[part.offsets.tp for part in group.parts] for group in file.groups] == [[TP, OTHER], [TP]]
-
-
 def test_topic_partitions_share_the_file_of_a_table_without_folders(path: Path) -> None:
     rows = {TP: [row({"v": 1}, 5)], OTHER: [row({"v": 2}, 5)]}
     file = staged(batch_of(rows), spec(), path)
@@ -78,33 +61,17 @@ def test_topic_partitions_share_the_file_of_a_table_without_folders(path: Path) 
     assert [[values["v"] for values in rows] for rows in rows_of(file)] == [[1, 2]]
 
 
-def test_files_are_named_after_offsets_only_where_they_have_rows_of_one_topic_partition(path: Path) -> None:
-    rows = {TP: [row({"p": "a"}, 5), row({"p": "b"}, 8)], OTHER: [row({"p": "b"}, 100), row({"p": "c"}, 101)]}
-    file = staged(batch_of(rows, number=3), spec("p"), path)
-    assert [file_name(group.parts) for group in file.groups] == [
-        "data_sensors-0_0000000000000000005-8_0a1b2c3d4e5f607100000003-3.parquet",
-        "data_sensors_batch_0a1b2c3d4e5f607100000003-3.parquet",
-        "data_sensors-1_0000000000000000100-101_0a1b2c3d4e5f607100000003-3.parquet",
-    ]
-
-
 def test_many_rows_in_many_groups_are_all_there(path: Path) -> None:
-    rows = {tp: [row({"p": i % 37, "q": i % 3, "v": i}, i) for i in range(5_000)] for tp in (TP, OTHER)}
+    rows = {tp: [row({"p": i % 37, "q": i % 3, "v": i}, i) for i in range(1_000)] for tp in (TP, OTHER)}
     file = staged(batch_of(rows), spec("p", "q"), path)
     assert len(file.groups) == 37 * 3
     for group, found in zip(file.groups, rows_of(file), strict=True):
-        wanted = [v for v in range(5_000) if (str(v % 37), str(v % 3)) == tuple(group.partition_values.values())] * 2
+        wanted = [v for v in range(1_000) if (str(v % 37), str(v % 3)) == tuple(group.partition_values.values())] * 2
         assert [values["v"] for values in found] == wanted, "one partition after the other"
         assert group.rows == len(wanted)
 
 
 # --- columns --------------------------------------------------------------------------------------------------------
-
-
-def test_partition_columns_are_not_in_the_file(path: Path) -> None:
-    file = staged(batch({"place": "NYC", "year": 1999, "v": 1}), spec("year", "place"), path)
-    assert dict(file.groups[0].partition_values) == {"year": "2024", "place": "NYC"}
-    assert rows_of(file) == [[{"v": 1, "ts_ms": NOON}]]
 
 
 def test_the_helper_column_gets_out_of_the_way_of_a_field_of_its_name(path: Path) -> None:
@@ -114,13 +81,10 @@ def test_the_helper_column_gets_out_of_the_way_of_a_field_of_its_name(path: Path
     assert rows_of(file) == [[{usual: "mine", f"{usual}_": "mine too", "ts_ms": NOON}]]
 
 
-def test_where_all_columns_are_partition_columns_the_rows_are_kept(path: Path) -> None:
+def test_rows_without_any_column_left_are_kept(path: Path) -> None:
     file = staged(batch({"p": "a"}, {"p": "a"}, {"p": "b"}), spec("p", "ts_ms"), path)
     assert [group.rows for group in file.groups] == [2, 1]
     assert rows_of(file) == [[{"__key": None}, {"__key": None}], [{"__key": None}]]
-
-
-def test_a_batch_in_which_no_record_has_a_value_is_kept(path: Path) -> None:
     file = staged(batch({"ts_ms": None}, {"ts_ms": None}), spec("year", "p"), path)
     assert [dict(group.partition_values) for group in file.groups] == [{"year": HIVE_NULL, "p": HIVE_NULL}]
     assert rows_of(file) == [[{"__key": None}, {"__key": None}]]
@@ -148,21 +112,18 @@ def test_the_file_is_one_plain_row_group(path: Path) -> None:
 # --- what cannot be stored ------------------------------------------------------------------------------------------
 
 
-def test_a_bad_timestamp_is_told_with_topic_partition_and_offset(path: Path) -> None:
-    rows = {TP: [row({"ts_ms": "2024-01-01"}, 5)], OTHER: [row({"ts_ms": "soon"}, 100)]}
-    message = refused(batch_of(rows), spec("year"), path)
-    assert "sensors[1] at offset 100: 'soon' is no ISO-8601 timestamp" in message
-
-
-def test_a_value_too_long_for_a_folder_is_told_with_topic_partition_and_offset(path: Path) -> None:
-    some = batch({"p": "short"}, {"p": "l" * 300}, {"p": "l" * 300}, first=40)
-    message = refused(some, spec("p"), path)
-    assert "sensors[0] at offset 41: partition column 'p' needs a folder name of 302 bytes, 255 are allowed" in message
-
-
-def test_values_too_long_for_a_key_are_told_with_topic_partition_and_offset(path: Path) -> None:
-    names = [f"p{number}" for number in range(6)]
-    some = batch(dict.fromkeys(names, "s"), dict.fromkeys(names, "l" * 200), first=40)
-    message = refused(some, spec(*names), path)
-    assert "sensors[0] at offset 41: the file's key has " in message
-    assert "1024 are allowed" in message
+@pytest.mark.parametrize(
+    ("columns", "record", "told"),
+    [
+        (["year"], {"ts_ms": "soon"}, "'soon' is no ISO-8601 timestamp"),
+        (["p"], {"p": "l" * 300}, "partition column 'p' needs a folder name of 302 bytes, 255 are allowed"),
+        (NAMES, dict.fromkeys(NAMES, "l" * 200), "the file's key has "),
+    ],
+)
+def test_what_cannot_be_stored_is_told_with_topic_partition_and_offset(
+    path: Path, columns: list[str], record: dict[str, Any], told: str
+) -> None:
+    rows = {TP: [row({}, 5)], OTHER: [row({}, 40), row(record, 41), row(record, 42)]}
+    with pytest.raises(DataError) as caught:
+        stager(spec(*columns), "fail").stage(batch_of(rows), path, at_once)
+    assert f"sensors[1] at offset 41: {told}" in str(caught.value)

@@ -14,7 +14,6 @@ from quixstreams.models import Topic
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
 from app.consumer.plain.reader import MessageReader
-from app.errors import ConfigError
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.service.build import new_bad_records, new_stager
 from app.service.formats import new_formats
@@ -164,13 +163,6 @@ def test_keys_and_metadata_have_their_types_too(tmp_path: Path, at_once: bool) -
         table = Life(settings, tmp_path, at_once=at_once).stage(*records(["1", "2"]))
         assert column(table, "__offset") == ["0", "1"]
         assert column(table, "_rescued_data") == ['{"__kafka_key":"k"}'] * 2
-
-
-def test_another_member_that_gave_the_column_another_type_meanwhile_is_told(tmp_path: Path) -> None:
-    life = Life(settings_with(tmp_path, "x:string"), tmp_path, at_once=True)
-    Life(settings_with(tmp_path, ""), tmp_path, at_once=True).stage(*records(["1"]))
-    with pytest.raises(ConfigError, match="'x' is bigint in the table and string in COLUMN_TYPES"):
-        life.stage(*records(["1"]))
 
 
 def test_a_fixed_double_stays_one_where_another_member_was_quicker(tmp_path: Path) -> None:

@@ -85,16 +85,14 @@ def test_what_is_waited_for_is_named(connector: Connector) -> None:
     assert connector.state == "consuming"
 
 
-def test_a_partition_of_another_member_is_named(connector: Connector) -> None:
-    connector.change(fenced={TP: "taken over"})
+@pytest.mark.parametrize("partitions", [{"fenced": {TP: "taken over"}}, {"unclaimed": frozenset({TP})}])
+def test_partitions_of_another_member_and_those_that_are_being_claimed(
+    connector: Connector, partitions: dict[str, Any]
+) -> None:
+    connector.change(**partitions)
     live = connector.look()
-    assert (live.state, live.fenced) == ("waiting", {TP: "taken over"})
-
-
-def test_partitions_that_are_being_claimed(connector: Connector) -> None:
-    connector.change(unclaimed=frozenset({TP}))
-    live = connector.look()
-    assert (live.state, live.claiming, live.unclaimed) == ("waiting", 1, frozenset({TP}))
+    assert (live.state, live.claiming) == ("waiting", len(partitions.get("unclaimed", ())))
+    assert all(getattr(live, name) == found for name, found in partitions.items())
 
 
 @pytest.mark.parametrize(
@@ -154,23 +152,26 @@ def test_the_page_has_the_settings_of_the_log_and_no_secret(tmp_path: Path) -> N
     assert f"file://{tmp_path}/lake/data/readings" in page
 
 
-def test_the_probe_of_readiness_follows_the_outage(connector: Connector, tmp_path: Path) -> None:
+@pytest.fixture
+def overseen(connector: Connector, tmp_path: Path) -> Connector:
     monitor = new_monitor(settings(tmp_path), connector.metrics, connector.health, connector.java)
     oversee(settings(tmp_path), monitor, connector.parts)
-    assert connector.health.ready().ok
-    connector.change(is_held_up=True)
-    assert not connector.health.ready().ok
-    connector.change(is_held_up=False)
-    assert connector.health.ready().ok
+    return connector
+
+
+def test_the_probe_of_readiness_follows_the_outage(overseen: Connector) -> None:
+    assert overseen.health.ready().ok
+    overseen.change(is_held_up=True)
+    assert not overseen.health.ready().ok
+    overseen.change(is_held_up=False)
+    assert overseen.health.ready().ok
 
 
 @pytest.mark.parametrize(("seconds", "is_ready"), [(15, True), (25, False)])
 def test_the_connector_is_not_ready_while_an_answer_takes_too_long(
-    connector: Connector, tmp_path: Path, seconds: int, *, is_ready: bool
+    overseen: Connector, seconds: int, *, is_ready: bool
 ) -> None:
-    monitor = new_monitor(settings(tmp_path), connector.metrics, connector.health, connector.java)
-    oversee(settings(tmp_path), monitor, connector.parts)
-    with connector.metrics.waits.answer("journal", "store", "writing the journal", patience=20):
-        connector.clock.advance(seconds)
-        assert connector.health.ready().ok == is_ready
-    assert connector.health.ready().ok
+    with overseen.metrics.waits.answer("journal", "store", "writing the journal", patience=20):
+        overseen.clock.advance(seconds)
+        assert overseen.health.ready().ok == is_ready
+    assert overseen.health.ready().ok

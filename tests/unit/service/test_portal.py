@@ -26,7 +26,6 @@ ODD = {
     "a text": Answer(body=b'"hush"'),
     "a refusal": Answer(401, b"<html>Sign in</html>"),
 }
-odd = pytest.mark.parametrize("answer", ODD.values(), ids=ODD)
 
 
 @pytest.fixture(autouse=True)
@@ -46,24 +45,13 @@ def ask(settings: Settings, folder: Path) -> None:
         open_topic(application, "sensors", [], variable="input", right="Read")
 
 
-def assert_names_what_to_check(error: ConfigError, server: CannedServer) -> None:
-    assert f"the Quix API at {server.url}" in str(error)
-    assert "Check Quix__Portal__Api" in str(error)
-    assert "hush" not in str(error)
-
-
-@odd
-def test_an_odd_answer_about_the_broker(answer: Answer, tmp_path: Path) -> None:
-    with CannedServer(answer) as server:
+@pytest.mark.parametrize("first", [[], [BROKER]], ids=["about the broker", "about a topic"])
+@pytest.mark.parametrize("answer", ODD.values(), ids=ODD)
+def test_an_odd_answer_names_what_to_check(first: list[Answer], answer: Answer, tmp_path: Path) -> None:
+    with CannedServer(*first, answer) as server:
         with pytest.raises(ConfigError) as caught:
             ask(settings_of(server, tmp_path), tmp_path)
-        assert_names_what_to_check(caught.value, server)
-
-
-@odd
-def test_an_odd_answer_about_a_topic(answer: Answer, tmp_path: Path) -> None:
-    with CannedServer(BROKER, answer) as server:
-        with pytest.raises(ConfigError) as caught:
-            ask(settings_of(server, tmp_path), tmp_path)
-        assert_names_what_to_check(caught.value, server)
-        assert len(server.requests) > 1
+        assert f"the Quix API at {server.url}" in str(caught.value)
+        assert "Check Quix__Portal__Api" in str(caught.value)
+        assert "hush" not in str(caught.value)
+        assert len(server.requests) > len(first)

@@ -38,7 +38,13 @@ def _install(home: Path, version: str, code: int = 0) -> Path:
     return program
 
 
-def test_java_home_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packaged: Java) -> None:
+def test_java_home_wins_and_the_packaged_java_comes_before_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packaged: Java
+) -> None:
+    _install(tmp_path / "installed", "21.0.1")
+    monkeypatch.setenv("PATH", str(tmp_path / "installed" / "bin"))
+    monkeypatch.setenv("JAVA_HOME", "")
+    assert find_java() == packaged
     named = _install(tmp_path / "named", "17.0.15")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "named"))
     assert find_java() == Java(named, 17)
@@ -56,7 +62,8 @@ def test_java_home_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package
 def test_a_java_home_that_cannot_be_used_is_an_error_that_names_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packaged: Java, script: str, cause: str
 ) -> None:
-    monkeypatch.setattr("app.spark.java._ANSWER_SECONDS", 1.0)
+    if "sleep" in script:
+        monkeypatch.setattr("app.spark.java._ANSWER_SECONDS", 1.0)
     program = _install(tmp_path / "named", "21")
     program.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "named"))
@@ -79,15 +86,6 @@ def test_java_reads_file_names_as_python_does(monkeypatch: pytest.MonkeyPatch) -
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, "-c", shown], cwd=REPO, env=environment, capture_output=True, check=True)
     assert done.stdout == b"C.UTF-8\n"
-
-
-def test_the_packaged_java_comes_before_the_path(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packaged: Java
-) -> None:
-    _install(tmp_path / "installed", "21.0.1")
-    monkeypatch.setenv("PATH", str(tmp_path / "installed" / "bin"))
-    monkeypatch.setenv("JAVA_HOME", "")
-    assert find_java() == packaged
 
 
 def test_without_a_java_the_error_says_where_one_comes_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

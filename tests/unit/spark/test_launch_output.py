@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import ConfigError
 from app.spark.launch import extra_options, java_log
-from tests.unit.pipeline.pipeline_line import wait_until
+from tests.support.waiting import wait_until
 
 
 def test_what_java_prints_becomes_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -19,7 +19,7 @@ def test_what_java_prints_becomes_lines_of_the_log(caplog: pytest.LogCaptureFixt
     )
     with java_log() as descriptor:
         subprocess.run(["printf", "%s", printed], stdout=descriptor, check=True)
-    wait_until(lambda: len(caplog.records) >= 6)
+    wait_until(lambda: len(caplog.records) >= 6, "all lines are in the log")
     assert [(each.name, each.levelname, each.message) for each in caplog.records] == [
         ("spark", "DEBUG", "WARNING: Using incubator modules"),
         ("spark", "DEBUG", "[0.150s][warning][aot,codecache] Saved blob's name 'LLIL'"),

@@ -34,7 +34,7 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class OtherProcess:
-    """Another life of the connector with a scratch folder of its own."""
+    """Another life of the connector with a scratch folder of its own, for as long as the block."""
 
     def __init__(self, parent: Path, program: str = MAKE_AND_WAIT) -> None:
         self._process = subprocess.Popen(
@@ -52,8 +52,11 @@ class OtherProcess:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
-    def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
+    def __enter__(self) -> "OtherProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
         self._process.communicate()
 
 
@@ -65,28 +68,19 @@ def test_the_folder_is_empty_private_and_in_the_temporary_directory(parent: Path
 
 
 def test_what_a_killed_process_left_is_removed(parent: Path) -> None:
-    other = OtherProcess(parent)
-    (other.folder / "written-7" / "x").mkdir(parents=True)
-    (other.folder / "written-7" / "x" / "part-0.parquet").write_bytes(b"PAR1")
-    other.kill()
+    with OtherProcess(parent) as other:
+        (other.folder / "written-7" / "x").mkdir(parents=True)
+        (other.folder / "written-7" / "x" / "part-0.parquet").write_bytes(b"PAR1")
     folder = make_scratch()
     assert list(parent.iterdir()) == [folder]
 
 
 def test_the_folder_of_a_process_that_runs_stays(parent: Path) -> None:
-    other = OtherProcess(parent)
-    try:
-        folder = make_scratch()
-        assert sorted(parent.iterdir()) == sorted([other.folder, folder])
-    finally:
-        other.kill()
-
-
-def test_the_folder_stays_for_as_long_as_its_process_runs(parent: Path) -> None:
-    mine = make_scratch()
-    other = OtherProcess(parent)
-    other.kill()
-    assert mine.exists()
+    with OtherProcess(parent) as other:
+        mine = make_scratch()
+        assert sorted(parent.iterdir()) == sorted([other.folder, mine])
+    with OtherProcess(parent) as third:
+        assert sorted(parent.iterdir()) == sorted([mine, third.folder])
 
 
 def test_folders_of_others_are_left_alone(parent: Path) -> None:
@@ -99,9 +93,8 @@ def test_folders_of_others_are_left_alone(parent: Path) -> None:
 
 def test_what_a_killed_process_left_is_removed_also_while_a_process_it_started_lives_on(parent: Path) -> None:
     """As Spark's Java process may, for a moment."""
-    other = OtherProcess(parent, MAKE_AND_START_ANOTHER)
-    heir = int(other.line())
-    other.kill()
+    with OtherProcess(parent, MAKE_AND_START_ANOTHER) as other:
+        heir = int(other.line())
     try:
         make_scratch()
         assert not other.folder.exists()

@@ -59,8 +59,11 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> EventTopic:
 
 @pytest.fixture
 def producer(topic: EventTopic) -> Producer:
-    assert isinstance(topic._producer, Producer)
-    return topic._producer
+    made = topic._producer
+    assert isinstance(made, Producer)
+    assert made.config["client.id"] == "x"
+    assert (made.config["queue.buffering.max.messages"], made.config["queue.buffering.max.kbytes"]) == (100_000, 16_384)
+    return made
 
 
 def test_an_event_has_the_time_the_key_as_text_and_the_raw_key(topic: EventTopic, producer: Producer) -> None:
@@ -77,12 +80,6 @@ def test_an_event_has_the_time_the_key_as_text_and_the_raw_key(topic: EventTopic
     assert [value["stream"] for value in values] == ["Zürich", "\N{REPLACEMENT CHARACTER}\x00"]
     assert {value["event"] for value in values} == {"stream_timeout"}
     assert all(before <= value["ts_ms"] <= time.time() * 1000 for value in values)
-
-
-def test_the_producer_is_that_of_the_platform_with_a_bounded_queue(producer: Producer) -> None:
-    assert producer.config["client.id"] == "x"
-    assert producer.config["queue.buffering.max.messages"] == 100_000
-    assert producer.config["queue.buffering.max.kbytes"] == 16 * 1024
 
 
 @pytest.mark.parametrize(
@@ -103,21 +100,18 @@ def test_what_cannot_be_sent_is_dropped_with_one_warning_a_minute(
     assert caplog.messages[1:] == ["stream timeouts: 1,000 events did not reach topic acme-timeouts"]
 
 
-def test_what_kafka_refuses_is_told(topic: EventTopic, producer: Producer, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_kafka_refuses_is_told_once_it_answers(
+    topic: EventTopic, producer: Producer, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic.turn()
+    assert producer.polls == 0
     producer.error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     topic.send(b"a")
     topic.turn()
+    topic.turn()
+    assert producer.polls == 1, "answers are asked for only while some are to come"
     [message] = caplog.messages
     assert producer.error.str() in message
-
-
-def test_answers_are_asked_for_only_while_some_are_to_come(topic: EventTopic, producer: Producer) -> None:
-    topic.turn()
-    assert producer.polls == 0
-    topic.send(b"a")
-    topic.turn()
-    topic.turn()
-    assert producer.polls == 1
 
 
 def test_a_stop_does_not_wait_for_a_kafka_that_does_not_answer(
@@ -130,28 +124,22 @@ def test_a_stop_does_not_wait_for_a_kafka_that_does_not_answer(
     assert caplog.messages == ["stream timeouts: 2 events did not reach topic acme-timeouts"]
 
 
-# --- the function of the user ---------------------------------------------------------------------------------------
-
-
-def test_the_function_gets_the_bytes_of_the_key(topic: EventTopic, producer: Producer) -> None:
-    told: list[bytes] = []
-    Announcer(topic, told.append).notify(b"\xff")
-    assert told == [b"\xff"]
-    assert len(producer.sent) == 1
-
-
 def test_a_function_that_fails_is_told_with_the_key_and_spoils_nothing(
     topic: EventTopic, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def fail(_: bytes) -> None:
+    told: list[bytes] = []
+
+    def fail(key: bytes) -> None:
+        told.append(key)
         raise ValueError("no such device")
 
     announcer = Announcer(topic, fail)
-    announcer.notify(b"sensor-a")
+    announcer.notify(b"sensor-a\xff")
     announcer.turn()
     announcer.close()
+    assert told == [b"sensor-a\xff"]
     assert len(producer.sent) == 1
     [message] = caplog.messages
     assert "sensor-a" in message

@@ -29,17 +29,12 @@ def test_off_observes_nothing(timeout_ms: str) -> None:
     assert threading.active_count() == threads
 
 
-def test_on_with_a_topic() -> None:
-    settings = load(STREAM_TIMEOUT_TOPIC="timeouts", **ON)
-    timeouts = StreamTimeouts(settings, None, OF_KEYS)
-    assert isinstance(timeouts.new_observer(lambda _: True, Announcer(None, print)), KeyObserver)
-    assert isinstance(timeouts.key_deserializer, RawKeys)
-
-
-def test_on_with_a_function_alone() -> None:
-    timeouts = StreamTimeouts(load(**ON), print, OF_KEYS)
-    announcer = timeouts.new_announcer(APPLICATION, [])
+@pytest.mark.parametrize(("topic", "function"), [({"STREAM_TIMEOUT_TOPIC": "timeouts"}, None), ({}, print)])
+def test_on_with_a_topic_or_a_function_alone(topic: dict[str, str], function: Any) -> None:
+    timeouts = StreamTimeouts(load(**topic, **ON), function, OF_KEYS)
+    announcer = Announcer(None, print) if topic else timeouts.new_announcer(APPLICATION, [])
     assert isinstance(timeouts.new_observer(lambda _: True, announcer), KeyObserver)
+    assert isinstance(timeouts.key_deserializer, RawKeys)
 
 
 def test_on_without_anybody_to_tell_is_an_error() -> None:

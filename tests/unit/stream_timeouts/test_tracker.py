@@ -56,25 +56,23 @@ def watch() -> Watch:
 # --- when a key is silent -------------------------------------------------------------------------------------------
 
 
-def test_a_key_is_silent_after_its_time_and_the_others_are_not(watch: Watch) -> None:
-    watch.hear(A, B)
-    for _ in range(2):
-        watch.listen(30)
-        watch.hear(B)
-
+def test_a_key_is_told_once_and_within_a_second_of_its_time_and_again_after_its_next_record(watch: Watch) -> None:
+    watch.hear(None, A, B)
+    watch.listen(30)
+    watch.hear(B, None)
+    watch.listen(29.5)
+    assert watch.told == []
+    watch.listen(1.5)
     assert watch.told_since() == [A]
-
-
-def test_a_key_is_not_silent_before_its_time(watch: Watch) -> None:
-    watch.hear(A)
-    watch.listen(59.5)
+    watch.hear(B)
+    watch.listen(50)
     assert watch.told == []
 
-
-def test_a_silent_key_is_told_within_a_second_of_its_time(watch: Watch) -> None:
-    watch.hear(A)
-    watch.listen(61)
-    assert watch.told == [A]
+    watch.hear(A, B)
+    watch.listen(50)
+    assert watch.told == []
+    watch.listen(600)
+    assert sorted(watch.told) == [A, B]
 
 
 def test_the_time_of_a_key_begins_when_its_record_is_consumed_and_not_at_the_turn_before(watch: Watch) -> None:
@@ -87,47 +85,16 @@ def test_the_time_of_a_key_begins_when_its_record_is_consumed_and_not_at_the_tur
     assert watch.told == []
 
 
-def test_a_key_fires_once_for_a_silence(watch: Watch) -> None:
-    watch.hear(A)
-    watch.listen(600)
-    assert watch.told == [A]
-
-
-def test_the_next_record_of_a_silent_key_arms_it_again(watch: Watch) -> None:
-    watch.hear(A)
-    watch.listen(70)
-    watch.hear(A)
-    watch.listen(50)
-    assert watch.told_since() == [A]
-
-    watch.listen(20)
-    assert watch.told_since() == [A]
-
-
-def test_records_without_a_key_are_not_watched(watch: Watch) -> None:
-    watch.hear(None, A, None)
-    watch.listen(100)
-    assert watch.told == [A]
-
-
-def test_keys_are_told_byte_for_byte(watch: Watch) -> None:
+def test_keys_are_told_byte_for_byte_and_in_one_line_of_the_log(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     odd = [b"", b"\x00\xff", "Zürich".encode(), b"a", b"a "]
     watch.hear(*odd)
     watch.listen(61)
     assert sorted(watch.told) == sorted(odd)
-
-
-def test_one_line_in_the_log_tells_of_it(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    watch.hear(A, b"\xff")
-    watch.listen(61)
-    assert caplog.messages == [
-        "Stream 'sensor-a' timed out (silence 60000 ms >= threshold 60000 ms)",
-        "Stream '\N{REPLACEMENT CHARACTER}' timed out (silence 60000 ms >= threshold 60000 ms)",
-    ]
-
-
-# --- who is told ----------------------------------------------------------------------------------------------------
+    names = ["", "\\x00\N{REPLACEMENT CHARACTER}", "Zürich", "a", "a "]
+    assert sorted(caplog.messages) == sorted(
+        f"Stream '{name}' timed out (silence 60000 ms >= threshold 60000 ms)" for name in names
+    )
 
 
 def test_a_key_that_is_heard_while_it_is_told_is_armed_again(watch: Watch) -> None:
@@ -194,28 +161,21 @@ def test_the_first_records_after_a_pause_come_in_time(watch: Watch) -> None:
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
-def test_the_keys_of_a_partition_that_is_given_away_are_forgotten(watch: Watch) -> None:
+def test_a_partition_that_was_given_away_begins_anew(watch: Watch) -> None:
     watch.hear(A)
     watch.hear(B, tp=OTHER)
-    watch.tracker.forget([ONE])
-    watch.listen(100)
-    assert watch.told == [B]
-
-
-def test_a_partition_that_comes_back_begins_anew(watch: Watch) -> None:
-    watch.hear(A)
     watch.listen(50)
     watch.tracker.forget([ONE])
     watch.tracker.begin([ONE])
     watch.listen(100)
-    assert watch.told == []
+    assert watch.told_since() == [B]
 
     watch.hear(A)
     watch.listen(61)
     assert watch.told == [A]
 
 
-def test_a_key_on_several_partitions_is_silent_when_it_is_on_all(watch: Watch) -> None:
+def test_a_key_on_several_partitions_is_silent_when_it_is_on_all_and_told_once(watch: Watch) -> None:
     watch.hear(A)
     watch.listen(40)
     watch.hear(A, tp=OTHER)
@@ -223,14 +183,11 @@ def test_a_key_on_several_partitions_is_silent_when_it_is_on_all(watch: Watch) -
     assert watch.told == []
 
     watch.listen(40)
-    assert watch.told == [A]
-
-
-def test_a_key_that_falls_silent_on_several_partitions_at_once_is_told_once(watch: Watch) -> None:
+    assert watch.told_since() == [A]
     watch.hear(A)
     watch.hear(A, tp=OTHER)
     watch.listen(100)
-    assert watch.told == [A]
+    assert watch.told == [A], "also where it falls silent on both at once"
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """``python main.py audit`` over tables in a local folder, by the names of files and by the offsets in them."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 from app.bad_records import dead_letter
 from app.commands.audit import held_offsets
 from app.commands.audit.command import audit
-from app.config.settings import Settings
 from app.errors import FatalError
 from app.model import OffsetRange, Rejected, TopicPartition
 from app.storage.base import StoredObject
@@ -21,8 +20,8 @@ from app.table.layout import dead_letter_key, file_name
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.batches import part
 from tests.support.commands import options
-from tests.support.environment import load
 from tests.support.journals import keep_journal
+from tests.unit.commands.local import local_settings
 
 TP = TopicPartition("readings", 3)
 A, B = "a" * 24, "b" * 24
@@ -35,12 +34,7 @@ class Table:
         self.lake = lake
         self.root = lake / "data/readings"
         self.root.mkdir(parents=True)
-
-    @property
-    def settings(self) -> Settings:
-        return load(
-            {"STORAGE_URL": f"file://{self.lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
-        )
+        self.settings = local_settings(lake)
 
     def add(
         self,
@@ -71,16 +65,7 @@ class Table:
         columns: Sequence[str] = ("__offset", "__partition"),
         with_footer: bool = True,
     ) -> Path:
-        """A file with rows of several partitions, which has these offsets.
-
-        Args:
-            offsets: of its rows.
-            ranges: of its batch.
-            batch: owner and number.
-            folder: where the file is.
-            columns: besides ``n``.
-            with_footer: whether ``ranges`` is in it.
-        """
+        """A file whose rows have these offsets; the ranges are those of its batch, which has this owner and number."""
         rows = [(tp.topic, tp.partition, offset) for tp, some in offsets.items() for offset in some]
         topics, partitions, held = zip(*rows, strict=True)
         every = {
@@ -401,63 +386,64 @@ def test_a_broken_file_is_named(table: Table) -> None:
         audit(table.settings, options("audit", "--offsets"))
 
 
-def test_a_batch_undone_and_written_again_during_the_listing_is_not_there_twice(
-    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its first files were listed already when its owner died; the next owner writes its rows into later folders."""
-    table.add(0, 9, folder="place=b")
-    undone = table.add(10, 19, number=1, folder="place=a")
+# --- a table that changes during the listing ------------------------------------------------------------------------
+
+
+def during_the_listing(patch: pytest.MonkeyPatch, act: Callable[[StoredObject | None], None]) -> None:
+    """Call ``act`` after each object of the table that is listed, and with ``None`` at the end."""
     listing = LocalStore.list
 
     def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
         for listed in listing(store, prefix):
             yield listed
-            if listed.key.endswith(undone.name) and undone.exists():
-                keep_journal(table.lake, "data/readings", pending=table.root / "place=z/none", revoked=undone)
-                undone.unlink()
-                table.add(10, 24, owner=B, folder="place=b")
+            act(listed)
+        if prefix == "data/readings/":
+            act(None)
 
-    monkeypatch.setattr(LocalStore, "list", list_at_work)
+    patch.setattr(LocalStore, "list", list_at_work)
+
+
+def test_a_batch_undone_and_written_again_is_not_there_twice(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first files were listed already when its owner died; the next owner writes its rows into later folders."""
+    table.add(0, 9, folder="place=b")
+    undone = table.add(10, 19, number=1, folder="place=a")
+
+    def write_again(listed: StoredObject | None) -> None:
+        if listed and listed.key.endswith(undone.name) and undone.exists():
+            keep_journal(table.lake, "data/readings", pending=table.root / "place=z/none", revoked=undone)
+            undone.unlink()
+            table.add(10, 24, owner=B, folder="place=b")
+
+    during_the_listing(monkeypatch, write_again)
     code, answer = run.json()
     assert (code, whole(answer)) == (0, [(3, 0, 24, 2, 2, 0, 0)])
     assert answer["unsettled_files"] == 1
 
 
-def test_a_batch_finished_during_the_listing_is_in_the_table(
-    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("end", ["finished", "swept and forgotten"])
+def test_a_batch_that_ends_is_in_the_table_if_it_was_finished_and_else_left_out(
+    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    """Left out, it would make a gap before the next batch, which was listed too."""
+    """A finished one that is left out would make a gap before the next batch, which was listed too."""
+    is_finished = end == "finished"
     table.add(0, 9)
-    finished = table.add(10, 19, number=1)
-    keep_journal(table.lake, "data/readings", pending=finished, revoked=table.root / "none")
+    ended = table.add(10, 19, number=1) if is_finished else table.add(5, 9, owner=B)
+    none = table.root / "none"
+    files = {"pending": ended, "revoked": none} if is_finished else {"pending": none, "revoked": ended}
+    keep_journal(table.lake, "data/readings", **files)
     journal = next((table.root / "_journal").rglob("generations.d/*.json"))
-    listing = LocalStore.list
 
-    def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
-        yield from listing(store, prefix)
-        if prefix == "data/readings/" and journal.exists():
+    def forget(listed: StoredObject | None) -> None:
+        if listed is None and journal.exists():
             journal.unlink()
+            if not is_finished:
+                ended.unlink()
 
-    monkeypatch.setattr(LocalStore, "list", list_at_work)
-    table.add(20, 29, number=2)
+    during_the_listing(monkeypatch, forget)
+    table.add(20 if is_finished else 10, 29, number=2)
     code, answer = run.json()
-    assert (code, missing(answer), answer["unsettled_files"]) == (0, [], 0)
-
-
-def test_an_undone_file_that_was_swept_and_forgotten_during_the_listing_is_left_out(
-    table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undone = table.add(0, 9, owner=B)
-    table.add(0, 19)
-    keep_journal(table.lake, "data/readings", pending=table.root / "none", revoked=undone)
-    journal = next((table.root / "_journal").rglob("generations.d/*.json"))
-    listing = LocalStore.list
-
-    def list_at_work(store: LocalStore, prefix: str) -> Iterator[StoredObject]:
-        yield from listing(store, prefix)
-        if prefix == "data/readings/" and undone.exists():
-            undone.unlink()
-            journal.unlink()
-
-    monkeypatch.setattr(LocalStore, "list", list_at_work)
-    assert run.json()[0] == 0
+    assert (code, missing(answer), doubled(answer)) == (0, [], [])
+    if is_finished:
+        assert answer["unsettled_files"] == 0

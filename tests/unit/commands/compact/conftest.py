@@ -1,5 +1,12 @@
 """The table of these tests."""
 
-from tests.unit.commands.compact.lake import lake
+from pathlib import Path
 
-__all__ = ["lake"]
+import pytest
+
+from tests.unit.commands.compact.lake import Lake
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    return Lake(tmp_path, monkeypatch)

@@ -19,7 +19,7 @@ from app.storage.local.store import LocalStore
 from app.table.layout import file_name
 from tests.fakes.arrow_merge import ArrowMerge
 from tests.support.commands import run_command
-from tests.support.environment import load
+from tests.unit.commands.local import local_settings
 
 ROOT = "data/readings"
 OWNER = "0a1b2c3d4e5f607100000003"
@@ -77,8 +77,7 @@ class Lake:
         patch.setattr("app.commands.compact.job.try_out", lambda *_: None)
 
     def settings(self, **variables: str) -> Settings:
-        base = {"STORAGE_URL": f"file://{self.folder}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
-        return load(base, **{"HIVE_COLUMNS": "year,place", "MAX_WRITE_WORKERS": "1", **variables})
+        return local_settings(self.folder, **{"HIVE_COLUMNS": "year,place", "MAX_WRITE_WORKERS": "1", **variables})
 
     def run(self, *arguments: str, **variables: str) -> int:
         return run_command(self.settings(**variables), *arguments)
@@ -123,6 +122,28 @@ class Lake:
         with duckdb.connect() as connection:
             return [n for (n,) in connection.execute(sql).fetchall()]
 
+    def dies(self, *arguments: str, at: str) -> None:
+        """Run this command until just after its first step of this kind."""
+
+        def kill(_: int, what: str) -> None:
+            if what == at:
+                raise Killed
+
+        self.step_by_step(after=kill)
+        with pytest.raises(Killed):
+            self.run(*arguments)
+        self.step_by_step()
+
+    def merge_later_ones(self) -> list[Path]:
+        """Merge two files, and two days later the result with a third one; returns the name that is merged again."""
+        self.write(0), self.write(1)
+        assert self.run("compact") == 0
+        first = self.files()
+        self.age_all(days=2)
+        self.write(2)
+        assert self.run("compact") == 0
+        return first
+
     def step_by_step(
         self,
         before: Callable[[int, str], None] = lambda *_: None,
@@ -132,8 +153,3 @@ class Lake:
         store = SteppedStore(self.folder, before, after)
         self.patch.setattr("app.commands.compact.job.new_store", lambda _: store)
         return store
-
-
-@pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    return Lake(tmp_path, monkeypatch)

@@ -128,12 +128,7 @@ def test_with_a_catalog_the_old_files_stay_without_rows(lake: Lake) -> None:
 
 
 def test_a_merged_file_that_is_merged_again_keeps_its_name_for_a_day(lake: Lake) -> None:
-    lake.write(0), lake.write(1)
-    assert lake.run("compact") == 0
-    [first] = lake.files()
-    lake.age_all(days=2)
-    lake.write(2)
-    assert lake.run("compact") == 0
+    [first] = lake.merge_later_ones()
     assert pq.read_metadata(first).num_rows == 0, "an upload of it that comes late must find its name taken"
     assert lake.numbers() == list(range(30))
 
@@ -218,15 +213,7 @@ def test_a_run_that_stalls_while_another_one_completes_its_work_doubles_nothing(
 
 def test_what_was_cut_off_just_now_is_left_to_who_is_at_it(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     lake.write(0), lake.write(1)
-
-    def kill(_: int, what: str) -> None:
-        if what == "upload":
-            raise Killed
-
-    lake.step_by_step(after=kill)
-    with pytest.raises(Killed):
-        lake.run("compact")
-    lake.step_by_step()
+    lake.dies("compact", at="upload")
     assert lake.run("compact") == 0
     assert "year=2024/place=a: another run is at it, or was cut off in the last 10 minutes" in capsys.readouterr().out
     assert len(lake.open_records()) == 1
@@ -343,18 +330,10 @@ def test_a_folder_that_was_deleted_while_it_was_merged_does_not_keep_the_others_
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake.write(0), lake.write(1)
-
-    def kill(_: int, what: str) -> None:
-        if what == "delete":
-            raise Killed
-
-    lake.step_by_step(after=kill)
-    with pytest.raises(Killed):
-        lake.run("compact")
+    lake.dies("compact", at="delete")
     for path in lake.files():
         path.unlink()
     lake.write(2, "b"), lake.write(3, "b")
-    lake.step_by_step()
     later(lake)
     assert lake.run("compact") == 0
     assert "year=2024/place=a: given up" in capsys.readouterr().out

@@ -9,19 +9,13 @@ import pytest
 
 from app.bad_records import dead_letter
 from app.commands.replay.command import replay
-from app.config.settings import Settings
 from app.model import Rejected, TopicPartition
 from dev.server import free_ports
 from tests.support.commands import run_command
-from tests.support.environment import load
 from tests.support.journals import keep_journal
+from tests.unit.commands.local import local_settings
 
 TP = TopicPartition("readings", 3)
-
-
-def settings(lake: Path, **variables: str) -> Settings:
-    base = {"STORAGE_URL": f"file://{lake}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
-    return load(base, **variables)
 
 
 def rejected(offset: int, reason: str = "no JSON") -> Rejected:
@@ -38,7 +32,7 @@ def write_letter(lake: Path, name: str, records: Sequence[Rejected]) -> Path:
 def test_a_dry_run_counts_by_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_letter(tmp_path, "a.parquet", [rejected(1), rejected(2, "a null value"), rejected(3)])
     kept = write_letter(tmp_path, "b.parquet", [rejected(4)])
-    assert run_command(settings(tmp_path), "replay", "--dry-run") == 0
+    assert run_command(local_settings(tmp_path), "replay", "--dry-run") == 0
     assert capsys.readouterr().out.splitlines() == [
         f"4 records selected in 2 files of file://{tmp_path}/data/_dead_letter/readings/",
         "         3  no JSON",
@@ -54,7 +48,7 @@ def test_records_of_batches_that_are_undone_or_not_finished_are_left_where_they_
     under_way = write_letter(tmp_path, "b.parquet", [rejected(2)])
     undone = write_letter(tmp_path, "c.parquet", [rejected(2)])
     keep_journal(tmp_path, "data/readings", pending=under_way, revoked=undone)
-    assert run_command(settings(tmp_path), "replay", "--dry-run") == 0
+    assert run_command(local_settings(tmp_path), "replay", "--dry-run") == 0
     assert capsys.readouterr().out.startswith("1 record selected in 1 file")
 
 
@@ -73,7 +67,7 @@ def test_options_select_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], count: int
 ) -> None:
     write_letter(tmp_path, "a.parquet", [rejected(1), rejected(2, "a null value"), rejected(3)])
-    assert run_command(settings(tmp_path), "replay", "--dry-run", *options) == 0
+    assert run_command(local_settings(tmp_path), "replay", "--dry-run", *options) == 0
     assert capsys.readouterr().out.startswith(f"{count} record{'' if count == 1 else 's'} selected in 1 file")
 
 
@@ -81,7 +75,7 @@ def test_a_broker_that_is_away_is_worth_another_try(tmp_path: Path, capsys: pyte
     path = write_letter(tmp_path, "a.parquet", [rejected(1)])
     broker = f"127.0.0.1:{free_ports(1)[0]}"
     with patch("app.commands.replay.command.replay", partial(replay, broker_seconds=0.0)):
-        code = run_command(settings(tmp_path, KAFKA_BOOTSTRAP_SERVERS=broker), "replay", "--delete")
+        code = run_command(local_settings(tmp_path, KAFKA_BOOTSTRAP_SERVERS=broker), "replay", "--delete")
     assert code == 75
     assert f"ERROR! connecting to Kafka at {broker}: " in capsys.readouterr().err
     assert path.exists()
@@ -89,5 +83,5 @@ def test_a_broker_that_is_away_is_worth_another_try(tmp_path: Path, capsys: pyte
 
 def test_a_broken_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_letter(tmp_path, "a.parquet", [rejected(1)]).write_bytes(b"broken")
-    assert run_command(settings(tmp_path), "replay", "--dry-run") == 1
+    assert run_command(local_settings(tmp_path), "replay", "--dry-run") == 1
     assert capsys.readouterr().err.startswith("ERROR! reading a.parquet of the dead letter: ")

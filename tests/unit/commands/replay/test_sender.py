@@ -61,22 +61,27 @@ def test_a_delivery_that_fails_is_told_with_its_record(code: int, error: type[Ex
     assert line.acknowledged == 0
 
 
-def test_only_acknowledged_records_count() -> None:
-    line = sender(Fate())
+@pytest.mark.parametrize(
+    ("refusal", "error", "told"),
+    [
+        (
+            KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION)),
+            FatalError,
+            "sending readings/3/7 to topic readings",
+        ),
+        (BufferError(), RetryableError, "Kafka takes no more records"),
+    ],
+)
+def test_what_the_client_refuses_at_once_is_told(refusal: Exception, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        sender(Refusing(refusal)).send(rejected(7))
+
+
+def test_topics_must_be_there_and_may_have_the_name_the_platform_gives_them() -> None:
+    line = sender(Fate(), workspace="acme", to="fixed")
     line.send(rejected(7))
     assert line.acknowledged == 0
     line.finish()
     assert line.acknowledged == 1
-
-
-def test_what_the_client_refuses_at_once_is_told_with_its_record() -> None:
-    with pytest.raises(FatalError, match="sending readings/3/7 to topic readings"):
-        sender(Refusing(KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION)))).send(rejected(7))
-    with pytest.raises(RetryableError, match="Kafka takes no more records"):
-        sender(Refusing(BufferError())).send(rejected(7))
-
-
-def test_topics_must_be_there_and_may_have_the_name_the_platform_gives_them() -> None:
-    sender(Fate(), workspace="acme", to="fixed").send(rejected(7))
     with pytest.raises(ConfigError, match=r"finding topic fixed: it does not exist\. Create it, or name another"):
         sender(Fate(), workspace="other", to="fixed")

@@ -22,6 +22,7 @@ from tests.fakes.instant_claims import InstantClaims
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.manual_pipeline import ManualPipeline
 from tests.support.batches import UNBOUNDED
+from tests.support.waiting import join
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 CLOSED = LogClosedError("the log was closed by another member")
@@ -98,7 +99,7 @@ class Bench:
 
         thread = threading.Thread(target=flush)
         thread.start()
-        thread.join()
+        join(thread)
         return raised[0] if raised else None
 
     def fence(self) -> None:

@@ -11,7 +11,7 @@ from app.journal.group_offsets import PartitionOffsets
 from app.journal.start_offset import Start
 from app.model import TopicPartition
 
-P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
+P0 = TopicPartition("sensors", 0)
 
 
 class Kafka:
@@ -45,21 +45,21 @@ def kafka() -> Kafka:
     return Kafka()
 
 
-def test_a_partition_without_an_offset_begins_where_it_should(kafka: Kafka) -> None:
-    kafka.has(P0, 40, committed=None)  # the end of the log, or of the topic
-    kafka.has(P1, 0, committed=None)  # the client begins there by itself, but not after a crash: the log may be ahead
-    assert kafka.begin() == {P0: 40, P1: 0}
-
-
-def test_an_offset_that_would_skip_records_is_set_back(kafka: Kafka) -> None:
-    kafka.has(P0, 0, committed=40)  # as of a deleted topic
-    kafka.has(P1, 40, committed=40)
-    assert kafka.begin() == {P0: 0}
-
-
-def test_an_offset_whose_records_are_gone_is_left_for_the_claim_to_tell(kafka: Kafka) -> None:
-    kafka.has(P0, 60, committed=40, low=60)
-    assert kafka.begin() == {}
+@pytest.mark.parametrize(
+    ("start", "committed", "low", "begins"),
+    [
+        (40, None, 0, {P0: 40}),  # the end of the log, or of the topic
+        (0, None, 0, {P0: 0}),  # the client begins there by itself, but not after a crash: the log may be ahead
+        (0, 40, 0, {P0: 0}),  # an offset that would skip records, as of a deleted topic
+        (40, 40, 0, {}),
+        (60, 40, 60, {}),  # records are gone, which the claim tells
+    ],
+)
+def test_an_offset_is_committed_where_there_is_none_or_where_it_would_skip_records(
+    kafka: Kafka, start: int, committed: int | None, low: int, begins: dict[TopicPartition, int]
+) -> None:
+    kafka.has(P0, start, committed=committed, low=low)
+    assert kafka.begin() == begins
 
 
 def test_a_group_with_members_has_its_offsets(kafka: Kafka) -> None:

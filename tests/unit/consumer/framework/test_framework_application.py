@@ -3,6 +3,7 @@
 import json
 import logging
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +20,8 @@ from tests.fakes.kafka_message import KafkaMessage
 
 LOGGER = logging.getLogger(__name__)
 NOON = 1_705_320_000_000
+FAILED_REBALANCE = PartitionAssignmentError("Error during partition assignment")
+FAILED_REBALANCE.__cause__ = KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 class Sink:
@@ -82,12 +85,9 @@ def test_a_message_is_not_taken_for_another_one(bench: Bench) -> None:
     assert bench.current.of("sensors", 0, 7) is None
     assert bench.current.of("sensors", 1, 8) is None
     assert bench.current.of("others", 0, 8) is None
-
-
-def test_of_a_message_that_may_hold_several_records_none_is_known() -> None:
-    current = CurrentMessage(100, holds_several=True)
-    current.begin(KafkaMessage(b"[]", b"k", 7))
-    assert current.of("sensors", 0, 7) is None
+    holding_several = CurrentMessage(100, holds_several=True)
+    holding_several.begin(message)
+    assert holding_several.of("sensors", 0, 8) is None
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,16 @@ def test_an_error_of_something_else_is_no_bad_record(bench: Bench, error: Except
     assert bench.sink.refused == []
 
 
-def test_a_message_that_cannot_be_decompressed_ends_the_process(bench: Bench) -> None:
-    error = KafkaConsumerException(KafkaError(KafkaError._BAD_COMPRESSION))
-    with pytest.raises(FatalError, match="decompress"):
+@pytest.mark.parametrize(
+    ("error", "kind", "told"),
+    [
+        (KafkaConsumerException(KafkaError(KafkaError._BAD_COMPRESSION)), FatalError, "decompress"),
+        # As the client replaces the error of a rebalance.
+        (SystemError("poll returned NULL without setting an exception"), RetryableError, "rebalancing"),
+    ],
+)
+def test_an_error_that_ends_the_process(bench: Bench, error: Exception, kind: type[Exception], told: str) -> None:
+    with pytest.raises(kind, match=told):
         bench.arguments["on_consumer_error"](error, None, LOGGER)
 
 
@@ -125,12 +132,6 @@ def test_a_message_that_cannot_be_decompressed_ends_the_process(bench: Bench) ->
 )
 def test_only_a_passing_error_of_the_client_is_passed_over(bench: Bench, error: Exception, goes_on: bool) -> None:
     assert bench.arguments["on_consumer_error"](error, None, LOGGER) is goes_on
-
-
-def test_an_error_of_a_rebalance_that_the_client_replaces_is_retried(bench: Bench) -> None:
-    error = SystemError("poll returned NULL without setting an exception")
-    with pytest.raises(RetryableError, match="rebalancing"):
-        bench.arguments["on_consumer_error"](error, None, LOGGER)
 
 
 def test_statistics_are_ticks_and_tell_of_rebalances_and_brokers(bench: Bench) -> None:
@@ -161,6 +162,7 @@ def test_statistics_of_a_consumer_that_transform_polls_are_no_tick(bench: Bench)
         (KafkaProducerDeliveryError(KafkaError(KafkaError._MSG_TIMED_OUT)), RetryableError, 75),
         (KafkaConsumerException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), FatalError, 1),
         (ValueError("of a sink"), FatalError, 1),
+        (FAILED_REBALANCE, RetryableError, 75),
     ],
 )
 def test_an_error_ends_the_process_with_its_exit_code(error: Exception, kind: type, code: int) -> None:
@@ -168,17 +170,7 @@ def test_an_error_ends_the_process_with_its_exit_code(error: Exception, kind: ty
     assert (type(found), found.exit_code) == (kind, code)
 
 
-def test_the_cause_of_a_failed_rebalance_counts() -> None:
-    error = PartitionAssignmentError("Error during partition assignment")
-    error.__cause__ = KafkaException(KafkaError(KafkaError._TIMED_OUT))
-    assert isinstance(translated(error), RetryableError)
-
-
 def test_sys_exit_in_transform_ends_the_process_with_a_message() -> None:
-    class Leaving:
-        def run(self) -> None:
-            raise SystemExit(3)
-
-    application: Any = Leaving()
+    application = Mock(**{"run.side_effect": SystemExit(3)})
     with pytest.raises(ConnectorError, match=r"sys.exit\(3\)"):
         run(application)

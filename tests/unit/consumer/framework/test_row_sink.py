@@ -5,6 +5,7 @@ from quixstreams.sinks import SinkBackpressureError
 
 from app.errors import DataError, FatalError, RetryableError
 from app.journal.start_offset import Start
+from app.model import TopicPartition
 from tests.unit.consumer.framework.row_sink_bench import AWAY, NOON, P0, P1, Bench, refused
 
 
@@ -82,12 +83,15 @@ def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> 
     assert bench.pipeline.batches[-1].owner not in ("", former)
 
 
-def test_where_topics_are_aligned_a_flush_that_takes_too_long_ends_the_process() -> None:
+@pytest.mark.parametrize("can_go_back", [False, True])
+def test_where_topics_are_aligned_or_the_process_stops_a_flush_that_takes_too_long_ends_it(can_go_back: bool) -> None:
     """quixstreams would lose what it has fetched of other partitions, or wait for a topic without news."""
-    bench = Bench(can_go_back=False)
+    bench = Bench(can_go_back=can_go_back)
     bench.pipeline.obstacle = AWAY
     bench.pipeline.on_wait = lambda: None
     bench.rows(0)
+    if can_go_back:
+        bench.sink.stopping()
     with pytest.raises(RetryableError, match="no route to host"):
         bench.sink.flush()
     assert bench.partitions.token is None
@@ -115,18 +119,10 @@ def test_a_closed_log_is_gone_back_from_and_claimed_again(bench: Bench) -> None:
     assert bench.pipeline.batches[-1].owner == bench.partitions.token
 
 
-def test_rows_that_are_dropped_because_the_log_is_closed_are_not_committed(bench: Bench) -> None:
-    def deliver() -> None:
-        bench.fence()
-        bench.pipeline.deliver_all()
-
-    bench.pipeline.on_wait = deliver
-    bench.rows(0)
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
-
-
-def test_rows_of_a_closed_log_are_not_lost_where_a_partition_is_claimed_beside_it(bench: Bench) -> None:
+@pytest.mark.parametrize("others", [(), (P1,)], ids=["alone", "where a partition is claimed beside it"])
+def test_rows_that_are_dropped_because_the_log_is_closed_are_not_committed(
+    bench: Bench, others: tuple[TopicPartition, ...]
+) -> None:
     bench.rows(0)
     bench.sink.flush()
 
@@ -137,7 +133,8 @@ def test_rows_of_a_closed_log_are_not_lost_where_a_partition_is_claimed_beside_i
 
     bench.pipeline.on_wait = deliver
     bench.rows(1)
-    bench.rows(0, tp=P1)
+    for tp in others:
+        bench.rows(0, tp=tp)
     with pytest.raises(SinkBackpressureError):
         bench.sink.flush()
 
@@ -157,14 +154,6 @@ def test_a_failed_pipeline_ends_the_process(bench: Bench) -> None:
     bench.rows(0)
     bench.pipeline.failure = FatalError("uploading", "denied")
     with pytest.raises(FatalError):
-        bench.sink.flush()
-
-
-def test_no_pause_while_the_process_stops(bench: Bench) -> None:
-    bench.pipeline.on_wait = lambda: None
-    bench.rows(0)
-    bench.sink.stopping()
-    with pytest.raises(RetryableError):
         bench.sink.flush()
 
 
@@ -189,22 +178,16 @@ def test_a_revocation_that_fails_has_a_plain_error_and_leaves_nothing_to_the_nex
     assert [dict(batch.ends) for batch in bench.pipeline.batches[former:]] == [{P1: 3}]
 
 
-def test_a_new_assignment_claims_again_although_no_flush_came_before(bench: Bench) -> None:
+@pytest.mark.parametrize("is_noticed_first", [True, False])
+def test_a_new_assignment_claims_again_although_no_flush_came_before(bench: Bench, is_noticed_first: bool) -> None:
     bench.rows(0)
     bench.sink.flush()
     former = bench.partitions.token
-    bench.sink.tick(is_stable=False)
+    if is_noticed_first:
+        bench.sink.tick(is_stable=False)
     bench.rows(1)
-    bench.sink.flush()
-    assert bench.partitions.token not in (former, None)
-
-
-def test_rows_that_came_before_a_rebalance_was_noticed_are_claimed_anew(bench: Bench) -> None:
-    bench.rows(0)
-    bench.sink.flush()
-    former = bench.partitions.token
-    bench.rows(1)
-    bench.sink.tick(is_stable=False)
+    if not is_noticed_first:
+        bench.sink.tick(is_stable=False)
     bench.sink.flush()
     assert bench.sealed == [(0, 0), (0, 1)]
     assert bench.partitions.token not in (former, None)

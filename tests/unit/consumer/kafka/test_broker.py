@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
@@ -11,6 +11,7 @@ from quixstreams.kafka import ConnectionConfig
 
 from app.consumer.kafka.broker import find_topics, missing_topic, unreadable_topic
 from app.errors import ConfigError, FatalError, RetryableError
+from tests.support.waiting import PATIENCE
 
 
 @contextmanager
@@ -33,35 +34,50 @@ def plain_server() -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def topics_at(address: str, *, wait_seconds: float = 0.0, stop: bool = False, protocol: str = "plaintext") -> list[str]:
-    stopped = threading.Event()
-    if stop:
-        stopped.set()
+def topics_at(
+    address: str,
+    *,
+    wait_seconds: float = 0.0,
+    stop: threading.Event | None = None,
+    protocol: str = "plaintext",
+    on_failure: Callable[[RetryableError], None] = lambda _: None,
+) -> list[str]:
+    """The topics, by a clock that goes on by a second each time it is looked at."""
     connection = ConnectionConfig.from_librdkafka_dict({"bootstrap.servers": address, "security.protocol": protocol})
-    ticking = map(float, count())
-    return find_topics(connection, wait_seconds=wait_seconds, stop=stopped, clock=ticking.__next__, answer_seconds=1.0)
+    return find_topics(
+        connection,
+        wait_seconds=wait_seconds,
+        stop=stop or threading.Event(),
+        clock=map(float, count()).__next__,
+        answer_seconds=1.0,
+        on_failure=on_failure,
+    )
 
 
 # --- the broker -----------------------------------------------------------------------------------------------------
 
 
-def test_the_error_of_an_absent_broker_has_its_address_and_the_reason() -> None:
+@pytest.mark.parametrize(
+    ("address", "cause"),
+    [
+        ("127.0.0.1:1", "Connection refused"),
+        ("no-such-host.invalid:9092", "Failed to resolve 'no-such-host.invalid:9092'"),
+    ],
+)
+def test_an_absent_broker_is_waited_for_until_a_stop_and_its_error_has_address_and_reason(
+    address: str, cause: str
+) -> None:
+    stop = threading.Event()
+
+    def stop_once_it_is_known(failure: RetryableError) -> None:
+        if cause in failure.cause:
+            stop.set()
+
     with pytest.raises(RetryableError) as caught:
-        topics_at("127.0.0.1:1")
-    assert str(caught.value).startswith("connecting to Kafka at 127.0.0.1:1: ")
-    assert "Connection refused" in caught.value.cause
+        topics_at(address, wait_seconds=PATIENCE, stop=stop, on_failure=stop_once_it_is_known)
+    assert str(caught.value).startswith(f"connecting to Kafka at {address}: ")
+    assert cause in caught.value.cause
     assert "KAFKA_BOOTSTRAP_SERVERS" in caught.value.hint
-
-
-def test_the_error_of_an_unknown_host_says_so() -> None:
-    with pytest.raises(RetryableError) as caught:
-        topics_at("no-such-host.invalid:9092")
-    assert "Failed to resolve 'no-such-host.invalid:9092'" in caught.value.cause
-
-
-def test_an_absent_broker_is_waited_for_until_a_stop() -> None:
-    with pytest.raises(RetryableError):
-        topics_at("127.0.0.1:1", wait_seconds=1e9, stop=True)
 
 
 def test_tls_with_a_broker_that_speaks_none_is_a_mistake_in_the_settings() -> None:
@@ -73,17 +89,8 @@ def test_tls_with_a_broker_that_speaks_none_is_a_mistake_in_the_settings() -> No
 
 def test_each_try_that_is_repeated_is_reported_and_the_client_logs_none(caplog: pytest.LogCaptureFixture) -> None:
     failures: list[RetryableError] = []
-    connection = ConnectionConfig.from_librdkafka_dict({"bootstrap.servers": "127.0.0.1:1"})
-    ticking = map(float, count())
     with pytest.raises(RetryableError):
-        find_topics(
-            connection,
-            wait_seconds=2.0,
-            stop=threading.Event(),
-            clock=ticking.__next__,
-            answer_seconds=0.5,
-            on_failure=failures.append,
-        )
+        topics_at("127.0.0.1:1", wait_seconds=2.0, on_failure=failures.append)
     assert [type(failure) for failure in failures] == [RetryableError, RetryableError]
     assert caplog.messages == []
 

@@ -17,10 +17,10 @@ OTHER_TOPIC = client_id("else", "s3://lake/other")
 class Group:
     """The client ids of its members, or the error that Kafka answers with."""
 
-    def __init__(self, *members: str | None) -> None:
-        self.members: tuple[str | None, ...] = members
-        self.error: int | None = None
-        self.is_of_group = False  # whether the error is the group's, and not the whole answer
+    def __init__(self, *members: str | None, error: int | None = None, is_of_group: bool = False) -> None:
+        self.members = members
+        self.error = error
+        self.is_of_group = is_of_group  # whether the error is the group's, and not the whole answer
 
     def list_groups(self, group: str, timeout: float) -> list[Any]:
         if self.error is not None and not self.is_of_group:
@@ -55,9 +55,7 @@ def test_who_does_not_write_another_table_from_the_topic_is_no_hindrance(member:
 
 
 def test_before_joining_a_group_that_kafka_does_not_show_yet_is_joined() -> None:
-    group = Group()
-    group.error = KafkaError.COORDINATOR_NOT_AVAILABLE
-    check(group)
+    check(Group(error=KafkaError.COORDINATOR_NOT_AVAILABLE))
 
 
 def test_who_meets_another_table_at_the_first_assignment_ends() -> None:
@@ -65,7 +63,7 @@ def test_who_meets_another_table_at_the_first_assignment_ends() -> None:
     assert "leaves it before it has read anything. Give each table a CONSUMER_GROUP of its own" in str(error)
 
 
-def test_who_had_the_group_alone_goes_on_where_the_other_one_leaves() -> None:
+def test_who_had_the_group_alone_goes_on_where_the_other_one_leaves_and_ends_where_it_stays() -> None:
     group = Group(OURS)
     looking = others(group)
     assert looking.at_assignment() is None
@@ -76,22 +74,13 @@ def test_who_had_the_group_alone_goes_on_where_the_other_one_leaves() -> None:
     assert looking.later() is None
     group.members = (OURS, OTHER)
     assert looking.later() is None
-
-
-def test_where_the_other_one_stays_both_end() -> None:
-    group = Group(OURS)
-    looking = others(group)
-    looking.at_assignment()
-    group.members = (OURS, OTHER)
-    assert looking.later() is None
     assert "They stay, so this one leaves it" in str(looking.later())
 
 
 def test_where_nobody_was_seen_at_the_assignment_the_first_look_counts() -> None:
     """A broker was down, which holds up nothing for long."""
-    group = Group(OURS, OTHER)
+    group = Group(OURS, OTHER, error=KafkaError._TIMED_OUT)
     looking = others(group)
-    group.error = KafkaError._TIMED_OUT
     for _ in range(2):
         with pytest.raises(RetryableError):
             looking.at_assignment()
@@ -105,10 +94,8 @@ def test_where_nobody_was_seen_at_the_assignment_the_first_look_counts() -> None
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError.COORDINATOR_NOT_AVAILABLE])
 @pytest.mark.parametrize("is_of_group", [True, False])
 def test_no_answer_at_the_first_assignment_is_asked_for_again(code: int, *, is_of_group: bool) -> None:
-    group = Group(OURS, OTHER)
-    group.is_of_group = is_of_group
+    group = Group(OURS, OTHER, error=code, is_of_group=is_of_group)
     looking = others(group)
-    group.error = code
     with pytest.raises(RetryableError, match="asking Kafka for the members of group sink"):
         looking.at_assignment()
     group.error = None
@@ -116,9 +103,9 @@ def test_no_answer_at_the_first_assignment_is_asked_for_again(code: int, *, is_o
 
 
 def test_a_user_who_may_not_see_the_members_is_not_kept_from_reading() -> None:
-    group = Group(OURS)
-    group.error, group.is_of_group = KafkaError.GROUP_AUTHORIZATION_FAILED, True
+    group = Group(OURS, error=KafkaError.GROUP_AUTHORIZATION_FAILED, is_of_group=True)
     assert others(group).at_assignment() is None
+    assert not is_member(cast(AdminClient, group), "sink", f"{OURS}-1")
 
 
 @pytest.mark.parametrize(
@@ -130,14 +117,6 @@ def test_a_member_is_in_the_group_under_the_id_that_the_coordinator_gave_it(
     assert is_member(cast(AdminClient, Group(OURS, "")), "sink", member_id) == is_in_it
 
 
-def test_a_member_that_may_not_see_the_members_is_not_known_to_be_one() -> None:
-    group = Group(OURS)
-    group.error, group.is_of_group = KafkaError.GROUP_AUTHORIZATION_FAILED, True
-    assert not is_member(cast(AdminClient, group), "sink", f"{OURS}-1")
-
-
 def test_without_an_answer_nothing_is_known_of_a_member() -> None:
-    group = Group(OURS)
-    group.error = KafkaError._TIMED_OUT
     with pytest.raises(RetryableError, match="asking Kafka for the members of group sink"):
-        is_member(cast(AdminClient, group), "sink", f"{OURS}-1")
+        is_member(cast(AdminClient, Group(OURS, error=KafkaError._TIMED_OUT)), "sink", f"{OURS}-1")

@@ -7,6 +7,7 @@ import types
 import pytest
 
 from app.consumer.kafka.msk_token import MskToken, poll_in_background
+from tests.support.waiting import wait_for
 
 PACKAGE = "aws_msk_iam_sasl_signer"
 
@@ -55,5 +56,5 @@ def test_clients_are_polled_until_they_are_closed() -> None:
 
     client = Client()
     poll_in_background(client)
-    assert client.closed.wait(30)
+    wait_for(client.closed, "the client is polled")
     assert client.polls == 2

@@ -12,7 +12,7 @@ from app.consumer.kafka.connection import KafkaConnection
 from app.consumer.plain.client import BrokerPresence, new_client
 
 
-def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **extra: Any) -> dict[str, Any]:
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """The properties of the client of an application."""
     properties: dict[str, Any] = {}
     monkeypatch.setattr("app.consumer.plain.client.Consumer", properties.update)
@@ -20,7 +20,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **extra: Any) -> dict[
         KafkaConnection.to("broker:9092", {"sasl.password": "secret", "session.timeout.ms": 7}),
         consumer_group="readers",
         auto_offset_reset="error",
-        consumer_extra_config={"session.timeout.ms": 1, "client.id": "me", **extra},
+        consumer_extra_config={"session.timeout.ms": 1, "client.id": "me"},
         state_dir=tmp_path,
         loglevel=None,
     )
@@ -28,7 +28,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **extra: Any) -> dict[
     return properties
 
 
-def test_it_has_the_broker_the_group_and_the_properties_of_the_application(
+def test_it_has_the_properties_of_the_application_and_commits_nothing_by_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found = made(monkeypatch, tmp_path)
@@ -36,14 +36,8 @@ def test_it_has_the_broker_the_group_and_the_properties_of_the_application(
     assert found["group.id"] == "readers"
     assert found["client.id"] == "me"
     assert (found["sasl.password"], found["session.timeout.ms"]) == ("secret", 7), "those of the connection come last"
-
-
-def test_kafka_commits_nothing_by_itself_and_moves_all_partitions_together(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    found = made(monkeypatch, tmp_path)
     assert (found["enable.auto.commit"], found["auto.offset.reset"]) == (False, "error")
-    assert found["partition.assignment.strategy"] == "range"
+    assert found["partition.assignment.strategy"] == "range", "all partitions move together"
 
 
 def test_kafka_is_there_until_all_brokers_are_away_and_again_with_a_message() -> None:

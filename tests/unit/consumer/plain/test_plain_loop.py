@@ -32,17 +32,16 @@ CLOSED = LogClosedError("the log was closed by another member")
 
 
 class Bench:
-    """The loop with its surroundings; ``turns`` runs it for so many turns."""
+    """The loop with its surroundings, and steps for ``run``."""
 
-    def __init__(self, *, batch_size: int = 1_000, max_buffer_bytes: int = 1_000_000) -> None:
+    def __init__(self) -> None:
         self.clock = Clock()
         self.client = PlayedClient()
         self.claims = InstantClaims()
         self.pipeline = ManualPipeline(self.clock)
         timings = Timings(clock=self.clock, sleep=self.clock.advance)
         self.partitions = Partitions(timings=timings)
-        limits = replace(UNBOUNDED, batch_size=batch_size, max_buffer_bytes=max_buffer_bytes, max_record_bytes=1_000)
-        self.presence = BrokerPresence()
+        limits = replace(UNBOUNDED, batch_size=1_000, max_buffer_bytes=1_000_000, max_record_bytes=1_000)
         self.sink = MessageSink(
             pipeline=self.pipeline,
             partitions=self.partitions,
@@ -57,7 +56,7 @@ class Bench:
             topic="sensors",
             sink=self.sink,
             claims=self.claims,
-            presence=self.presence,
+            presence=BrokerPresence(),
             on_turn=self._turn,
             timings=timings,
         )
@@ -85,6 +84,21 @@ class Bench:
 
     def interval_is_over(self) -> None:
         self.clock.advance(5.1)
+
+    def wait(self) -> None:
+        self.clock.advance(21)
+
+    def fill(self) -> None:
+        self.pipeline.held_bytes = 2_000_000
+
+    def renew(self) -> None:
+        """Take all partitions away and give one back."""
+        self.client.take_away()
+        self.client.give(P0)
+
+    def fence(self, error: FencedError = CLOSED) -> None:
+        assert self.partitions.token is not None
+        self.partitions.fence(self.partitions.token, error)
 
     def deliver(self) -> None:
         self.pipeline.deliver_all()
@@ -132,7 +146,7 @@ def test_what_was_fetched_before_a_rebalance_is_dropped_for_the_claim_says_where
 
     def admit() -> None:
         bench.client.consume = consume  # type: ignore[method-assign]
-        bench.claims.held_back = set()
+        bench.claims.held_back.clear()
 
     bench.run(admit)
     assert bench.sealed == {P0: [0, 1, 2], P1: [0, 1]}
@@ -145,18 +159,12 @@ def test_nothing_is_read_before_it_is_claimed_and_then_from_where_the_log_ends(b
     def admit() -> None:
         assert bench.client.positions == {}
         assert bench.partitions.unclaimed == {P0, P1}
-        bench.claims.held_back = {P1}
+        bench.claims.held_back.discard(P0)
 
-    bench.run(admit)
-    assert bench.sealed == {P0: [1, 2]}
+    bench.run(admit, bench.claims.held_back.clear, None)
+    assert bench.sealed == {P0: [1, 2], P1: [0, 1]}
     assert bench.client.calls[:2] == ["assign nothing", "assign 0 at 1"]
-
-
-def test_a_partition_that_is_claimed_later_leaves_the_others_where_they_are(bench: Bench) -> None:
-    bench.claims.held_back = {P1}
-    bench.run(bench.claims.held_back.clear, None)
-    assert bench.sealed == {P0: [0, 1, 2], P1: [0, 1]}
-    assert "assign 0 at 3, 1 at 0" in bench.client.calls
+    assert "assign 0 at 3, 1 at 0" in bench.client.calls, "the other one stays where it is"
 
 
 def test_where_a_partition_begins_is_copied_to_the_group(bench: Bench) -> None:
@@ -268,15 +276,9 @@ def test_what_cannot_be_written_in_time_is_left_to_the_next_owner(bench: Bench) 
     begin = bench.clock.now
     bench.pipeline.obstacle = AWAY
     bench.pipeline.on_wait = lambda: None
-    bench.run(bench.client.take_away, None)
-    assert bench.client.committed == {P0: 0, P1: 0}
-    assert bench.clock.now - begin == pytest.approx(Timings().revoke_seconds, abs=2)
-
-
-def test_a_late_delivery_of_a_former_generation_is_not_committed(bench: Bench) -> None:
-    bench.pipeline.on_wait = lambda: None
     bench.run(bench.client.take_away, bench.deliver, None)
-    assert bench.client.committed == {P0: 0, P1: 0}
+    assert bench.client.committed == {P0: 0, P1: 0}, "also where it is delivered late"
+    assert bench.clock.now - begin == pytest.approx(Timings().revoke_seconds, abs=2)
 
 
 def test_lost_partitions_are_neither_written_nor_committed(bench: Bench) -> None:
@@ -291,8 +293,7 @@ def test_partitions_that_come_back_are_claimed_anew(bench: Bench) -> None:
     def take_and_give() -> None:
         tokens.append(bench.partitions.token)
         bench.claims.starts = {P0: Start(3)}
-        bench.client.take_away()
-        bench.client.give(P0)
+        bench.renew()
 
     def produce() -> None:
         tokens.append(bench.partitions.token)
@@ -311,13 +312,13 @@ def test_a_full_buffer_pauses_after_a_while_and_goes_on_polling(bench: Bench) ->
     polls = []
 
     def fill() -> None:
-        bench.pipeline.held_bytes = 2_000_000
+        bench.fill()
         bench.client.produce(P0, b"{}")
         bench.client.on_poll = lambda: polls.append(bench.client.paused.copy())
 
     def wait() -> None:
         polls.clear()
-        bench.clock.advance(6)
+        bench.wait()
 
     def empty() -> None:
         assert polls
@@ -333,19 +334,11 @@ def test_a_full_buffer_pauses_after_a_while_and_goes_on_polling(bench: Bench) ->
 def test_a_pause_that_a_rebalance_ends_holds_back_no_partition(bench: Bench) -> None:
     """librdkafka keeps it, also of partitions that were away in between."""
 
-    def fill() -> None:
-        bench.pipeline.held_bytes = 2_000_000
-
-    def take_away() -> None:
-        bench.client.take_away()
-        bench.client.give(P0)
-
     def empty() -> None:
         bench.pipeline.held_bytes = 0
         bench.client.produce(P0, b"{}")
 
-    bench.claims.starts = {}
-    bench.run(fill, lambda: bench.clock.advance(6), take_away, empty, None)
+    bench.run(bench.fill, bench.wait, bench.renew, empty, None)
     assert P0 not in bench.client.paused
     assert bench.sealed[P0][-1] == 3
 
@@ -353,32 +346,21 @@ def test_a_pause_that_a_rebalance_ends_holds_back_no_partition(bench: Bench) -> 
 def test_a_partition_that_is_claimed_in_a_pause_waits_too(bench: Bench) -> None:
     bench.claims.held_back = {P1}
 
-    def fill() -> None:
-        bench.pipeline.held_bytes = 2_000_000
-
-    def admit() -> None:
-        bench.claims.held_back.clear()
-
     def look() -> None:
         assert bench.client.paused == {P0, P1}
         bench.pipeline.held_bytes = 0
 
-    bench.run(fill, lambda: bench.clock.advance(6), admit, look, None)
+    bench.run(bench.fill, bench.wait, bench.claims.held_back.clear, look, None)
     assert bench.sealed[P1] == [0, 1]
 
 
 # --- fences ---------------------------------------------------------------------------------------------------------
 
 
-def fence(bench: Bench, error: FencedError = CLOSED) -> None:
-    assert bench.partitions.token is not None
-    bench.partitions.fence(bench.partitions.token, error)
-
-
 def test_a_closed_log_is_claimed_again_and_read_from_where_it_ends(bench: Bench) -> None:
     def close() -> None:
         bench.claims.starts = {P0: Start(1), P1: Start(0)}
-        fence(bench)
+        bench.fence()
 
     bench.run(close, None)
     assert bench.claims.closed == [None, str(CLOSED)]
@@ -392,28 +374,21 @@ def test_what_a_fenced_generation_delivers_is_not_committed(bench: Bench, error:
 
     def close() -> None:
         bench.claims.held_back = {P0, P1}
-        fence(bench, error)
+        bench.fence(error)
 
     bench.run(bench.interval_is_over, close, bench.deliver, None)
     assert bench.client.committed == {P0: 0, P1: 0}
 
 
 def test_it_ends_at_the_fourth_time(bench: Bench) -> None:
-    def wait() -> None:
-        bench.clock.advance(21)
-
-    steps: list[Callable[[], None]] = [lambda: fence(bench)] * 4
     with pytest.raises(RetryableError, match="closed by another member"):
-        bench.run(*steps, wait, None)
+        bench.run(*[bench.fence] * 4, bench.wait, None)
     assert len(bench.claims.closed) == 4
 
 
 def test_a_log_that_is_gone_is_not_claimed_again(bench: Bench) -> None:
-    def wait() -> None:
-        bench.clock.advance(21)
-
     with pytest.raises(RetryableError, match="the table was deleted"):
-        bench.run(lambda: fence(bench, FencedError("it is gone: the table was deleted")), wait, None)
+        bench.run(lambda: bench.fence(FencedError("it is gone: the table was deleted")), bench.wait, None)
     assert bench.claims.closed == [None]
 
 
@@ -422,8 +397,7 @@ def test_a_fence_of_a_former_generation_is_none_of_the_next(bench: Bench) -> Non
 
     def renew() -> None:
         tokens.append(bench.partitions.token)
-        bench.client.take_away()
-        bench.client.give(P0)
+        bench.renew()
 
     bench.run(renew, lambda: bench.partitions.fence(str(tokens[0]), CLOSED), None)
     assert not bench.partitions.is_fenced

@@ -1,0 +1,28 @@
+"""Pipelines that end with their test."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.pipeline.pipeline_line import Line, NewLine
+
+
+@pytest.fixture
+def new_line(tmp_path: Path) -> Iterator[NewLine]:
+    with ExitStack() as ends:
+
+        def new(kind: type[Line] = Line, **arguments: Any) -> Any:
+            line = kind(tmp_path, **arguments)
+            ends.callback(line.pipeline.stop)
+            return line
+
+        yield new
+
+
+@pytest.fixture
+def line(new_line: NewLine) -> Line:
+    made: Line = new_line()
+    return made
