@@ -16,9 +16,11 @@ from tests.fakes.memory_catalog import MemoryCatalog
 STORE = "s3://lake"
 ROOT = "data/t"
 LOCATION = f"{STORE}/{ROOT}"
+MOVED = f"{STORE}/data/other"
 WANTED = TableProperties(("place", "driver"), "ts_ms", ("driver",), "lap", ("speed",))
 KNOWN = CatalogTable(LOCATION, ("place", "driver"))
 LOST = RetryableError("registering", "no answer")
+NOT_TAKEN = NotTakenError("registering", "429")
 
 
 def file(name: str) -> StoredFile:
@@ -120,41 +122,34 @@ def test_the_table_can_be_made_known_before_its_files() -> None:
     assert catalog.sources == ["laps"]
 
 
-def test_a_table_without_the_virtual_partition_is_left_alone() -> None:
-    catalog = MemoryCatalog(CatalogTable(LOCATION, ("place",)))
-    with pytest.raises(ConfigError, match=r"\[place\], HIVE_COLUMNS says \[place, driver\]"):
+@pytest.mark.parametrize(
+    ("there", "error", "told"),
+    [
+        (CatalogTable(LOCATION, ("place",)), ConfigError, r"\[place\], HIVE_COLUMNS says \[place, driver\]"),
+        (CatalogTable("s3://elsewhere/data/t", ()), ConfigError, "s3://elsewhere/data/t, which is not in s3://lake"),
+        (CatalogTable(MOVED, ("place", "driver")), MovedError, rf"the table at {LOCATION}: .* {MOVED}\. Restart"),
+    ],
+    ids=["without the virtual partition", "in another bucket", "put elsewhere meanwhile"],
+)
+def test_another_table_of_this_name_is_left_alone(there: CatalogTable, error: type[ConnectorError], told: str) -> None:
+    catalog = MemoryCatalog(there)
+    with pytest.raises(error, match=told):
         register(registrar(catalog), "a")
 
     assert (catalog.wanted, catalog.sources, catalog.requests) == ([], [], [])
-
-
-def test_a_table_that_another_put_elsewhere_meanwhile_asks_for_a_restart() -> None:
-    catalog = MemoryCatalog(CatalogTable(f"{STORE}/data/other", ("place", "driver")))
-    with pytest.raises(MovedError, match=r"registering the table at s3://lake/data/t: .* s3://lake/data/other\. Rest"):
-        registrar(catalog).prepare()
-
-    assert MovedError.exit_code == 75
-    assert (catalog.wanted, catalog.sources, catalog.requests) == ([], [], [])
+    assert MovedError.exit_code == 75, "asks for a restart"
 
 
 def test_the_place_of_a_quicker_creator_counts() -> None:
     class Quicker(MemoryCatalog):
         def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
-            return CatalogTable(f"{STORE}/data/other", ())
+            return CatalogTable(MOVED, ())
 
     catalog = Quicker()
     with pytest.raises(MovedError):
         register(registrar(catalog), "a")
 
     assert (catalog.sources, catalog.requests) == ([], [])
-
-
-def test_a_table_in_another_bucket_is_left_alone() -> None:
-    catalog = MemoryCatalog(CatalogTable("s3://elsewhere/data/t", ()))
-    with pytest.raises(ConfigError, match="s3://elsewhere/data/t, which is not in s3://lake"):
-        register(registrar(catalog), "a")
-
-    assert catalog.requests == []
 
 
 def test_files_get_the_address_that_the_table_is_known_by() -> None:
@@ -171,45 +166,28 @@ def test_files_get_the_address_that_the_table_is_known_by() -> None:
 # --- in several requests --------------------------------------------------------------------------------------------
 
 
-def test_many_files_take_several_requests_and_each_counts_its_own() -> None:
-    catalog = Answers(most_files=2)
-    register(registrar(catalog), *"abcde")
-
-    assert catalog.told == [(["a", "b"], "laps"), (["c", "d"], "laps"), (["e"], "laps")]
-
-
-def test_after_a_lost_answer_only_what_was_asked_for_is_not_counted_again() -> None:
-    catalog = Answers(None, LOST, most_files=2)
+@pytest.mark.parametrize(
+    ("errors", "names", "told"),
+    [
+        ((None, LOST), "abcde", [(["a", "b"], "laps"), (["c", "d"], None), (["e"], "laps")]),
+        ((LOST, LOST), "a", [(["a"], None)]),
+        ((NOT_TAKEN,), "ab", [(["a", "b"], "laps")]),
+    ],
+    ids=["one lost answer", "two lost answers", "surely not carried out"],
+)
+def test_what_may_have_been_carried_out_is_asked_for_again_and_not_counted_again(
+    errors: Sequence[ConnectorError | None], names: str, told: list[tuple[list[str], str | None]]
+) -> None:
+    catalog = Answers(*errors, most_files=2)
     registration = registrar(catalog).new_registration()
-    files = [file(name) for name in "abcde"]
-    with pytest.raises(RetryableError):
-        registration.run(files)
+    files = [file(name) for name in names]
+    for error in filter(None, errors):
+        with pytest.raises(type(error)):
+            registration.run(files)
+    registration.run(files)
     registration.run(files)
 
-    assert catalog.told == [(["a", "b"], "laps"), (["c", "d"], None), (["e"], "laps")]
-
-
-def test_what_was_surely_not_carried_out_is_counted_by_the_next_request() -> None:
-    catalog = Answers(NotTakenError("registering", "429"), most_files=2)
-    registration = registrar(catalog).new_registration()
-    files = [file(name) for name in "ab"]
-    with pytest.raises(NotTakenError):
-        registration.run(files)
-    registration.run(files)
-
-    assert catalog.told == [(["a", "b"], "laps")]
-
-
-def test_a_second_lost_answer_changes_nothing() -> None:
-    catalog = Answers(LOST, LOST)
-    registration = registrar(catalog).new_registration()
-    for _ in range(2):
-        with pytest.raises(RetryableError):
-            registration.run([file("a")])
-    registration.run([file("a")])
-    registration.run([file("a")])
-
-    assert catalog.told == [(["a"], None)], "once done it is not asked for any more"
+    assert catalog.told == told, "once done it is not asked for any more"
 
 
 def test_files_that_were_given_away_meanwhile_are_left_out_of_the_repetition() -> None:

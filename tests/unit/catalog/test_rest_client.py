@@ -16,7 +16,7 @@ from tests.unit.catalog.catalog_bench import error_of_registering
 
 def test_a_catalog_that_does_not_answer_in_time_is_retryable(server: CatalogServer) -> None:
     server.trouble(Trouble(delay=600))
-    catalog = QuixCatalog(server.url, server.token, "default", "sensors", patience=Patience(10, 0.1, 10))
+    catalog = QuixCatalog(server.url, server.token, "default", "sensors", patience=Patience(20, 0.1, 20))
 
     error = error_of_registering(catalog)
 

@@ -166,13 +166,6 @@ def test_partitions_that_are_not_read_come_first() -> None:
     assert "Assigned sensors 0-9 Taken over sensors 8 Being claimed sensors 9" in text(page)
 
 
-def test_the_settings_in_effect() -> None:
-    identity = replace(view().identity, settings=(("store", "s3://lake, keys as set"),))
-    assert "Settings in effect, without secrets store s3://lake, keys as set" in text(
-        render(replace(view(), identity=identity))
-    )
-
-
 def test_what_a_browser_does_not_show_is_written_out() -> None:
     """Text in another direction could make a topic's name, or what a catalog answers, read as something else."""
     live = Live("failing", "", failure=Trouble("catalog", "asking\x1b[31m", "\u202eno\u2066\x9b\ud800"))

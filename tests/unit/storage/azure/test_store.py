@@ -51,8 +51,9 @@ def test_a_large_file_is_sent_in_blocks_and_seen_when_all_are_there(tmp_path: Pa
     path = tmp_path / "large.parquet"
     path.write_bytes(content)
     with CannedServer(written('"2"')) as server:
-        azure_store(server.url).upload(path, "t/f.parquet")
+        stored = azure_store(server.url).upload(path, "t/f.parquet")
 
+    assert (stored.key, stored.size, stored.last_modified.year) == ("t/f.parquet", len(content), 2026)
     *blocks, last = server.requests
     assert ["comp=block&" in block.path for block in blocks] == [True] * 3
     assert b"".join(block.body for block in blocks) == content

@@ -16,7 +16,7 @@ from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.s3_answers import holds, listing, refusal, s3_store, written
 
 KEY = "t/_journal/schema.json"
-OURS = b'{"by": "us"}'
+OURS = b"PAR1"
 WRITTEN = written('"2"')
 UNKNOWN = refusal(501, "NotImplemented")
 CHANGED = refusal(412, "PreconditionFailed")
@@ -26,13 +26,6 @@ BROKEN = refusal(500, "InternalError")
 
 def methods(server: CannedServer) -> list[str]:
     return [request.method for request in server.requests]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "ours.parquet"
-    path.write_bytes(OURS)
-    return path
 
 
 def test_each_way_to_store_names_the_version_that_it_replaces(file: Path) -> None:
