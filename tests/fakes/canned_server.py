@@ -22,6 +22,10 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        return {name: value for name, value in self.headers.items() if name in ("if-match", "if-none-match")}
+
     def json(self) -> Any:
         """The body, decoded."""
         return json.loads(self.body)
@@ -38,6 +42,10 @@ class CannedServer(HttpFake):
         self.before = before
         self.requests: list[Request] = []
         self._answers = list(answers)
+
+    @property
+    def methods(self) -> list[str]:
+        return [request.method for request in self.requests]
 
     def next_answer(self, request: Request) -> Answer:
         self.requests.append(request)

@@ -64,7 +64,3 @@ def bucket_at(*answers: Answer, limits: Limits = NO_RETRY) -> Iterator[tuple[Gcs
     """A bucket on a server that gives these answers."""
     with CannedServer(*answers) as server:
         yield google_store(server.url, limits=limits), server
-
-
-def methods(server: CannedServer) -> list[str]:
-    return [request.method for request in server.requests]

@@ -16,12 +16,6 @@ LONG = 30.0
 FILE = StoredFile("k", "s3://lake/k", 5, 2, {"p": "a"}, WHEN, {"n": {"type": "numeric"}})
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def server() -> Iterator[CannedServer]:
     with CannedServer(Answer(body=b"{}")) as running:

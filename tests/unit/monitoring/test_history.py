@@ -30,10 +30,8 @@ def test_without_samples_there_is_nothing_to_show() -> None:
 
 def test_rates_are_of_the_rows_between_two_samples() -> None:
     assert history(0, 50, 50, 200).rates(15.0, 5) == [Point(10, 10), Point(5, 0), Point(0, 30)]
-
-
-def test_wider_steps_spread_batches_that_come_one_by_one() -> None:
-    assert history(0, 0, 0, 300, 300, 300, 300).rates(30.0, 15) == [Point(15, 20), Point(0, 0)]
+    spread = history(0, 0, 0, 300, 300, 300, 300)  # batches that come one by one, over wider steps
+    assert spread.rates(30.0, 15) == [Point(15, 20), Point(0, 0)]
 
 
 def test_the_rate_of_the_last_minute() -> None:

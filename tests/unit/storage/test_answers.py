@@ -171,7 +171,7 @@ class TestFiles:
             assert store.download(FILE, tmp_path / "copy") == say.second
             store.delete(FILE)
         assert (tmp_path / "copy").read_bytes() == OURS
-        assert [request.method for request in server.requests] == ["GET", "DELETE"]
+        assert server.methods == ["GET", "DELETE"]
         assert {unquote(request.path.partition("?")[0]).endswith(FILE) for request in server.requests} == {True}
 
 

@@ -8,7 +8,7 @@ import pytest
 from app.errors import ConfigError, RetryableError
 from app.storage.base import ChangedError
 from tests.fakes.canned_server import Answer, Request
-from tests.fakes.google_answers import bucket_at, content, listing, methods, refusal, said, text, written
+from tests.fakes.google_answers import bucket_at, content, listing, refusal, said, text, written
 
 KEY = "t/_journal/schema.json"
 OURS = b"PAR1"
@@ -37,7 +37,7 @@ def test_each_way_to_store_names_the_generation_that_it_replaces(file: Path) -> 
 def test_what_no_generation_is_called_is_no_version_of_an_object(replaces: str) -> None:
     with bucket_at(content(b"theirs", 3)) as (store, server), pytest.raises(ChangedError):
         store.write(KEY, OURS, replaces=replaces)
-    assert methods(server) == ["GET"]
+    assert server.methods == ["GET"]
 
 
 def test_where_the_answer_does_not_tell_the_bucket_is_asked_for() -> None:

@@ -11,8 +11,10 @@ from tests.fakes.s3_answers import SECRET, refusal, s3_store
 TOKEN = "t0ken-that-stays"
 
 
-def error_of_upload(file: Path, *answers: Answer, session_token: str | None = None) -> ConnectorError:
-    with CannedServer(*answers) as server, pytest.raises(ConnectorError) as caught:
+def error_of_upload(
+    kind: type[ConnectorError], file: Path, *answers: Answer, session_token: str | None = None
+) -> ConnectorError:
+    with CannedServer(*answers) as server, pytest.raises(kind) as caught:
         s3_store(server.url, session_token=session_token).upload(file, "t/part-0.parquet")
     assert "uploading s3://lake/t/part-0.parquet" in str(caught.value)
     assert SECRET not in str(caught.value)
@@ -39,10 +41,7 @@ def error_of_upload(file: Path, *answers: Answer, session_token: str | None = No
     ],
 )
 def test_what_passes_is_retryable(file: Path, answer: Answer, hint: str) -> None:
-    error = error_of_upload(file, answer)
-
-    assert isinstance(error, RetryableError)
-    assert hint in str(error)
+    assert hint in str(error_of_upload(RetryableError, file, answer))
 
 
 @pytest.mark.parametrize(
@@ -57,16 +56,13 @@ def test_what_passes_is_retryable(file: Path, answer: Answer, hint: str) -> None
     ],
 )
 def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, hint: str) -> None:
-    error = error_of_upload(file, answer)
-
-    assert isinstance(error, FatalError)
-    assert hint in str(error)
+    assert hint in str(error_of_upload(FatalError, file, answer))
 
 
 def test_the_refused_action_is_the_one_the_answer_names(file: Path) -> None:
     message = "User: arn:aws:iam::1:user/x is not authorized to perform: kms:GenerateDataKey on resource: arn:aws:kms:y"
 
-    error = error_of_upload(file, refusal(403, "AccessDenied", message))
+    error = error_of_upload(FatalError, file, refusal(403, "AccessDenied", message))
 
     assert "Allow kms:GenerateDataKey" in error.hint
 
@@ -80,9 +76,10 @@ def test_the_password_of_a_proxy_is_not_shown(scheme: str, monkeypatch: pytest.M
 
 
 def test_a_token_from_the_settings_that_expired_is_fatal_because_nobody_renews_it(file: Path) -> None:
-    error = error_of_upload(file, refusal(400, "ExpiredToken", "The token has expired."), session_token=TOKEN)
+    error = error_of_upload(
+        FatalError, file, refusal(400, "ExpiredToken", "The token has expired."), session_token=TOKEN
+    )
 
-    assert isinstance(error, FatalError)
     assert "AWS_SESSION_TOKEN" in error.hint
     assert TOKEN not in str(error)
 
