@@ -1,5 +1,6 @@
 """The memory limit of a process, read from trees of files as Linux shows them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -27,35 +28,30 @@ def tree(root: Path, groups: str | None, limits: dict[str, str]) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    ("groups", "limits", "mb", "file"),
-    [
-        ("0::/\n", {"memory.max": f"{2048 * MB}\n"}, 2048, "memory.max"),
-        (NESTED, {OUTER: f"{900 * MB}", INNER: "max"}, 900, OUTER),
-        (NESTED, {OUTER: f"{900 * MB}", INNER: f"{700 * MB}"}, 700, INNER),
-        (NESTED, {OUTER: f"{700 * MB}", INNER: f"{900 * MB}", "memory.max": "max"}, 700, OUTER),
-        (NESTED, {OUTER: "max", "memory.max": f"{512 * MB + 1}"}, 512, "memory.max"),
-        (V1.format(group="/pods/1"), {POD: f"{1500 * MB}\n", f"memory/pods/{V1_LIMIT}": HUGE, TOP: HUGE}, 1500, POD),
-        (V1.format(group="/docker/0123abcd"), {TOP: f"{1024 * MB}\n"}, 1024, TOP),
-        ("0::/../other\n", {"../other/memory.max": f"{MB}", "memory.max": f"{800 * MB}"}, 800, "memory.max"),
-        (None, {TOP: f"{600 * MB}\n"}, 600, TOP),
-        ("", {TOP: f"{600 * MB}\n"}, 600, TOP),
-        ("odd", {TOP: f"{600 * MB}\n"}, 600, TOP),
-    ],
-    ids=[
-        "version 2: its own group is at the top",
-        "nested: that around it",
-        "nested: its own",
-        "nested: the smaller one around it",
-        "nested: that of the container",
-        "version 1",
-        "version 1: known by the name outside",
-        "a group outside of what is seen is not looked for",
-        "no file of groups: the top",
-        "no group: the top",
-        "no line of groups: the top",
-    ],
-)
+FOUND: Mapping[str, tuple[str | None, dict[str, str], int, str]] = {
+    "version 2: its own group is at the top": ("0::/\n", {"memory.max": f"{2048 * MB}\n"}, 2048, "memory.max"),
+    "that around it": (NESTED, {OUTER: f"{900 * MB}", INNER: "max"}, 900, OUTER),
+    "its own": (NESTED, {OUTER: f"{900 * MB}", INNER: f"{700 * MB}"}, 700, INNER),
+    "a smaller one around it": (NESTED, {OUTER: f"{700 * MB}", INNER: f"{900 * MB}", "memory.max": "max"}, 700, OUTER),
+    "that of the container": (NESTED, {OUTER: "max", "memory.max": f"{512 * MB + 1}"}, 512, "memory.max"),
+    "version 1": (V1.format(group="/pods/1"), {POD: f"{1500 * MB}\n", TOP: HUGE}, 1500, POD),
+    "version 1: known by the name outside": (V1.format(group="/docker/0123"), {TOP: f"{1024 * MB}\n"}, 1024, TOP),
+    "none outside of what is seen": ("0::/../x\n", {"../x/memory.max": "1", "memory.max": "8388608"}, 8, "memory.max"),
+    "no file of groups: the top": (None, {TOP: f"{600 * MB}\n"}, 600, TOP),
+    "no group: the top": ("", {TOP: f"{600 * MB}\n"}, 600, TOP),
+    "no line of groups: the top": ("odd", {TOP: f"{600 * MB}\n"}, 600, TOP),
+}
+NONE: Mapping[str, tuple[str | None, dict[str, str]]] = {
+    "max": ("0::/\n", {"memory.max": "max\n"}),
+    "huge": (V1.format(group="/"), {TOP: HUGE}),
+    "no number": ("0::/a\n", {"memory.max": "", "a/memory.max": "what?\n"}),
+    "unreadable": ("0::/\n", {"memory.max/is a folder": ""}),
+    "no file": ("0::/\n", {}),
+    "no such system": (None, {}),
+}
+
+
+@pytest.mark.parametrize(("groups", "limits", "mb", "file"), FOUND.values(), ids=FOUND)
 def test_the_smallest_limit_around_counts(
     tmp_path: Path, groups: str | None, limits: dict[str, str], mb: int, file: str
 ) -> None:
@@ -63,18 +59,7 @@ def test_the_smallest_limit_around_counts(
     assert memory_limit(tmp_path) == MemoryLimit(mb, f"/sys/fs/cgroup/{file}")
 
 
-@pytest.mark.parametrize(
-    ("groups", "limits"),
-    [
-        ("0::/\n", {"memory.max": "max\n"}),
-        (V1.format(group="/"), {"memory/memory.limit_in_bytes": HUGE}),
-        ("0::/a\n", {"memory.max": "", "a/memory.max": "what?\n"}),
-        ("0::/\n", {"memory.max/is a folder": ""}),
-        ("0::/\n", {}),
-        (None, {}),
-    ],
-    ids=["max", "huge", "no number", "unreadable", "no file", "no such system"],
-)
+@pytest.mark.parametrize(("groups", "limits"), NONE.values(), ids=NONE)
 def test_no_limit(tmp_path: Path, groups: str | None, limits: dict[str, str]) -> None:
     assert memory_limit(tree(tmp_path, groups, limits)) is None
 
