@@ -42,9 +42,6 @@ def changes(server: CatalogServer) -> list[Any]:
     return [request.body["properties"] for request in server.requests if request.method == "PATCH"]
 
 
-# --- creating -------------------------------------------------------------------------------------------------------
-
-
 def test_a_table_with_virtual_partitions_has_its_whole_spec_from_the_start(
     catalog: QuixCatalog, server: CatalogServer
 ) -> None:
@@ -72,9 +69,6 @@ def test_files_have_the_values_of_their_folders_alone_their_zone_maps_and_their_
     assert file["partition_values"] == {"place": "a"}
     assert file["column_stats"] == {"speed": SPEED}
     assert server.requests[-1].body["source"] == SOURCE
-
-
-# --- keeping in line ------------------------------------------------------------------------------------------------
 
 
 def test_what_is_missing_is_filled_in_with_one_request(catalog: QuixCatalog, server: CatalogServer) -> None:
@@ -112,17 +106,11 @@ def test_columns_written_as_one_text_are_understood(catalog: QuixCatalog, server
     assert changes(server) == []
 
 
-# --- sources --------------------------------------------------------------------------------------------------------
-
-
 def test_a_topic_is_a_source_before_it_has_brought_a_file(catalog: QuixCatalog, server: CatalogServer) -> None:
     catalog.create_table(LOCATION, PLAIN)
     catalog.add_source("laps")
 
     assert server.tables["default.sensors"].sources == {"laps": SOURCE}
-
-
-# --- what a failure does --------------------------------------------------------------------------------------------
 
 
 def test_a_catalog_that_does_not_know_these_requests_yet_is_no_reason_to_warn(

@@ -78,9 +78,6 @@ def test_half_an_hour_is_kept_and_no_more() -> None:
     assert samples.span(999 * 5.0) == 1_800
 
 
-# --- the picture ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("highest", "marks"),
     [

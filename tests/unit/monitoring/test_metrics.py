@@ -50,9 +50,6 @@ def test_the_last_ten_batches_and_files_are_remembered_newest_first() -> None:
     assert not counts.last_batches[0].last_files, "a batch of many files is not kept as a whole"
 
 
-# --- positions ------------------------------------------------------------------------------------------------------
-
-
 def test_the_lag_is_what_is_not_committed() -> None:
     clock = Clock()
     metrics = Metrics(clock)
@@ -88,9 +85,6 @@ def test_partitions_that_were_given_away_are_forgotten() -> None:
     metrics.committed({TP: 5})  # of a commit that was under way
     metrics.reaches({TP: 9})
     assert list(metrics.counts().positions) == [OTHER]
-
-
-# --- freshness ------------------------------------------------------------------------------------------------------
 
 
 def freshness(metrics: Metrics, oldest: float | None = None) -> float | None:

@@ -167,9 +167,6 @@ def test_red_is_where_somebody_has_to_do_something(name: str) -> None:
     assert is_red == (top(VIEWS[name]()).tone == "bad")
 
 
-# --- remarks --------------------------------------------------------------------------------------------------------
-
-
 def test_the_dead_letter_has_its_count_its_place_and_its_commands() -> None:
     view = VIEWS["dead letters"]()
     found = remarks(situation(view))[0]
