@@ -57,7 +57,7 @@ def test_batches_are_told_in_their_order_and_large_ones_in_parts(server: CannedS
     assert "authorization" not in server.requests[0].headers
 
 
-@pytest.mark.parametrize("status", [302, 401, 503])
+@pytest.mark.parametrize("status", [302, 401, 404, 503])
 def test_a_refusal_is_a_warning(status: int, caplog: pytest.LogCaptureFixture) -> None:
     with CannedServer(Answer(status, b"not you, t0ken")) as server:
         tell(server, [FILE], [FILE])
