@@ -51,20 +51,15 @@ def _run(field: Field, rounds: int = 3) -> laps.Lap:
     return field.run(_Stage(), Workload(100, 4), list(field.sinks), rounds)
 
 
-def test_a_peer_that_cannot_be_had_is_out_with_the_reason() -> None:
+def test_a_peer_that_cannot_be_had_is_out_with_the_reason_and_without_ours_there_is_no_benchmark() -> None:
     field = Field({"peer": _CannotBeHad("peer", "Peer", is_ours=False), "other": _sink("other")})
 
     field.prepare()
 
     assert list(field.sinks) == ["other"]
     assert field.not_run == {"peer": "peer cannot be had"}
-
-
-def test_without_ours_there_is_no_benchmark() -> None:
-    field = Field({"ours": _CannotBeHad("ours", "Ours")})
-
     with pytest.raises(ServiceError, match="ours cannot be had"):
-        field.prepare()
+        Field({"ours": _CannotBeHad("ours", "Ours")}).prepare()
 
 
 @pytest.mark.parametrize("error", [ServiceError("it hangs"), WrongRowsError("a row is missing")])

@@ -43,15 +43,9 @@ def test_the_rate_begins_when_the_last_replica_has_landed_a_file_and_ends_with_m
     first = _files((10.0, 100), (20.0, 100), (30.0, 100), (40.0, 5))
     second = _files((15.0, 100), (25.0, 100), (35.0, 100))
 
-    window = window_of([first, second], 605)
-
-    assert window == Window(15.0, 35.0, [200, 200], 7)
-
-
-def test_rows_that_landed_before_the_shares_were_given_count_to_the_end_alone() -> None:
-    window = window_of([_files((10.0, 50), (20.0, 50), (30.0, 50))], 200)
-
-    assert window == Window(10.0, 30.0, [100], 3)
+    assert window_of([first, second], 605) == Window(15.0, 35.0, [200, 200], 7)
+    landed_before = _files((10.0, 50), (20.0, 50), (30.0, 50))  # than the shares were given
+    assert window_of([landed_before], 200) == Window(10.0, 30.0, [100], 3)
 
 
 def test_too_few_batches_tell_no_rate() -> None:
@@ -71,56 +65,34 @@ def test_a_partition_is_unread_from_the_last_record_of_one_owner_to_the_claim_of
     now = float(int(time.time()))
     old = _log(
         tmp_path / "old",
-        (now, "claimed: t[0] from 0, t[1] from 7"),
+        (now, "claimed: t[0] from 0, t[1] from 7, t[2] from 0"),
         (now + 10, "given away: t[0], t[1]"),
         (now + 11, "claimed: t[0] from 5"),
+        (now + 12, "lost: t[2]; their new owner goes on"),
     )
-    new = _log(tmp_path / "new", (now + 12, "claimed: t[1] from 9"))
-
-    found = unread_seconds([old, new], {old: [now + 5, now + 9, now + 20]}, {}, now + 8, now + 30)
-
-    assert found == {0: 2.0, 1: 3.0}
-
-
-def test_what_a_killed_replica_owned_is_unread_from_its_death(tmp_path: Path) -> None:
-    now = float(int(time.time()))
     dead = _log(tmp_path / "dead", (now, "claimed: t[3] from 0"))
-    heir = _log(tmp_path / "heir", (now + 25, "claimed: t[3] from 4"))
+    new = _log(tmp_path / "new", (now + 12, "claimed: t[1] from 9"), (now + 25, "claimed: t[3] from 4"))
 
-    assert unread_seconds([dead, heir], {}, {dead: now + 4}, now, now + 30) == {3: 21.0}
+    records = {old: [now + 5, now + 9, now + 20]}
+    found = unread_seconds([old, dead, new], records, {dead: now + 4}, now + 3, now + 30)
 
-
-def test_what_nobody_claims_is_unread_to_the_end(tmp_path: Path) -> None:
-    now = float(int(time.time()))
-    lost = _log(tmp_path / "lost", (now, "claimed: t[0] from 0"), (now + 5, "lost: t[0]; their new owner goes on"))
-
-    assert unread_seconds([lost], {lost: [now + 5]}, {}, now, now + 12) == {0: 7.0}
+    assert found == {0: 2.0, 1: 3.0, 2: 21.0, 3: 21.0}, "what nobody claims is unread to the end"
 
 
-def _results(**found: Any) -> dict[str, Any]:
-    return {
-        key.replace("_", "-"): {"date": "2025-04-01 12:00 UTC", "machine": {"Processor": "2 cores"}, "found": value}
-        for key, value in found.items()
-    }
-
-
-def test_the_report_tells_the_part_of_linear() -> None:
+def test_the_report_tells_the_part_of_linear_and_leaves_out_what_was_not_measured() -> None:
     two = asdict(RATE) | {"replicas": 2, "rate": 38_000.0}
-
-    results = _results(rate_2=two, rate_1=asdict(RATE), moves=[asdict(MOVE)])
-
-    text = as_markdown(results)
-    assert "95%" in text
-    assert "| join | 3 to 4   | 1.6, 1.5 | 4.0, 2.5 | 9.0    |" in text
-    assert ">40,000<" in as_picture(results)
-    assert ">38,000<" in as_picture(results)
-
-
-def test_what_was_not_measured_is_left_out() -> None:
     many = Many(500, 2_000_000, 5.0, 30.0, None, 1_100.0, 80)
 
-    results = _results(many=asdict(many))
+    def results(**found: Any) -> dict[str, Any]:
+        when, where = "2025-04-01 12:00 UTC", {"Processor": "2 cores"}
+        return {key.replace("_", "-"): {"date": when, "machine": where, "found": value} for key, value in found.items()}
 
-    assert "linear" not in as_markdown(results)
-    assert "500 partitions on one replica" in as_markdown(results)
-    assert as_picture(results) == ""
+    rates = results(rate_2=two, rate_1=asdict(RATE), moves=[asdict(MOVE)])
+    assert "95%" in as_markdown(rates)
+    assert "| join | 3 to 4   | 1.6, 1.5 | 4.0, 2.5 | 9.0    |" in as_markdown(rates)
+    assert ">40,000<" in as_picture(rates)
+    assert ">38,000<" in as_picture(rates)
+    alone = results(many=asdict(many))
+    assert "linear" not in as_markdown(alone)
+    assert "500 partitions on one replica" in as_markdown(alone)
+    assert as_picture(alone) == ""

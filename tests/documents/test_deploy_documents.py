@@ -41,11 +41,12 @@ def seconds(text: str) -> int:
 # --- Kubernetes -----------------------------------------------------------------------------------------------------
 
 
-def test_every_variable_of_the_manifest_exists() -> None:
+def test_every_variable_of_the_manifest_and_of_the_compose_file_exists() -> None:
     given = {
         *of_kind("ConfigMap")["data"],
         *of_kind("Secret")["stringData"],
         *(one["name"] for one in CONTAINER["env"]),
+        *COMPOSE["services"]["sink"]["environment"],
     }
     assert given <= VARIABLES
 
@@ -134,10 +135,6 @@ def test_the_parts_of_the_manifest_belong_together() -> None:
 
 
 # --- Compose --------------------------------------------------------------------------------------------------------
-
-
-def test_every_variable_of_the_compose_file_exists() -> None:
-    assert set(COMPOSE["services"]["sink"]["environment"]) <= VARIABLES
 
 
 def test_the_compose_file_publishes_the_status_page() -> None:

@@ -55,14 +55,6 @@ def azure_store(
     url: str, *, key: str | None = KEY, sas_token: str | None = None, limits: Limits = LIMITS
 ) -> AzureStore:
     """A store for the container ``lake`` of the account ``acme`` at a canned server."""
-    return AzureStore(
-        AzureTarget(
-            "lake",
-            account="acme",
-            endpoint_url=f"{url}/acme",
-            key=None if sas_token else key,
-            sas_token=sas_token,
-        ),
-        max_workers=2,
-        limits=limits,
-    )
+    used = {"sas_token": sas_token} if sas_token else {"key": key}
+    target = AzureTarget("lake", account="acme", endpoint_url=f"{url}/acme", **used)
+    return AzureStore(target, max_workers=2, limits=limits)

@@ -22,6 +22,10 @@ class Request:
     headers: Mapping[str, str]
     body: bytes
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        return {name: value for name, value in self.headers.items() if name in ("if-match", "if-none-match")}
+
     def json(self) -> Any:
         """The body, decoded."""
         return json.loads(self.body)
@@ -39,6 +43,10 @@ class CannedServer(HttpFake):
         self.requests: list[Request] = []
         self._answers = list(answers)
 
+    @property
+    def methods(self) -> list[str]:
+        return [request.method for request in self.requests]
+
     def next_answer(self, request: Request) -> Answer:
         self.requests.append(request)
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -46,15 +54,10 @@ class CannedServer(HttpFake):
 
 class _Handler(FakeHandler):
     def _answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.read_body()
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.fake.before()
         answer = self.fake.next_answer(Request(self.command, self.path, headers, body))
-        self.send_response_only(answer.status)  # adds no Date of its own
-        for name, value in answer.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        self.wfile.write(answer.body)
+        self.reply(answer.status, answer.body, answer.headers)
 
     do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815 - the names are the base class's

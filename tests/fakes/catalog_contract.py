@@ -100,12 +100,13 @@ def new_table(body: Any) -> Table:
     table = _checked_fields(body, _TABLE_FIELDS, "the table")
     properties = _checked_fields(table["properties"], _PROPERTIES, "properties", _MORE_PROPERTIES)
     _require(_LOCATION.fullmatch(table["location"]) is not None, "location is no URI without a slash at its end")
-    _require_names(table["partition_spec"], "partition_spec")
-    _require_names(properties["expected_partitions"], "expected_partitions")
-    virtual = properties.get("virtual_partitions", [])
-    _require_names(virtual, "virtual_partitions")
-    _require_names(properties.get("stats_columns", []), "stats_columns")
-    _require(set(virtual) <= set(table["partition_spec"]), "virtual_partitions are not in partition_spec")
+    for what in ("partition_spec", "expected_partitions", "virtual_partitions", "stats_columns"):
+        names = {**table, **properties}.get(what, [])
+        _require(all(isinstance(name, str) for name in names), f"{what} is no list of names")
+    _require(
+        set(properties.get("virtual_partitions", [])) <= set(table["partition_spec"]),
+        "virtual_partitions are not in partition_spec",
+    )
     _require(properties["auto_discovered"] in ("true", "false"), "auto_discovered is neither 'true' nor 'false'")
     return Table(table["location"], table["partition_spec"], properties)
 
@@ -158,10 +159,6 @@ def _checked_fields(
     for name, kind in known.items():
         _require(type(document[name]) is kind, f"{name} of {what} is no {kind.__name__}")
     return dict(document)
-
-
-def _require_names(names: Sequence[Any], what: str) -> None:
-    _require(all(isinstance(name, str) for name in names), f"{what} is no list of names")
 
 
 def _has_zone(text: str) -> bool:

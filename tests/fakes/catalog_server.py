@@ -155,28 +155,20 @@ def _json_of(request: Received) -> Any:
 
 class _Handler(FakeHandler):
     def _answer(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        raw = self.read_body()
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Received(self.command, self.path, headers, _decoded(raw), self.client_address[1])
         catalog: CatalogServer = self.fake
         trouble = catalog.receive(request) or Trouble()
         stopped = catalog.stopping.wait(trouble.delay)
         if trouble.status is not None:
-            self._send(trouble.status, trouble.body, trouble.headers)
+            self.reply(trouble.status, trouble.body, trouble.headers)
             return
         status, document = (0, {}) if stopped else catalog.answer(request)
         if stopped or trouble.lost:
             self.close_connection = True
         else:
-            self._send(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
-
-    def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+            self.reply(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names are the base class's
 

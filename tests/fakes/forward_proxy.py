@@ -46,7 +46,7 @@ class _Handler(FakeHandler):
         parts = urlsplit(self.path)
         if self._is_refused(parts.netloc):
             return
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.read_body()
         connection = HTTPConnection(parts.netloc)
         connection.request(self.command, self.path, body, {name: self.headers[name] for name in self.headers})
         answer = connection.getresponse()

@@ -1,9 +1,11 @@
 """What Google Cloud Storage says, put in the mouth of a real HTTP server."""
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import google_crc32c
 import pytest
 
 from app.storage.gcs.client import RETRY, Limits
@@ -19,18 +21,11 @@ def said(document: Mapping[str, object]) -> Answer:
     return Answer(200, json.dumps(document).encode(), {"Content-Type": "application/json"})
 
 
-def written(generation: int, name: str = "t/f.parquet", size: int = 4, md5: str = "") -> Answer:
-    """An object's description."""
-    return said(
-        {
-            "kind": "storage#object",
-            "name": name,
-            "generation": str(generation),
-            "size": str(size),
-            "md5Hash": md5,
-            "timeCreated": "2026-01-02T03:04:05.678Z",
-        }
-    )
+def written(generation: int, body: bytes = b"") -> Answer:
+    """An object's description; after a resumable upload its checksum is compared."""
+    told = {"kind": "storage#object", "name": "t/f.parquet", "size": "4", "timeCreated": "2026-01-02T03:04:05.678Z"}
+    checksum: bytes = google_crc32c.Checksum(body).digest()  # type: ignore[no-untyped-call]
+    return said({**told, "generation": str(generation), "crc32c": base64.b64encode(checksum).decode()})
 
 
 def content(body: bytes, generation: int) -> Answer:
@@ -55,23 +50,17 @@ def text(status: int, message: str) -> Answer:
     return Answer(status, message.encode(), {"Content-Type": "text/html; charset=UTF-8"})
 
 
-def google_store(url: str, *, bucket: str = "lake", limits: Limits = NO_RETRY) -> GcsStore:
-    """A store for a bucket at a canned server, which it finds at once and without credentials."""
+def google_store(url: str, *, limits: Limits = NO_RETRY) -> GcsStore:
+    """A store for the bucket ``lake`` at a canned server, which it finds at once and without credentials."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("STORAGE_EMULATOR_HOST", url)
-        store = GcsStore(GcsTarget(bucket), max_workers=2, limits=limits)
+        store = GcsStore(GcsTarget("lake"), max_workers=2, limits=limits)
         _ = store._bucket
     return store
 
 
 @contextmanager
-def bucket_at(
-    *answers: Answer, bucket: str = "lake", limits: Limits = NO_RETRY
-) -> Iterator[tuple[GcsStore, CannedServer]]:
+def bucket_at(*answers: Answer, limits: Limits = NO_RETRY) -> Iterator[tuple[GcsStore, CannedServer]]:
     """A bucket on a server that gives these answers."""
     with CannedServer(*answers) as server:
-        yield google_store(server.url, bucket=bucket, limits=limits), server
-
-
-def methods(server: CannedServer) -> list[str]:
-    return [request.method for request in server.requests]
+        yield google_store(server.url, limits=limits), server

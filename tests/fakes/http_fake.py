@@ -1,6 +1,7 @@
 """What is common to the HTTP servers of the tests."""
 
 import sys
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
@@ -42,6 +43,18 @@ class FakeHandler(BaseHTTPRequestHandler):
     @property
     def fake(self) -> Any:
         return self.server.fake
+
+    def read_body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def reply(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Answer with these headers and the length; adds no Date of its own."""
+        self.send_response_only(status)
+        for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
         """Keep quiet: the tests show what matters."""

@@ -9,7 +9,7 @@ from app.journal.claim import PartitionClaim, parse_claim
 from app.journal.entry import is_log
 from app.journal.log import GenerationLog, parse_log
 from app.storage.base import Document
-from tests.fakes.moody_store import MoodyStore
+from tests.fakes.moody_store import MoodyStore, raise_if
 
 
 class JournalStore(MoodyStore):
@@ -62,14 +62,10 @@ class JournalStore(MoodyStore):
         return etag
 
     def delete(self, key: str) -> None:
-        error = self.refuse_removal(key)
-        if error is not None:
-            raise error
+        raise_if(self.refuse_removal(key))
         self.deleted.append(key)
         super().delete(key)
 
     def overwrite(self, key: str, body: bytes) -> None:
-        error = self.refuse_removal(key)
-        if error is not None:
-            raise error
+        raise_if(self.refuse_removal(key))
         super().overwrite(key, body)

@@ -25,20 +25,18 @@ class MoodyStore(LocalStore):
     def upload(self, path: Path, key: str) -> StoredObject:
         with self._lock:
             self.tried.append(key)
-        error = self.refuse(key)
-        if error is not None:
-            raise error
+        raise_if(self.refuse(key))
         return super().upload(path, key)
 
     def read(self, key: str) -> Document | None:
-        self._ask_about_small(key)
+        raise_if(self.refuse_small(key))
         return super().read(key)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        self._ask_about_small(key)
+        raise_if(self.refuse_small(key))
         return super().write(key, body, replaces=replaces)
 
-    def _ask_about_small(self, key: str) -> None:
-        error = self.refuse_small(key)
-        if error is not None:
-            raise error
+
+def raise_if(error: ConnectorError | None) -> None:
+    if error is not None:
+        raise error

@@ -34,7 +34,7 @@ class OAuthGate(HttpFake):
 
 class _Handler(FakeHandler):
     def _pass(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.read_body()
         gate: OAuthGate = self.fake
         if self.path in (TOKENS, OTHER_TOKENS):
             self._issue(gate, {name: value for name, [value] in parse_qs(body.decode()).items()})
@@ -70,11 +70,6 @@ class _Handler(FakeHandler):
             self._answer(refused.code, refused.read())
 
     def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        self.reply(status, body, {"Content-Type": "application/json"})
 
     do_GET = do_POST = do_DELETE = do_HEAD = _pass  # noqa: N815 - the names are the base class's

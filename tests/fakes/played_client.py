@@ -18,14 +18,8 @@ class PlayedClient:
     A pause stays over an assignment, also of a partition that was away in between. An assignment is read from the
     offset that it names.
 
-    Attributes:
-        records: what each partition has.
-        failures: errors to give in the next poll.
-        committed: what arrived at the group, by partition.
-        commits: all of it, one after the other.
-        commit_errors: what the next commits fail with at once.
-        rebalances: what the next poll begins with.
-        calls: what was called, without polls.
+    The next poll begins with ``rebalances`` and gives ``failures``; the next commits fail at once with
+    ``commit_errors``. ``calls`` are without polls.
     """
 
     def __init__(self) -> None:

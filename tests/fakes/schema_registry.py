@@ -50,7 +50,7 @@ class _Handler(FakeHandler):
         self._send(self.fake.find(self.path))
 
     def do_POST(self) -> None:  # noqa: N802
-        schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        schema = json.loads(self.read_body())
         self._send(self.fake.register(self.path.split("/")[2], schema))
 
     def _send(self, found: dict[str, Any] | None) -> None:
@@ -58,9 +58,4 @@ class _Handler(FakeHandler):
         registry.asked.append(self.path)
         status = registry.status or (HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
         document = found if status is HTTPStatus.OK else {"error_code": status * 100 + 3, "message": status.phrase}
-        body = json.dumps(document).encode()
-        self.send_response_only(status)
-        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.reply(status, json.dumps(document).encode(), {"Content-Type": "application/vnd.schemaregistry.v1+json"})

@@ -95,7 +95,7 @@ class StagingStep:
             metadata=table.metadata,
             bad_records=BadRecords("dead-letter", lambda _: None),
             whole_batches=whole_batches if at_once else None,
-            read_message=self.reader.read if self.reader else None,
+            read_message=self.reader.read,
             ask_with=table.avro.ask_with if table.avro else None,
             few=few,
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from app.errors import FatalError, RetryableError, SparkLostError
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
-from app.monitoring.metrics import DeliveredBatch, DeliveredFile, Identity, Live, Metrics
+from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Identity, Live, Metrics
 from app.monitoring.recent_warnings import Warned
 from app.monitoring.status_page import View
 from app.monitoring.waits import Trouble
@@ -59,7 +59,9 @@ CATALOG_AWAY = Trouble.of(
 )
 
 
-def _metrics(partitions: int = 24, *, behind: int = 40, size: int = 9_000_000, files: int = 3) -> Metrics:
+def _metrics(
+    partitions: int = 24, *, behind: int = 40, size: int = 9_000_000, files: int = 3, lost: str = ""
+) -> Counts:
     now = NOW - 200.0
     metrics = Metrics(lambda: now)
     tps = [TopicPartition(TOPIC, number) for number in range(partitions)]
@@ -78,21 +80,15 @@ def _metrics(partitions: int = 24, *, behind: int = 40, size: int = 9_000_000, f
                 dead_letters=0,
                 rescued=0,
                 dropped=0,
-                seconds={
-                    "convert": 0.31,
-                    "stage": 0.12,
-                    "spark": 0.94,
-                    "intend": 0.04,
-                    "upload": 1.8,
-                    "register": 0.09,
-                    "done": 0.03,
-                },
+                seconds=dict(zip(STEPS, (0.31, 0.12, 0.94, 0.04, 1.8, 0.09, 0.03), strict=True)),
                 last_files=[DeliveredFile(path, 120_000, size // files)],
             )
         )
         metrics.committed(dict.fromkeys(tps, 10_000 + 500 * number))
     metrics.reaches({tp: 16_000 + behind * (1 + 7 * tp.partition % 5) for tp in tps})
-    return metrics
+    if lost:
+        metrics.lost(lost)
+    return metrics.counts()
 
 
 def history(lag: Callable[[float], float], rate: float = 7_500.0) -> History:
@@ -124,7 +120,7 @@ def running() -> View:
     return View(
         identity=IDENTITY,
         live=_live(),
-        counts=_metrics().counts(),
+        counts=_metrics(),
         history=history(lambda ago: 900 + 8 * (ago % 30)),
         warned=(),
         now=NOW,
@@ -141,11 +137,10 @@ def _changed(view: View, *, seconds: float = 95.0, **live: object) -> View:
 
 
 def _starting() -> View:
-    live = Live(java_pid=17)
     return replace(
         running(),
         identity=replace(IDENTITY, is_found=False),
-        live=live,
+        live=Live(java_pid=17),
         counts=Metrics(lambda: NOW - 4).counts(),
         history=History(),
         uptime=4.0,
@@ -186,7 +181,7 @@ def _fenced() -> View:
 def _catching_up() -> View:
     oldest = {TopicPartition(TOPIC, number): NOW - 3_600 - 60 * number for number in range(24)}
     view = _changed(running(), seconds=900.0, oldest=oldest)
-    return replace(view, counts=_metrics(behind=40_000).counts(), history=history(lambda ago: 2.3e6 + 3_100 * ago))
+    return replace(view, counts=_metrics(behind=40_000), history=history(lambda ago: 2.3e6 + 3_100 * ago))
 
 
 def _falling_behind() -> View:
@@ -206,25 +201,11 @@ def _dead_letters() -> View:
     return replace(view, counts=counts, warned=log)
 
 
-def _small_files() -> View:
-    return replace(running(), counts=_metrics(size=4_000_000, files=120).counts())
-
-
-def _lost() -> View:
-    metrics = _metrics()
-    metrics.lost("sensor-data[7]: 1,204 records from offset 9,000 on have expired: going on from 10,204")
-    return replace(running(), counts=metrics.counts())
-
-
 def _many_partitions() -> View:
-    view = replace(running(), counts=_metrics(500).counts())
+    view = replace(running(), counts=_metrics(500))
     oldest = {TopicPartition(TOPIC, number): NOW - 40 - number % 7 for number in range(500)}
     oldest[TopicPartition(TOPIC, 417)] = NOW - 7_300
     return _changed(view, seconds=900.0, oldest=oldest)
-
-
-def _stopping() -> View:
-    return _changed(running(), seconds=3.0, state="stopping", detail="what was consumed is brought into the lake")
 
 
 def _joining() -> View:
@@ -235,14 +216,9 @@ def _joining() -> View:
 
 def _taking_over() -> View:
     unclaimed = frozenset(TopicPartition(TOPIC, number) for number in (*range(10), 12))
-    view = replace(_joining(), counts=_metrics(0).counts())
+    view = replace(_joining(), counts=_metrics(0))
     live = Live(state="waiting", detail="partitions wait until they are claimed", spark="running", unclaimed=unclaimed)
     return replace(view, live=live)
-
-
-def _hangs() -> View:
-    failure = Trouble(None, "consuming", "the consumer's loop has not turned for 412 s")
-    return _changed(running(), state="failing", failure=failure)
 
 
 VIEWS: Mapping[str, Callable[[], View]] = {
@@ -261,13 +237,22 @@ VIEWS: Mapping[str, Callable[[], View]] = {
     "refused": lambda: _failing(
         FatalError("uploading s3://my-lake/x", "403 AccessDenied", "Allow s3:PutObject").of("store")
     ),
-    "hangs": _hangs,
+    "hangs": lambda: _changed(
+        running(),
+        state="failing",
+        failure=Trouble(None, "consuming", "the consumer's loop has not turned for 412 s"),
+    ),
     "fenced": _fenced,
     "catching up": _catching_up,
     "falling behind": _falling_behind,
     "dead letters": _dead_letters,
-    "records missing": _lost,
-    "small files": _small_files,
+    "records missing": lambda: replace(
+        running(),
+        counts=_metrics(lost="sensor-data[7]: 1,204 records from offset 9,000 on have expired: going on from 10,204"),
+    ),
+    "small files": lambda: replace(running(), counts=_metrics(size=4_000_000, files=120)),
     "500 partitions": _many_partitions,
-    "stopping": _stopping,
+    "stopping": lambda: _changed(
+        running(), seconds=3.0, state="stopping", detail="what was consumed is brought into the lake"
+    ),
 }

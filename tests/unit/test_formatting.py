@@ -2,26 +2,46 @@
 
 import sys
 import unicodedata
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from app.errors import FatalError
-from app.formatting import escape_control, escape_control_in_lines, ranges, sentence
+from app.formatting import duration, escape_control, escape_control_in_lines, ranges, rate, sentence, size
 
 
 @pytest.mark.parametrize(
-    ("numbers", "text"),
-    [([], ""), ([7], "7"), ([*range(24), 30], "0-23, 30"), ([5, 3, 4, 9, 4], "3-5, 9"), ([1, 3], "1, 3")],
+    ("shown", "value", "text"),
+    [
+        (ranges, [], ""),
+        (ranges, [7], "7"),
+        (ranges, [*range(24), 30], "0-23, 30"),
+        (ranges, [5, 3, 4, 9, 4], "3-5, 9"),
+        (ranges, [1, 3], "1, 3"),
+        (size, 0, "0 bytes"),
+        (size, 999, "999 bytes"),
+        (size, 1_000, "1.0 KB"),
+        (size, 1_300_000, "1.2 MB"),
+        (size, 2**28, "256 MB"),
+        (size, 5 * 2**50, "5,120 TB"),
+        (duration, -3, "0 s"),
+        (duration, 4.4, "4 s"),
+        (duration, 60, "1 min"),
+        (duration, 725, "12 min 5 s"),
+        (duration, 11_520, "3 h 12 min"),
+        (duration, 180_000, "2 d 2 h"),
+        (rate, 0, "0"),
+        (rate, 0.49, "0.5"),
+        (rate, 12.34, "12.3"),
+        (rate, 8_250.4, "8,250"),
+        (sentence, "the store", "The store"),
+        (sentence, "s3://lake/x is gone", "s3://lake/x is gone"),
+        (sentence, "", ""),
+    ],
 )
-def test_ranges(numbers: list[int], text: str) -> None:
-    assert ranges(numbers) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "begin"), [("the store", "The store"), ("s3://lake/x is gone", "s3://lake/x is gone"), ("", "")]
-)
-def test_a_sentence_begins_with_a_capital_but_a_name_stays(text: str, begin: str) -> None:
-    assert sentence(text) == begin
+def test_what_people_read(shown: Callable[[Any], str], value: object, text: str) -> None:
+    assert shown(value) == text
 
 
 @pytest.mark.parametrize(

@@ -107,12 +107,8 @@ NUMBERS = st.floats(allow_nan=True) | st.sampled_from([math.nan, math.inf])
 
 
 @given(JSON_VALUES)
-def test_json_comes_back_as_it_was(value: Any) -> None:
+def test_json_comes_back_as_it_was_also_beside_an_unusual_key(value: Any) -> None:
     assert json.loads(to_json(value)) == value
-
-
-@given(JSON_VALUES)
-def test_beside_an_unusual_key_json_comes_back_as_it_was(value: Any) -> None:
     assert json.loads(to_json({("",): value})) == {"('',)": value}
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from app.errors import FatalError
 from app.logs import announce_connected, announce_failure, set_up_logging
+from tests.support.waiting import join
 
 LIBRARIES = ("azure", "botocore", "boto3", "google", "msal", "s3transfer", "urllib3", "py4j")
 
@@ -69,7 +70,7 @@ def test_an_uncaught_exception_is_a_line_of_the_log(capsys: pytest.CaptureFixtur
     set_up_logging("INFO", "json")
     thread = threading.Thread(target=lambda: 1 / 0)
     thread.start()
-    thread.join()
+    join(thread)
     [line] = capsys.readouterr().err.splitlines()
     told = json.loads(line)
     assert told["level"] == "ERROR"

@@ -58,10 +58,6 @@ def test_fields_of_any_kind_are_no_error() -> None:
     assert line(record("x", fields={"path": object})) == line(record("x", fields={"path": object}))
 
 
-def test_text_is_for_a_person() -> None:
-    assert formatter("text").format(record("sealed %d rows", 7)).endswith(" INFO app.pipeline.in_flight: sealed 7 rows")
-
-
 HOSTILE = "one\r\n2026-01-01 00:00:00,000 INFO app: all is well\x1b[2J\x85\u2028\N{RIGHT-TO-LEFT OVERRIDE}"
 
 

@@ -72,12 +72,9 @@ def test_pauses_differ_from_one_sink_to_the_next() -> None:
     assert len({run([busy()])[0][0] for _ in range(20)}) > 1
 
 
-def test_the_other_side_may_ask_for_a_longer_pause() -> None:
-    assert run([busy(retry_after=17)])[0] == [17]
-
-
-def test_half_a_minute_is_the_most_that_the_other_side_may_ask_for() -> None:
-    assert run([busy(retry_after=86_400)])[0] == [30]
+@pytest.mark.parametrize(("asked", "pause"), [(17, 17), (86_400, 30)])
+def test_the_other_side_may_ask_for_a_longer_pause_up_to_half_a_minute(asked: int, pause: int) -> None:
+    assert run([busy(retry_after=asked)])[0] == [pause]
 
 
 def test_the_other_side_cannot_make_us_ask_without_a_pause() -> None:

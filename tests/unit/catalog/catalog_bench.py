@@ -1,6 +1,7 @@
 """What is often asked of a catalog."""
 
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import pytest
 
@@ -11,6 +12,7 @@ from app.table.catalog_table import CatalogTable, TableProperties
 
 LOCATION = "s3://lake/data/sensors"
 WANTED = TableProperties(("place", "day"), "ts_ms")
+Kind = TypeVar("Kind", bound=ConnectorError)
 WHEN = datetime(2024, 1, 15, 12, 30, tzinfo=UTC)
 
 
@@ -24,7 +26,7 @@ def created(catalog: QuixCatalog) -> CatalogTable:
     return catalog.create_table(LOCATION, WANTED)
 
 
-def error_of_registering(catalog: QuixCatalog) -> ConnectorError:
-    with pytest.raises(ConnectorError, match=r"registering 1 file of table default\.sensors") as caught:
+def error_of_registering(catalog: QuixCatalog, kind: type[Kind]) -> Kind:
+    with pytest.raises(kind, match=r"registering 1 file of table default\.sensors") as caught:
         catalog.add_files([stored(place="a", day="15")], "sensors")
     return caught.value

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import load_catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from app.catalog.iceberg.table import IcebergTable
@@ -47,6 +49,13 @@ class IcebergBench:
         if member.check() is None:
             member.create_table(f"{self.store.uri}/{ROOT}", wanted)
         return member
+
+    def create(self, schema: Schema, *partitions: PartitionField) -> Table:
+        """The table as another writer would have created it."""
+        catalog = load_catalog("default", **self.properties)
+        catalog.create_namespace(self.namespace)
+        where = f"{self.store.uri}/{ROOT}"
+        return catalog.create_table(f"{self.namespace}.readings", schema, where, PartitionSpec(*partitions))
 
     def file(self, name: str, columns: Mapping[str, Any] | pa.Table, place: str | None = "Rome") -> StoredFile:
         """A file of the table in the store, without field ids, as Spark writes it."""

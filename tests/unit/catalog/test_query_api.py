@@ -16,12 +16,6 @@ LONG = 30.0
 FILE = StoredFile("k", "s3://lake/k", 5, 2, {"p": "a"}, WHEN, {"n": {"type": "numeric"}})
 
 
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def server() -> Iterator[CannedServer]:
     with CannedServer(Answer(body=b"{}")) as running:
@@ -63,7 +57,7 @@ def test_batches_are_told_in_their_order_and_large_ones_in_parts(server: CannedS
     assert "authorization" not in server.requests[0].headers
 
 
-@pytest.mark.parametrize("status", [302, 400, 401, 404, 429, 500, 501])
+@pytest.mark.parametrize("status", [302, 401, 404, 503])
 def test_a_refusal_is_a_warning(status: int, caplog: pytest.LogCaptureFixture) -> None:
     with CannedServer(Answer(status, b"not you, t0ken")) as server:
         tell(server, [FILE], [FILE])

@@ -16,9 +16,8 @@ def test_what_passes_is_retryable_and_quotes_the_catalog(
 ) -> None:
     server.trouble(Trouble(status=status, body=b'{"error": "database\\n  is away"}'))
 
-    error = error_of_registering(catalog)
+    error = error_of_registering(catalog, RetryableError)
 
-    assert isinstance(error, RetryableError)
     assert isinstance(error, NotTakenError) == (status in (425, 429)), "then surely nothing was registered"
     assert f"the catalog answered {status}" in error.cause
     assert "database" in error.cause
@@ -29,9 +28,8 @@ def test_after_a_lost_answer_nobody_knows_what_was_registered(server: CatalogSer
     created(catalog)
     server.trouble(Trouble(lost=True))
 
-    error = error_of_registering(catalog)
+    error = error_of_registering(catalog, RetryableError)
 
-    assert isinstance(error, RetryableError)
     assert not isinstance(error, NotTakenError)
     assert len(server.files("sensors")) == 1
 
@@ -44,9 +42,8 @@ def test_the_wait_that_the_catalog_asks_for_is_handed_on(
 ) -> None:
     server.trouble(Trouble(status=429, headers=headers))
 
-    error = error_of_registering(catalog)
+    error = error_of_registering(catalog, RetryableError)
 
-    assert isinstance(error, RetryableError)
     assert error.retry_after == seconds
 
 
@@ -67,9 +64,8 @@ def test_the_wait_that_the_catalog_asks_for_is_handed_on(
 def test_what_does_not_pass_is_fatal(server: CatalogServer, catalog: QuixCatalog, status: int, hint: str) -> None:
     server.trouble(Trouble(status=status))
 
-    error = error_of_registering(catalog)
+    error = error_of_registering(catalog, FatalError)
 
-    assert isinstance(error, FatalError)
     assert str(status) in error.cause
     assert hint in error.hint
 
@@ -85,9 +81,8 @@ def test_a_refusal_by_the_contract_quotes_the_reason(server: CatalogServer, cata
 def test_a_redirect_is_not_followed_and_is_named(server: CatalogServer, catalog: QuixCatalog) -> None:
     server.trouble(Trouble(status=302, headers={"Location": "https://login.example.com/"}))
 
-    error = error_of_registering(catalog)
+    error = error_of_registering(catalog, FatalError)
 
-    assert isinstance(error, FatalError)
     assert "https://login.example.com/" in error.hint
     assert len(server.requests) == 1
 
@@ -100,9 +95,8 @@ def test_an_answer_that_is_no_json_object_has_registered_nothing(
 ) -> None:
     server.trouble(Trouble(status=200, body=body))
 
-    error = error_of_registering(catalog)
+    error = error_of_registering(catalog, FatalError)
 
-    assert isinstance(error, FatalError)
     assert "not a JSON object" in error.cause
 
 
@@ -153,7 +147,7 @@ def test_a_description_of_another_kind_shows_what_came(
 def test_an_endless_refusal_is_not_read_to_its_end(server: CatalogServer, catalog: QuixCatalog) -> None:
     server.trouble(Trouble(status=400, body=b"no " * 10_000_000))
 
-    error = error_of_registering(catalog)
+    error = error_of_registering(catalog, FatalError)
 
     assert len(str(error)) < 1_000
     assert "no no no" in error.cause

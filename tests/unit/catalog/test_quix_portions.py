@@ -21,19 +21,13 @@ def wide(number: int, columns: int) -> StoredFile:
     return StoredFile(key, f"s3://lake/{key}", 1, 10, {"place": f"ü{number}", "day": "1"}, WHEN, stats)
 
 
-def test_few_files_go_together(catalog: QuixCatalog) -> None:
-    files = [stored(f"{number}.parquet", place="a", day="1") for number in range(MOST_FILES)]
-
-    assert list(catalog.portions(files)) == [files]
-    assert list(catalog.portions([])) == []
-
-
 def test_many_files_are_divided_in_their_order(catalog: QuixCatalog) -> None:
     files = [stored(f"{number}.parquet", place="a", day="1") for number in range(2 * MOST_FILES + 1)]
     portions = list(catalog.portions(files))
 
     assert [len(portion) for portion in portions] == [MOST_FILES, MOST_FILES, 1]
     assert [file for portion in portions for file in portion] == files
+    assert list(catalog.portions([])) == []
 
 
 def test_wide_files_make_no_request_beyond_what_servers_take(catalog: QuixCatalog, server: CatalogServer) -> None:

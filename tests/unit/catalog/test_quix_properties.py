@@ -2,18 +2,16 @@
 
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from quixstreams import __version__ as quixstreams_version
 
 from app.catalog.quix import QuixCatalog
-from app.model import StoredFile
 from app.table.catalog_table import TableProperties
 from tests.fakes.catalog_server import CatalogServer, Trouble
+from tests.unit.catalog.catalog_bench import LOCATION, stored
 
-LOCATION = "s3://lake/data/sensors"
 PLAIN = TableProperties(("place", "driver"), "ts_ms")
 FULL = replace(PLAIN, virtual_columns=("driver",), sort_column="lap", stats_columns=("speed", "lap"))
 SPEED = {"type": "numeric", "min": 1.0, "max": 2.0, "null_count": 0, "value_count": 3}
@@ -30,12 +28,6 @@ def catalog(server: CatalogServer) -> QuixCatalog:
     return QuixCatalog(server.url, server.token, "default", "sensors", workspace_id="acme-prod")
 
 
-def stored(**stats: Any) -> StoredFile:
-    key = "data/sensors/place=a/f.parquet"
-    when = datetime(2024, 1, 15, tzinfo=UTC)
-    return StoredFile(key, f"s3://lake/{key}", 1, 3, {"place": "a"}, when, stats)
-
-
 def properties(server: CatalogServer) -> dict[str, Any]:
     return dict(server.tables["default.sensors"].properties)
 
@@ -48,9 +40,6 @@ def synced(catalog: QuixCatalog, wanted: TableProperties) -> None:
 
 def changes(server: CatalogServer) -> list[Any]:
     return [request.body["properties"] for request in server.requests if request.method == "PATCH"]
-
-
-# --- creating -------------------------------------------------------------------------------------------------------
 
 
 def test_a_table_with_virtual_partitions_has_its_whole_spec_from_the_start(
@@ -70,32 +59,16 @@ def test_a_table_with_virtual_partitions_has_its_whole_spec_from_the_start(
     }
 
 
-def test_files_have_the_values_of_their_folders_alone_and_their_zone_maps(
+def test_files_have_the_values_of_their_folders_alone_their_zone_maps_and_their_source(
     catalog: QuixCatalog, server: CatalogServer
 ) -> None:
     catalog.create_table(LOCATION, FULL)
-    catalog.add_files([stored(speed=SPEED)], "laps")
+    catalog.add_files([replace(stored(place="a"), column_stats={"speed": SPEED})], "laps")
 
     [file] = server.files("sensors")
     assert file["partition_values"] == {"place": "a"}
     assert file["column_stats"] == {"speed": SPEED}
-
-
-def test_without_zone_maps_nothing_is_said_about_them(catalog: QuixCatalog, server: CatalogServer) -> None:
-    catalog.create_table(LOCATION, FULL)
-    catalog.add_files([stored()], "laps")
-
-    assert "column_stats" not in server.files("sensors")[0]
-
-
-# --- keeping in line ------------------------------------------------------------------------------------------------
-
-
-def test_nothing_is_asked_where_all_is_as_wanted(catalog: QuixCatalog, server: CatalogServer) -> None:
-    catalog.create_table(LOCATION, FULL)
-    synced(catalog, FULL)
-
-    assert changes(server) == []
+    assert server.requests[-1].body["source"] == SOURCE
 
 
 def test_what_is_missing_is_filled_in_with_one_request(catalog: QuixCatalog, server: CatalogServer) -> None:
@@ -133,24 +106,11 @@ def test_columns_written_as_one_text_are_understood(catalog: QuixCatalog, server
     assert changes(server) == []
 
 
-# --- sources --------------------------------------------------------------------------------------------------------
-
-
 def test_a_topic_is_a_source_before_it_has_brought_a_file(catalog: QuixCatalog, server: CatalogServer) -> None:
     catalog.create_table(LOCATION, PLAIN)
     catalog.add_source("laps")
 
     assert server.tables["default.sensors"].sources == {"laps": SOURCE}
-
-
-def test_files_tell_their_source(catalog: QuixCatalog, server: CatalogServer) -> None:
-    catalog.create_table(LOCATION, FULL)
-    catalog.add_files([stored()], "laps")
-
-    assert server.requests[-1].body["source"] == SOURCE
-
-
-# --- what a failure does --------------------------------------------------------------------------------------------
 
 
 def test_a_catalog_that_does_not_know_these_requests_yet_is_no_reason_to_warn(

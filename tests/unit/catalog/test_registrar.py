@@ -16,9 +16,11 @@ from tests.fakes.memory_catalog import MemoryCatalog
 STORE = "s3://lake"
 ROOT = "data/t"
 LOCATION = f"{STORE}/{ROOT}"
+MOVED = f"{STORE}/data/other"
 WANTED = TableProperties(("place", "driver"), "ts_ms", ("driver",), "lap", ("speed",))
 KNOWN = CatalogTable(LOCATION, ("place", "driver"))
 LOST = RetryableError("registering", "no answer")
+NOT_TAKEN = NotTakenError("registering", "429")
 
 
 def file(name: str) -> StoredFile:
@@ -34,8 +36,12 @@ def registrar(
     return Registrar(catalog, TableLocation(STORE, ROOT), WANTED, "laps", known, on_registered)
 
 
-def register(registering: Registrar, *names: str) -> None:
-    registering.new_registration().run([file(name) for name in names])
+def files_of(names: str) -> list[StoredFile]:
+    return [file(name) for name in names]
+
+
+def register(registering: Registrar, names: str) -> None:
+    registering.new_registration().run(files_of(names))
 
 
 def places(files: Sequence[StoredFile]) -> list[str]:
@@ -70,7 +76,8 @@ def test_without_a_catalog_nothing_is_registered() -> None:
 def test_a_new_table_is_created_as_the_settings_say_and_its_source_named_once() -> None:
     catalog = MemoryCatalog()
     registering = registrar(catalog)
-    register(registering, "a", "b")
+    registering.prepare()
+    register(registering, "ab")
     register(registering, "c")
 
     assert catalog.created == [(LOCATION, ("place", "driver"), "ts_ms")]
@@ -104,57 +111,39 @@ def test_a_table_that_another_made_meanwhile_is_not_created() -> None:
 
 def test_no_files_make_no_table() -> None:
     catalog = MemoryCatalog()
-    register(registrar(catalog))
+    register(registrar(catalog), "")
 
     assert (catalog.created, catalog.requests) == ([], [])
 
 
-def test_the_table_can_be_made_known_before_its_files() -> None:
-    catalog = MemoryCatalog()
-    registering = registrar(catalog)
-    registering.prepare()
-    registering.prepare()
-    register(registering, "a")
-
-    assert len(catalog.created) == 1
-    assert catalog.sources == ["laps"]
-
-
-def test_a_table_without_the_virtual_partition_is_left_alone() -> None:
-    catalog = MemoryCatalog(CatalogTable(LOCATION, ("place",)))
-    with pytest.raises(ConfigError, match=r"\[place\], HIVE_COLUMNS says \[place, driver\]"):
+@pytest.mark.parametrize(
+    ("there", "error", "told"),
+    [
+        (CatalogTable(LOCATION, ("place",)), ConfigError, r"\[place\], HIVE_COLUMNS says \[place, driver\]"),
+        (CatalogTable("s3://elsewhere/data/t", ()), ConfigError, "s3://elsewhere/data/t, which is not in s3://lake"),
+        (CatalogTable(MOVED, ("place", "driver")), MovedError, rf"the table at {LOCATION}: .* {MOVED}\. Restart"),
+    ],
+    ids=["without the virtual partition", "in another bucket", "put elsewhere meanwhile"],
+)
+def test_another_table_of_this_name_is_left_alone(there: CatalogTable, error: type[ConnectorError], told: str) -> None:
+    catalog = MemoryCatalog(there)
+    with pytest.raises(error, match=told):
         register(registrar(catalog), "a")
 
     assert (catalog.wanted, catalog.sources, catalog.requests) == ([], [], [])
-
-
-def test_a_table_that_another_put_elsewhere_meanwhile_asks_for_a_restart() -> None:
-    catalog = MemoryCatalog(CatalogTable(f"{STORE}/data/other", ("place", "driver")))
-    with pytest.raises(MovedError, match=r"registering the table at s3://lake/data/t: .* s3://lake/data/other\. Rest"):
-        registrar(catalog).prepare()
-
-    assert MovedError.exit_code == 75
-    assert (catalog.wanted, catalog.sources, catalog.requests) == ([], [], [])
+    assert MovedError.exit_code == 75, "asks for a restart"
 
 
 def test_the_place_of_a_quicker_creator_counts() -> None:
     class Quicker(MemoryCatalog):
         def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
-            return CatalogTable(f"{STORE}/data/other", ())
+            return CatalogTable(MOVED, ())
 
     catalog = Quicker()
     with pytest.raises(MovedError):
         register(registrar(catalog), "a")
 
     assert (catalog.sources, catalog.requests) == ([], [])
-
-
-def test_a_table_in_another_bucket_is_left_alone() -> None:
-    catalog = MemoryCatalog(CatalogTable("s3://elsewhere/data/t", ()))
-    with pytest.raises(ConfigError, match="s3://elsewhere/data/t, which is not in s3://lake"):
-        register(registrar(catalog), "a")
-
-    assert catalog.requests == []
 
 
 def test_files_get_the_address_that_the_table_is_known_by() -> None:
@@ -171,45 +160,28 @@ def test_files_get_the_address_that_the_table_is_known_by() -> None:
 # --- in several requests --------------------------------------------------------------------------------------------
 
 
-def test_many_files_take_several_requests_and_each_counts_its_own() -> None:
-    catalog = Answers(most_files=2)
-    register(registrar(catalog), *"abcde")
-
-    assert catalog.told == [(["a", "b"], "laps"), (["c", "d"], "laps"), (["e"], "laps")]
-
-
-def test_after_a_lost_answer_only_what_was_asked_for_is_not_counted_again() -> None:
-    catalog = Answers(None, LOST, most_files=2)
+@pytest.mark.parametrize(
+    ("errors", "names", "told"),
+    [
+        ((None, LOST), "abcde", [(["a", "b"], "laps"), (["c", "d"], None), (["e"], "laps")]),
+        ((LOST, LOST), "a", [(["a"], None)]),
+        ((NOT_TAKEN,), "ab", [(["a", "b"], "laps")]),
+    ],
+    ids=["one lost answer", "two lost answers", "surely not carried out"],
+)
+def test_what_may_have_been_carried_out_is_asked_for_again_and_not_counted_again(
+    errors: Sequence[ConnectorError | None], names: str, told: list[tuple[list[str], str | None]]
+) -> None:
+    catalog = Answers(*errors, most_files=2)
     registration = registrar(catalog).new_registration()
-    files = [file(name) for name in "abcde"]
-    with pytest.raises(RetryableError):
-        registration.run(files)
+    files = files_of(names)
+    for error in filter(None, errors):
+        with pytest.raises(type(error)):
+            registration.run(files)
+    registration.run(files)
     registration.run(files)
 
-    assert catalog.told == [(["a", "b"], "laps"), (["c", "d"], None), (["e"], "laps")]
-
-
-def test_what_was_surely_not_carried_out_is_counted_by_the_next_request() -> None:
-    catalog = Answers(NotTakenError("registering", "429"), most_files=2)
-    registration = registrar(catalog).new_registration()
-    files = [file(name) for name in "ab"]
-    with pytest.raises(NotTakenError):
-        registration.run(files)
-    registration.run(files)
-
-    assert catalog.told == [(["a", "b"], "laps")]
-
-
-def test_a_second_lost_answer_changes_nothing() -> None:
-    catalog = Answers(LOST, LOST)
-    registration = registrar(catalog).new_registration()
-    for _ in range(2):
-        with pytest.raises(RetryableError):
-            registration.run([file("a")])
-    registration.run([file("a")])
-    registration.run([file("a")])
-
-    assert catalog.told == [(["a"], None)], "once done it is not asked for any more"
+    assert catalog.told == told, "once done it is not asked for any more"
 
 
 def test_files_that_were_given_away_meanwhile_are_left_out_of_the_repetition() -> None:
@@ -225,7 +197,7 @@ def test_files_that_were_given_away_meanwhile_are_left_out_of_the_repetition() -
 def test_what_is_too_large_is_asked_for_in_halves() -> None:
     too_large = TooLargeError("registering", "413")
     catalog = Answers(too_large, too_large)
-    register(registrar(catalog), *"abcde")
+    register(registrar(catalog), "abcde")
 
     assert catalog.told == [(["a"], "laps"), (["b"], "laps"), (["c", "d", "e"], "laps")]
 
@@ -233,7 +205,7 @@ def test_what_is_too_large_is_asked_for_in_halves() -> None:
 def test_a_single_file_that_is_too_large_is_refused() -> None:
     catalog = Answers(*[TooLargeError("registering", "413")] * 3)
     with pytest.raises(FatalError, match="413"):
-        register(registrar(catalog), "a", "b", "c")
+        register(registrar(catalog), "abc")
 
     assert catalog.told == []
 
@@ -241,7 +213,7 @@ def test_a_single_file_that_is_too_large_is_refused() -> None:
 def test_a_former_owner_s_files_are_not_counted() -> None:
     catalog = Answers(LOST, most_files=2)
     registering = registrar(catalog)
-    files = [file(name) for name in "abc"]
+    files = files_of("abc")
     with pytest.raises(RetryableError):
         registering.register_again(files)
     registering.register_again(files)
@@ -256,7 +228,7 @@ def test_others_are_told_of_what_is_registered_and_of_nothing_else() -> None:
     told: list[list[str]] = []
     catalog = Answers(None, LOST, most_files=2)
     registration = registrar(catalog, KNOWN, lambda files: told.append(places(files))).new_registration()
-    files = [file(name) for name in "abcde"]
+    files = files_of("abcde")
     with pytest.raises(RetryableError):
         registration.run(files)
     assert told == [["a", "b"]]

@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
 
@@ -30,28 +31,21 @@ Opened = Callable[..., tuple[CannedServer, SchemaRegistry]]
 @pytest.fixture
 def opened() -> Iterator[Opened]:
     """A registry that gives these answers one after another."""
-    servers = []
+    with ExitStack() as servers:
 
-    def open_registry(*answers: Answer, credentials: Credentials = NOBODY) -> tuple[CannedServer, SchemaRegistry]:
-        server = CannedServer(*answers).__enter__()
-        servers.append(server)
-        return server, SchemaRegistry(f"{server.url}/api", credentials)
+        def open_registry(*answers: Answer, credentials: Credentials = NOBODY) -> tuple[CannedServer, SchemaRegistry]:
+            server = servers.enter_context(CannedServer(*answers))
+            return server, SchemaRegistry(f"{server.url}/api", credentials)
 
-    yield open_registry
-    for server in servers:
-        server.__exit__(None, None, None)
+        yield open_registry
 
 
 @pytest.mark.parametrize(("schema", "path"), [(7, "/api/schemas/ids/7"), (GUID, f"/api/schemas/guids/{GUID}")])
-def test_a_schema_is_found_by_its_id(opened: Opened, schema: Any, path: str) -> None:
-    server, registry = opened(answer(schema='"long"'))
+def test_a_schema_is_found_by_its_id_with_its_kind(opened: Opened, schema: Any, path: str) -> None:
+    server, registry = opened(answer(schema='"long"'), answer(schema="message X {}", schemaType="PROTOBUF"))
     assert registry.find(schema) == LONG
-    assert [request.path for request in server.requests] == [path]
-
-
-def test_the_kind_of_a_schema(opened: Opened) -> None:
-    _, registry = opened(answer(schema="message X {}", schemaType="PROTOBUF"))
-    assert registry.find(1) == RegisteredSchema("PROTOBUF", "message X {}")
+    assert registry.find(schema) == RegisteredSchema("PROTOBUF", "message X {}")
+    assert {request.path for request in server.requests} == {path}
 
 
 def test_schemas_that_a_schema_names_stand_before_it(opened: Opened) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from app.config.misspelled import misspelled
 from app.config.settings import Settings, SettingsError, load_settings, remarks
-from tests.support.environment import ENOUGH, problems
+from tests.support.environment import ENOUGH, load, problems
 
 KNOWN = frozenset(str(field.validation_alias) for field in Settings.model_fields.values())
 LISTED = (Path(__file__).parent / "ordinary_variables.txt").read_text().splitlines()
@@ -37,13 +37,9 @@ def test_a_name_near_to_a_known_one(name: str, meant: str | None) -> None:
     assert misspelled([name, "PATH"], KNOWN) == ({name: meant} if meant else {})
 
 
-def test_no_ordinary_name_is_reported() -> None:
+def test_no_ordinary_and_no_known_name_is_reported() -> None:
     assert len(ORDINARY) > 700
-    assert misspelled(ORDINARY, KNOWN) == {}
-
-
-def test_no_known_name_is_reported() -> None:
-    assert misspelled(KNOWN, KNOWN) == {}
+    assert misspelled([*ORDINARY, *KNOWN], KNOWN) == {}
 
 
 def test_the_remark_names_both_and_no_value() -> None:
@@ -90,22 +86,14 @@ class TestQuotes:
 
     @pytest.mark.parametrize("value", ['a"b"', "'", '"a'])
     def test_elsewhere_in_a_value_belong_to_it(self, value: str) -> None:
-        with patch.dict(os.environ, {**ENOUGH, "SORT_COLUMN": value}, clear=True):
-            assert load_settings().sort_column == value
+        assert load(SORT_COLUMN=value).sort_column == value
 
 
-class TestWhatACommandNeeds:
-    def test_a_store_alone(self) -> None:
-        with patch.dict(os.environ, {"S3_BUCKET": "lake"}, clear=True):
-            assert load_settings(needs_broker=False).storage.uri == "s3://lake"
-
-    def test_a_store_that_is_missing(self) -> None:
-        with patch.dict(os.environ, {}, clear=True), pytest.raises(SettingsError) as caught:
-            load_settings(needs_broker=False)
-        (problem,) = caught.value.problems
-        assert problem.startswith("S3_BUCKET: must be set")
-
-    def test_a_wrong_broker_is_wrong_also_where_none_is_needed(self) -> None:
-        environment = {"S3_BUCKET": "lake", "KAFKA_BOOTSTRAP_SERVERS": "nohost"}
-        with patch.dict(os.environ, environment, clear=True), pytest.raises(SettingsError):
-            load_settings(needs_broker=False)
+def test_a_command_without_kafka_needs_a_store_alone_and_a_broker_that_is_right_if_there_is_one() -> None:
+    with patch.dict(os.environ, {"S3_BUCKET": "lake"}, clear=True):
+        assert load_settings(needs_broker=False).storage.uri == "s3://lake"
+        for wrong in ({"S3_BUCKET": ""}, {"KAFKA_BOOTSTRAP_SERVERS": "nohost"}):
+            with patch.dict(os.environ, wrong), pytest.raises(SettingsError) as caught:
+                load_settings(needs_broker=False)
+            (problem,) = caught.value.problems
+            assert problem.startswith(next(iter(wrong)))

@@ -11,6 +11,9 @@ from app.container import MemoryLimit
 from app.storage.targets import S3Target
 from tests.support.environment import CONNECTION, ENOUGH, ON_PLATFORM, load, problems
 
+LIMIT = "Quix__Deployment__Limits__Memory"
+GROUP = "/sys/fs/cgroup/memory.max"
+
 
 class TestDefaults:
     def test_only_a_store_and_a_broker_must_be_named(self) -> None:
@@ -19,14 +22,7 @@ class TestDefaults:
         assert settings.table == "sensor-data"
         assert settings.root == "data"
         assert settings.catalog is None
-        assert settings.storage == S3Target(
-            bucket="lake",
-            region="us-east-1",
-            endpoint_url=None,
-            access_key=None,
-            secret_key=None,
-            session_token=None,
-        )
+        assert settings.storage == S3Target("lake", "us-east-1")
 
     @pytest.mark.parametrize("text", ["", "  ", "\n"])
     def test_a_blank_variable_counts_as_unset(self, text: str) -> None:
@@ -69,12 +65,9 @@ class TestAllAtOnce:
         assert lines == [f"  - {problem}" for problem in caught.value.problems]
         assert caught.value.exit_code == 2
 
-    def test_a_long_value_is_cut(self) -> None:
-        (problem,) = problems(BATCH_SIZE="9" * 40 + "x" * 500)
+    def test_a_long_value_is_cut_and_stays_on_one_line(self) -> None:
+        (problem,) = problems(BATCH_SIZE="9" * 40 + "\n" + "x" * 500)
         assert len(problem) < 200
-
-    def test_a_value_of_several_lines_stays_on_one(self) -> None:
-        (problem,) = problems(TABLE_NAME="a\nb")
         assert "\n" not in problem
 
     @pytest.mark.parametrize(
@@ -164,13 +157,9 @@ class TestSecrets:
 
 
 class TestBroker:
-    def test_the_users_wins(self) -> None:
+    def test_the_users_wins_over_the_platforms_address_and_token(self) -> None:
         assert load(Quix__Broker__Address="platform:9092").broker_address == "localhost:9092"
-
-    def test_the_platforms_address(self) -> None:
         assert load({"S3_BUCKET": "lake", "Quix__Broker__Address": "platform:9092"}).broker_address == "platform:9092"
-
-    def test_the_platforms_token(self) -> None:
         assert load(ON_PLATFORM).broker_address is None
 
     @pytest.mark.parametrize(
@@ -219,13 +208,6 @@ class TestLogin:
 
 
 class TestStreamTimeout:
-    def test_needs_no_topic(self) -> None:
-        assert load(STREAM_TIMEOUT_MS="30000").stream_timeout_ms == 30_000
-
-    @pytest.mark.parametrize("text", ["", "0", "-1"])
-    def test_is_off(self, text: str) -> None:
-        assert load(STREAM_TIMEOUT_MS=text).stream_timeout_ms is None
-
     @pytest.mark.parametrize("text", ["", "0"])
     def test_a_topic_alone(self, text: str) -> None:
         (problem,) = problems(STREAM_TIMEOUT_MS=text, STREAM_TIMEOUT_TOPIC="quiet")
@@ -256,77 +238,69 @@ class TestTable:
 
 class TestMemory:
     @pytest.mark.parametrize(
-        ("limit", "buffer_mb", "heap_mb"),
+        ("variables", "buffer_mb", "heap_mb"),
         [
-            ("1000", 125, 512),
-            ("1999", 249, 512),
-            ("2000", 250, 1024),
-            ("2048", 256, 1024),
-            ("9000", 256, 1024),
+            ({LIMIT: "1000"}, 125, 512),
+            ({LIMIT: "1999"}, 249, 512),
+            ({LIMIT: "2000"}, 250, 1024),
+            ({LIMIT: "2048"}, 256, 1024),
+            ({LIMIT: "9000"}, 256, 1024),
+            ({LIMIT: "4000", "MAX_BUFFER_MB": "1000", "SPARK_DRIVER_MEMORY": "2G"}, 1000, 2048),
+            ({"MAX_BUFFER_MB": "100000", "SPARK_DRIVER_MEMORY": "64g"}, 100_000, 65_536),
         ],
     )
-    def test_follows_the_containers_limit(self, limit: str, buffer_mb: int, heap_mb: int) -> None:
-        memory = load(Quix__Deployment__Limits__Memory=limit).memory
+    def test_follows_the_containers_limit_unless_the_user_chooses(
+        self, variables: dict[str, str], buffer_mb: int, heap_mb: int
+    ) -> None:
+        memory = load(**variables).memory
         assert (memory.buffer_mb, memory.heap_mb) == (buffer_mb, heap_mb)
-        assert memory.total_mb <= int(limit)
+        assert memory.total_mb <= int(variables.get(LIMIT, memory.total_mb))
 
     def test_bounds_a_record_by_the_tighter_of_buffer_and_heap(self) -> None:
         assert load().memory.max_record_bytes == 32 * 2**20
         assert load(MAX_BUFFER_MB="64").memory.max_record_bytes == 16 * 2**20
 
-    def test_the_users_choice_stays(self) -> None:
-        memory = load(Quix__Deployment__Limits__Memory="4000", MAX_BUFFER_MB="1000", SPARK_DRIVER_MEMORY="2G").memory
-        assert (memory.buffer_mb, memory.heap_mb) == (1000, 2048)
-
-    def test_without_a_limit_nothing_is_refused(self) -> None:
-        memory = load(MAX_BUFFER_MB="100000", SPARK_DRIVER_MEMORY="64g").memory
-        assert (memory.buffer_mb, memory.heap_mb) == (100_000, 65_536)
-
-    def test_too_small_a_container(self) -> None:
-        (problem,) = problems(Quix__Deployment__Limits__Memory="999")
-        assert problem.startswith('Quix__Deployment__Limits__Memory="999": is too little memory')
-        assert "needs 1,000 MB, better 2,000 MB" in problem
-
-    def test_too_small_for_the_users_choice(self) -> None:
-        (problem,) = problems(Quix__Deployment__Limits__Memory="1200", SPARK_DRIVER_MEMORY="1g")
-        assert "SPARK_DRIVER_MEMORY=1024m" in problem
-        assert "need 1,524 MB in all" in problem
+    @pytest.mark.parametrize(
+        ("variables", "told", "needed"),
+        [
+            ({LIMIT: "999"}, f'{LIMIT}="999": is too little memory', "needs 1,000 MB, better 2,000 MB"),
+            ({LIMIT: "1200", "SPARK_DRIVER_MEMORY": "1g"}, "SPARK_DRIVER_MEMORY=1024m", "need 1,524 MB in all"),
+        ],
+    )
+    def test_too_small_a_container(self, variables: dict[str, str], told: str, needed: str) -> None:
+        (problem,) = problems(**variables)
+        assert told in problem
+        assert needed in problem
 
     @pytest.mark.parametrize(("limit", "buffer_mb", "heap_mb"), [(3, 1, 512), (1536, 192, 512), (2048, 256, 1024)])
     def test_follows_the_control_group_where_the_platform_names_no_limit(
         self, limit: int, buffer_mb: int, heap_mb: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         in_a_group_of(limit, monkeypatch)
-        memory = load().memory
+        settings = load()
+        memory = settings.memory
         assert (memory.buffer_mb, memory.heap_mb) == (buffer_mb, heap_mb)
+        assert f"limit {limit:,} MB by {GROUP}, the settings need" in settings.summary()["memory"]
+        assert bool(settings.memory_warning) == (limit < 1_000)
 
     def test_the_platform_wins_over_the_control_group(self, monkeypatch: pytest.MonkeyPatch) -> None:
         in_a_group_of(9000, monkeypatch)
-        settings = load(Quix__Deployment__Limits__Memory="1500")
+        settings = load(**{LIMIT: "1500"})
         assert settings.memory.heap_mb == 512
-        assert settings.summary()["memory"] == (
-            "limit 1,500 MB by Quix__Deployment__Limits__Memory, the settings need 1,049 MB"
-        )
+        assert settings.summary()["memory"] == f"limit 1,500 MB by {LIMIT}, the settings need 1,049 MB"
 
-    def test_the_log_says_where_a_limit_is_from(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        in_a_group_of(2048, monkeypatch)
-        settings = load()
-        assert settings.summary()["memory"] == f"limit 2,048 MB by {GROUP}, the settings need 1,630 MB"
-        assert settings.memory_warning is None
-
-    def test_a_control_group_that_is_too_small_is_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        in_a_group_of(512, monkeypatch)
-        warning = load().memory_warning or ""
-        assert warning.startswith(f"the limit of 512 MB by {GROUP} is too little memory: the connector needs 1,000 MB")
-
-    def test_settings_that_do_not_fit_a_control_group_are_a_warning(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        in_a_group_of(2048, monkeypatch)
-        settings = load(SPARK_DRIVER_MEMORY="2g")
-        assert settings.memory.heap_mb == 2048
-        assert "MAX_BUFFER_MB=256 and SPARK_DRIVER_MEMORY=2048m, which need 2,654 MB" in (settings.memory_warning or "")
-
-
-GROUP = "/sys/fs/cgroup/memory.max"
+    @pytest.mark.parametrize(
+        ("limit", "variables", "warning"),
+        [
+            (512, {}, f"the limit of 512 MB by {GROUP} is too little memory: the connector needs 1,000 MB"),
+            (2048, {"SPARK_DRIVER_MEMORY": "2g"}, "MAX_BUFFER_MB=256 and SPARK_DRIVER_MEMORY=2048m, which need 2,654"),
+        ],
+    )
+    def test_a_control_group_that_is_too_small_is_a_warning(
+        self, monkeypatch: pytest.MonkeyPatch, limit: int, variables: dict[str, str], warning: str
+    ) -> None:
+        in_a_group_of(limit, monkeypatch)
+        assert warning in (load(**variables).memory_warning or "")
 
 
 def in_a_group_of(mb: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,16 @@ from typing import ClassVar
 import pytest
 
 from app.storage.targets import LocalTarget, S3Target
-from tests.support.environment import BROKER_ALONE, CONNECTION, ON_PLATFORM, PLATFORM_BUCKET, connection, load, problems
+from tests.support.environment import (
+    BROKER_ALONE,
+    CONNECTION,
+    ENOUGH,
+    ON_PLATFORM,
+    PLATFORM_BUCKET,
+    connection,
+    load,
+    problems,
+)
 
 
 class TestStore:
@@ -18,21 +27,10 @@ class TestStore:
             AWS_SESSION_TOKEN="session",
             AWS_ENDPOINT_URL="http://minio:9000/",
             AWS_REGION="nyc3",
+            CREATE_BUCKET="true",
         ).storage
-        assert storage == S3Target(
-            bucket="lake",
-            region="nyc3",
-            endpoint_url="http://minio:9000",
-            access_key="key",
-            secret_key="secret",
-            session_token="session",
-        )
-
-    def test_it_is_created_only_if_a_setting_says_so(self) -> None:
-        for variables, may_create in (({}, False), ({"CREATE_BUCKET": "true"}, True)):
-            storage = load(**variables).storage
-            assert isinstance(storage, S3Target)
-            assert storage.may_create == may_create
+        assert storage == S3Target("lake", "nyc3", "http://minio:9000", "key", "secret", "session", may_create=True)
+        assert load().storage == S3Target("lake", "us-east-1", may_create=False)
 
     @pytest.mark.parametrize("region", ["us-gov-west-1", "cn-north-1", "ap-southeast-7", "us-isob-east-1"])
     def test_regions_of_aws(self, region: str) -> None:
@@ -75,54 +73,49 @@ class TestStore:
         assert problem.startswith(f'STORAGE_URL="{url}": ')
         assert reason in problem
 
-    def test_two_stores_at_once(self) -> None:
-        (problem,) = problems(STORAGE_URL="s3://other")
-        assert problem.startswith('STORAGE_URL="s3://other": must not be set together with S3_BUCKET')
-
-    def test_no_store(self) -> None:
-        (problem,) = problems(BROKER_ALONE)
-        assert problem.startswith("S3_BUCKET: must be set to the name of a bucket, or STORAGE_URL")
-
     @pytest.mark.parametrize(
-        ("variables", "reported"),
+        ("base", "variables", "reported"),
         [
-            ({"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: must be set with AWS_ACCESS_KEY_ID"),
-            ({"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: has no effect without AWS_ACCESS_KEY_ID"),
-            ({"AWS_SESSION_TOKEN": "t"}, "AWS_SESSION_TOKEN: has no effect without AWS_ACCESS_KEY_ID"),
+            (ENOUGH, {"AWS_ACCESS_KEY_ID": "k"}, "AWS_SECRET_ACCESS_KEY: must be set with AWS_ACCESS_KEY_ID"),
+            (ENOUGH, {"AWS_SECRET_ACCESS_KEY": "s"}, "AWS_SECRET_ACCESS_KEY: has no effect without AWS_ACCESS_KEY_ID"),
+            (ENOUGH, {"AWS_SESSION_TOKEN": "t"}, "AWS_SESSION_TOKEN: has no effect without AWS_ACCESS_KEY_ID"),
+            (ENOUGH, {"STORAGE_URL": "s3://two"}, 'STORAGE_URL="s3://two": must not be set together with S3_BUCKET'),
+            (BROKER_ALONE, {}, "S3_BUCKET: must be set to the name of a bucket, or STORAGE_URL"),
         ],
     )
-    def test_half_a_key(self, variables: dict[str, str], reported: str) -> None:
-        (problem,) = problems(**variables)
+    def test_half_a_key_and_two_or_no_stores(
+        self, base: dict[str, str], variables: dict[str, str], reported: str
+    ) -> None:
+        (problem,) = problems(base, **variables)
         assert problem.startswith(reported)
 
 
 class TestPlatformStorage:
     def test_as_the_platform_writes_it(self) -> None:
-        settings = load(ON_PLATFORM)
-        assert settings.storage == S3Target(
-            bucket="quix-lake",
-            region="eu-west-1",
-            endpoint_url="https://gateway.example.com",
-            access_key="platform-key",
-            secret_key="platform-secret",
-            session_token=None,
+        assert load(ON_PLATFORM).storage == S3Target(
+            "quix-lake", "eu-west-1", "https://gateway.example.com", "platform-key", "platform-secret"
         )
-        assert settings.root == "acme-prod/data-lake/time-series"
 
-    def test_a_prefix_of_the_user_stays_in_the_workspace(self) -> None:
+    def test_the_folder_is_in_the_workspace(self) -> None:
+        assert load(ON_PLATFORM).root == "acme-prod/data-lake/time-series"
         assert load(ON_PLATFORM, S3_PREFIX="data").root == "acme-prod/data"
-
-    def test_outside_a_workspace(self) -> None:
         assert load(ON_PLATFORM, Quix__Workspace__Id="").root == "data-lake/time-series"
+
+    @pytest.mark.parametrize(
+        ("provider", "endpoint_url"),
+        [("S3", None), *((name, "https://storage.googleapis.com") for name in ("Gcp", "GCP", "gcs"))],
+    )
+    def test_clouds_need_no_address(self, provider: str, endpoint_url: str | None) -> None:
+        section = {name: value for name, value in PLATFORM_BUCKET.items() if name != "ServiceUrl"}
+        storage = load(ON_PLATFORM, **{CONNECTION: connection(provider, S3Compatible=section)}).storage
+        assert isinstance(storage, S3Target)
+        assert storage.endpoint_url == endpoint_url
 
     @pytest.mark.parametrize("own", [{"S3_BUCKET": "mine"}, {"STORAGE_URL": "s3://mine"}])
     def test_the_users_store_wins(self, own: dict[str, str]) -> None:
-        settings = load(ON_PLATFORM, **own)
+        settings = load(ON_PLATFORM, **own, **{CONNECTION: "{}"})  # which need not fit where it is not used
         assert settings.storage.uri == "s3://mine"
         assert settings.root == "data"
-
-    def test_a_connection_that_is_not_used_need_not_fit(self) -> None:
-        assert load(ON_PLATFORM, S3_BUCKET="mine", **{CONNECTION: "{}"}).storage.uri == "s3://mine"
 
     @pytest.mark.parametrize(
         "variables",
@@ -158,19 +151,6 @@ class TestPlatformStorage:
         storage = load(ON_PLATFORM, AWS_REGION="eu-central-1", **{CONNECTION: json.dumps(document)}).storage
         assert isinstance(storage, S3Target)
         assert (storage.bucket, storage.endpoint_url, storage.region) == ("b-1", "http://minio:9000", "eu-central-1")
-
-    def test_aws_needs_no_address(self) -> None:
-        section = {name: value for name, value in PLATFORM_BUCKET.items() if name != "ServiceUrl"}
-        storage = load(ON_PLATFORM, **{CONNECTION: connection("S3", S3Compatible=section)}).storage
-        assert isinstance(storage, S3Target)
-        assert storage.endpoint_url is None
-
-    def test_google_through_its_s3_interface(self) -> None:
-        section = {name: value for name, value in PLATFORM_BUCKET.items() if name != "ServiceUrl"}
-        for provider in ("Gcp", "GCP", "gcs"):
-            storage = load(ON_PLATFORM, **{CONNECTION: connection(provider, S3Compatible=section)}).storage
-            assert isinstance(storage, S3Target)
-            assert storage.endpoint_url == "https://storage.googleapis.com"
 
     def test_the_id_of_a_user_lets_in_with_the_token_beside_it(self) -> None:
         user = {**PLATFORM_BUCKET, "AccessKeyId": "0b6f7a3e-3c0d-4f5e-9a51-8d4f2f6f1c11"}
@@ -229,6 +209,7 @@ class TestCatalog:
         ("variables", "url", "token"),
         [
             ({}, "https://catalog.quix.example/api", "platform-token"),
+            ({"Quix__Lakehouse__Catalog__Url": "", "CATALOG_URL": "https://c"}, "https://c", None),
             ({"CATALOG_AUTH_TOKEN": "mine"}, "https://catalog.quix.example/api", "mine"),
             ({"CATALOG_URL": "https://catalog.quix.example/v2/"}, "https://catalog.quix.example/v2", "platform-token"),
             ({"CATALOG_URL": "https://CATALOG.quix.example:443"}, "https://CATALOG.quix.example:443", "platform-token"),
@@ -242,14 +223,12 @@ class TestCatalog:
     def test_the_platforms_token_stays_with_its_host(
         self, variables: dict[str, str], url: str, token: str | None
     ) -> None:
-        catalog = load(**self.PLATFORM, **variables).catalog
+        catalog = load(**(self.PLATFORM | variables)).catalog
         assert catalog is not None
         assert (catalog.url, catalog.token) == (url, token)
 
-    def test_a_platform_token_without_its_address_goes_nowhere(self) -> None:
-        catalog = load(Quix__Lakehouse__Catalog__AuthToken="t", CATALOG_URL="https://c").catalog
-        assert catalog is not None
-        assert catalog.token is None
+
+LOGIN = {"CATALOG_CLIENT_ID": "me", "CATALOG_CLIENT_SECRET": "hush"}
 
 
 class TestIceberg:
@@ -257,8 +236,7 @@ class TestIceberg:
         settings = load(
             CATALOG_TYPE="iceberg",
             CATALOG_URL="https://c/",
-            CATALOG_CLIENT_ID="me",
-            CATALOG_CLIENT_SECRET="hush",
+            **LOGIN,
             CATALOG_WAREHOUSE="w",
             Quix__Lakehouse__Catalog__Url="https://platform",
         )
@@ -270,27 +248,20 @@ class TestIceberg:
     @pytest.mark.parametrize(
         ("variables", "named"),
         [
-            ({}, "CATALOG_URL"),
-            ({"CATALOG_URL": "https://c", "AUTO_DISCOVER": "false"}, "AUTO_DISCOVER"),
-            ({"CATALOG_URL": "https://c", "HIVE_COLUMNS": "a,~b"}, "HIVE_COLUMNS"),
-            ({"CATALOG_URL": "https://c", "HIVE_COLUMNS": "a.b"}, "HIVE_COLUMNS"),
-            ({"CATALOG_URL": "https://c", "TIMESTAMP_COLUMN": "a.b"}, "TIMESTAMP_COLUMN"),
-            ({"CATALOG_URL": "https://c", "COLUMN_TYPES": "a.b:double"}, "COLUMN_TYPES"),
-            ({"CATALOG_URL": "https://c", "CATALOG_CLIENT_SECRET": "s"}, "CATALOG_CLIENT_SECRET"),
-            ({"CATALOG_URL": "https://c", "CATALOG_CLIENT_ID": "me"}, "CATALOG_CLIENT_SECRET"),
-            (
-                {
-                    "CATALOG_URL": "https://c",
-                    "CATALOG_CLIENT_ID": "me",
-                    "CATALOG_CLIENT_SECRET": "s",
-                    "CATALOG_AUTH_TOKEN": "t",
-                },
-                "CATALOG_AUTH_TOKEN",
-            ),
+            ({"CATALOG_URL": ""}, "CATALOG_URL"),
+            ({"AUTO_DISCOVER": "false"}, "AUTO_DISCOVER"),
+            ({"HIVE_COLUMNS": "a,~b"}, "HIVE_COLUMNS"),
+            ({"HIVE_COLUMNS": "a.b"}, "HIVE_COLUMNS"),
+            ({"TIMESTAMP_COLUMN": "a.b"}, "TIMESTAMP_COLUMN"),
+            ({"COLUMN_TYPES": "a.b:double"}, "COLUMN_TYPES"),
+            ({"CATALOG_CLIENT_SECRET": "s"}, "CATALOG_CLIENT_SECRET"),
+            ({"CATALOG_CLIENT_ID": "me"}, "CATALOG_CLIENT_SECRET"),
+            ({**LOGIN, "CATALOG_AUTH_TOKEN": "t"}, "CATALOG_AUTH_TOKEN"),
         ],
     )
     def test_what_does_not_fit_is_named(self, variables: dict[str, str], named: str) -> None:
-        assert named in "".join(problems(CATALOG_TYPE="iceberg", **variables))
+        base = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "https://c"}
+        assert named in "".join(problems(**(base | variables)))
 
     def test_the_librarys_own_variables_can_name_the_catalog(self) -> None:
         assert load(CATALOG_TYPE="Iceberg", PYICEBERG_CATALOG__DEFAULT__TYPE="glue").iceberg is not None

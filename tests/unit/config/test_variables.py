@@ -37,6 +37,9 @@ class TestSingleValues:
             ("S3_PREFIX", "/lake/raw/", "root", "lake/raw"),
             ("TABLE_NAME", "v1.2_t-x", "table", "v1.2_t-x"),
             ("COLUMN_TYPES", "a:bigint, ", "column_types", {"a": pa.int64()}),
+            ("STREAM_TIMEOUT_MS", "30000", "stream_timeout_ms", 30_000),
+            ("STREAM_TIMEOUT_MS", "0", "stream_timeout_ms", None),
+            ("STREAM_TIMEOUT_MS", "-1", "stream_timeout_ms", None),
             ("KAFKA_BOOTSTRAP_SERVERS", "a:1, b.c:2,[::1]:3", "broker_address", "a:1,b.c:2,[::1]:3"),
         ],
     )

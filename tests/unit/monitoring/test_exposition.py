@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import OPERATIONS, STEPS, Identity, Live, Metrics
+from tests.fakes.clock import Clock
 from tests.unit.monitoring.test_metrics import batch
 
 IDENTITY = Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3", "spark": "4.0.0"}, 30.0)
@@ -92,6 +93,8 @@ def test_where_each_partition_stands(metrics: Metrics, scrape: Callable[..., Scr
     assert scraped.of("lake_sink_lag_messages", **labels) == 30
     assert scraped.of("lake_sink_committed_offset", **labels) == 120
     assert scraped.of("lake_sink_end_offset", **labels) == 150
+    assert scraped.of("lake_sink_freshness_seconds", **labels) == 0
+    assert scrape(oldest={TP: 1_699_999_990.0}).of("lake_sink_freshness_seconds", **labels) == 10
     assert scraped["lake_sink_assigned_partitions"] == 1
     assert scraped["lake_sink_last_commit_timestamp_seconds"] == 1_700_000_000
 
@@ -104,67 +107,32 @@ def test_what_is_unknown_is_left_out(metrics: Metrics, scrape: Callable[..., Scr
     assert not {name for name in names if name.startswith("lake_sink_java")}
 
 
-def test_before_the_first_commit_its_time_is_when_consuming_began() -> None:
-    now = 1_000.0
-    metrics = Metrics(lambda: now)
+def test_moments_begin_where_something_is_expected_so_that_what_never_comes_becomes_stale() -> None:
+    clock = Clock()
+    metrics = Metrics(clock)
     exposition = Exposition(lambda: IDENTITY, metrics, Live)
 
-    def told() -> float:
-        return Scraped(exposition.text())["lake_sink_last_commit_timestamp_seconds"]
-
-    assert told() == 1_000
-    now = 1_030.0
-    metrics.consuming()
-    now = 1_600.0
-    assert told() == 1_030, "a connector that never commits becomes stale"
-    metrics.begins(TP, 0)
-    metrics.committed({TP: 5})
-    assert told() == 1_600
-
-
-def test_before_its_first_commit_the_time_of_a_partition_is_when_its_consuming_began() -> None:
-    now = 1_000.0
-    metrics = Metrics(lambda: now)
-    exposition = Exposition(lambda: IDENTITY, metrics, Live)
-
-    def told() -> float:
+    def told() -> list[float]:
+        """Of the last commit, the last answer of Kafka, and the last commit of the partition."""
         scraped = Scraped(exposition.text())
-        return scraped.of(
-            "lake_sink_partition_last_commit_timestamp_seconds", topic=TP.topic, partition=str(TP.partition)
-        )
+        return [
+            scraped["lake_sink_last_commit_timestamp_seconds"],
+            scraped["lake_sink_kafka_answer_timestamp_seconds"],
+            scraped.of("lake_sink_partition_last_commit_timestamp_seconds", topic="sensors", partition="3"),
+        ]
 
-    now = 1_030.0
     metrics.begins(TP, 0)
-    now = 1_600.0
-    assert told() == 1_030
-    metrics.committed({TP: 5})
-    assert told() == 1_600
-
-
-def test_before_kafka_has_answered_its_time_is_when_consuming_began() -> None:
-    now = 1_000.0
-    metrics = Metrics(lambda: now)
-    exposition = Exposition(lambda: IDENTITY, metrics, Live)
-
-    def told() -> float:
-        return Scraped(exposition.text())["lake_sink_kafka_answer_timestamp_seconds"]
-
-    assert told() == 1_000
+    assert told() == [1_000] * 3
+    clock.now = 1_030
+    metrics.consuming()
     metrics.begins(TP, 0)
-    now = 1_100.0
+    clock.now = 1_100
     metrics.reaches({TP: 5})
-    assert told() == 1_100
-    now = 1_200.0
+    clock.now = 1_600
     metrics.reaches({})
-    assert told() == 1_100
-
-
-def test_the_age_of_what_is_not_committed(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
-    labels = {"topic": "sensors", "partition": "3"}
-    metrics.begins(TP, 100)
-    metrics.reaches({TP: 101})
-    assert scrape().of("lake_sink_freshness_seconds", **labels) == 0
-    assert scrape(oldest={TP: 1_699_999_990.0}).of("lake_sink_freshness_seconds", **labels) == 10
+    assert told() == [1_030, 1_100, 1_030]
+    metrics.committed({TP: 5})
+    assert told() == [1_600, 1_100, 1_600]
 
 
 def test_every_operation_and_step_is_there_before_it_fails(scrape: Callable[..., Scraped]) -> None:
@@ -198,16 +166,14 @@ def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
     assert scraped.of("lake_sink_build_info", version="1.2.3", spark="4.0.0") == 1
 
 
-def test_both_processes_tell_their_memory_and_time(scrape: Callable[..., Scraped]) -> None:
-    scraped = scrape(java_pid=os.getppid())
-    for prefix in ("process", "lake_sink_java_process"):
-        assert scraped[f"{prefix}_resident_memory_bytes"] > 100_000
-        assert scraped[f"{prefix}_cpu_seconds_total"] >= 0
-
-
-def test_every_metric_is_documented_and_ours_have_our_prefix(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+def test_every_metric_is_documented_also_those_of_both_processes(
+    metrics: Metrics, scrape: Callable[..., Scraped]
+) -> None:
     metrics.begins(TP, 1)
     scraped = scrape(java_pid=os.getppid())
     assert scraped.documented
     assert {name for name in scraped.kinds if not name.startswith(("lake_sink_", "process_"))} == set()
     assert not [name for name, *_ in scraped.values if str(name).endswith("_created")]
+    for prefix in ("process", "lake_sink_java_process"):
+        assert scraped[f"{prefix}_resident_memory_bytes"] > 100_000
+        assert scraped[f"{prefix}_cpu_seconds_total"] >= 0

@@ -2,34 +2,40 @@
 
 import pytest
 
-from app import formatting
 from app.monitoring.history import Chart, History, Point, Sample, lay_out, ticks, window
 
 
-def history(*rows: int, lag: int | None = 0, every: float = 5.0) -> History:
-    """Samples, the first of them at second 0."""
+def history(*rows: int, lag: int | None = 0) -> History:
+    """Samples every 5 s, the first of them at second 0."""
+    return filled(*((count, lag) for count in rows))
+
+
+def lags(*each: int | None) -> History:
+    return filled(*((0, lag) for lag in each))
+
+
+def filled(*samples: tuple[int, int | None]) -> History:
     filled = History()
-    for index, count in enumerate(rows):
-        filled.add(Sample(index * every, count, lag))
+    for index, (rows, lag) in enumerate(samples):
+        filled.add(Sample(index * 5.0, rows, lag))
     return filled
 
 
 def test_without_samples_there_is_nothing_to_show() -> None:
-    empty = History()
+    empty, chart = History(), lay_out([Point(0, None)], 300)
     assert (empty.span(100), empty.rate(100, 60)) == (0, 0)
     assert (empty.rates(100, 15), empty.lags(100, 15)) == ([], [])
+    assert (chart.lines, labels(chart)[:2]) == ([], ["0", "1"])
 
 
 def test_rates_are_of_the_rows_between_two_samples() -> None:
     assert history(0, 50, 50, 200).rates(15.0, 5) == [Point(10, 10), Point(5, 0), Point(0, 30)]
-
-
-def test_wider_steps_spread_batches_that_come_one_by_one() -> None:
-    assert history(0, 0, 0, 300, 300, 300, 300).rates(30.0, 15) == [Point(15, 20), Point(0, 0)]
+    spread = history(0, 0, 0, 300, 300, 300, 300)  # batches that come one by one, over wider steps
+    assert spread.rates(30.0, 15) == [Point(15, 20), Point(0, 0)]
 
 
 def test_the_rate_of_the_last_minute() -> None:
-    samples = history(*range(0, 10_000, 100), every=5.0)
+    samples = history(*range(0, 10_000, 100))
     assert samples.rate(495.0, 60) == 20.0
     assert history(7).rate(0.0, 60) == 0.0
 
@@ -41,13 +47,6 @@ def test_bytes_a_second() -> None:
     assert samples.byte_rate(0.0, 60) == 0
     samples.add(Sample(5.0, 0, 0, 1_000))
     assert samples.byte_rate(5.0, 60) == 200
-
-
-def lags(*each: int | None, every: float = 5.0) -> History:
-    samples = History()
-    for index, lag in enumerate(each):
-        samples.add(Sample(index * every, 0, lag))
-    return samples
 
 
 def test_a_lag_that_shrinks_or_grows() -> None:
@@ -77,9 +76,6 @@ def test_lags_are_shown_as_they_were() -> None:
 def test_half_an_hour_is_kept_and_no_more() -> None:
     samples = history(*range(1_000))
     assert samples.span(999 * 5.0) == 1_800
-
-
-# --- the picture ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -134,40 +130,3 @@ def test_the_line_is_broken_where_nothing_is_known() -> None:
 def test_what_is_older_than_the_axis_is_left_out() -> None:
     drawn = lay_out([Point(4_000, 9_999), Point(0, 5)], 1_800)
     assert "10k" not in labels(drawn)
-
-
-def test_a_chart_without_values_has_axes_and_no_line() -> None:
-    drawn = lay_out([Point(0, None)], 300)
-    assert drawn.lines == []
-    assert labels(drawn)[:2] == ["0", "1"]
-
-
-# --- figures --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1_000, "1.0 KB"),
-        (1_300_000, "1.2 MB"),
-        (2**28, "256 MB"),
-        (5 * 2**50, "5,120 TB"),
-    ],
-)
-def test_sizes(count: int, text: str) -> None:
-    assert formatting.size(count) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-3, "0 s"), (4.4, "4 s"), (60, "1 min"), (725, "12 min 5 s"), (11_520, "3 h 12 min"), (180_000, "2 d 2 h")],
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert formatting.duration(seconds) == text
-
-
-@pytest.mark.parametrize(("rate", "text"), [(0, "0"), (0.49, "0.5"), (12.34, "12.3"), (8_250.4, "8,250")])
-def test_rates(rate: float, text: str) -> None:
-    assert formatting.rate(rate) == text

@@ -2,6 +2,7 @@
 
 from app.model import TopicPartition
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile, Metrics, Position
+from tests.fakes.clock import Clock
 
 TP, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 
@@ -19,13 +20,6 @@ def batch(number: int = 1, *, rows: int = 10, files: int = 2, **seconds: float) 
         seconds=seconds or {"convert": 0.2},
         last_files=[DeliveredFile(f"data/t/{number}-{index}.parquet", rows // files, 100) for index in range(files)],
     )
-
-
-class Clock:
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_what_was_taken_does_not_change_any_more() -> None:
@@ -50,18 +44,10 @@ def test_the_last_ten_batches_and_files_are_remembered_newest_first() -> None:
         "data/t/12-0.parquet",
         "data/t/11-1.parquet",
     ]
-    assert len(counts.last_files) == 10
-
-
-def test_a_batch_of_many_files_is_not_kept_as_a_whole() -> None:
-    metrics = Metrics()
-    metrics.delivered(batch(1, rows=1_000, files=1_000))
+    metrics.delivered(batch(13, rows=1_000, files=1_000))
     counts = metrics.counts()
     assert len(counts.last_files) == 10
-    assert not counts.last_batches[0].last_files
-
-
-# --- positions ------------------------------------------------------------------------------------------------------
+    assert not counts.last_batches[0].last_files, "a batch of many files is not kept as a whole"
 
 
 def test_the_lag_is_what_is_not_committed() -> None:
@@ -77,22 +63,18 @@ def test_the_lag_is_what_is_not_committed() -> None:
     assert (counts.lag, counts.last_commit) == (10, 1_000.0)
 
 
-def test_a_commit_that_is_ahead_of_the_last_look_is_no_negative_lag() -> None:
+def test_the_whole_lag_is_known_when_that_of_each_partition_is_and_never_below_zero() -> None:
     metrics = Metrics()
-    metrics.begins(TP, 0)
-    metrics.reaches({TP: 10})
-    metrics.committed({TP: 15})
-    assert metrics.counts().lag == 0
-
-
-def test_the_whole_lag_is_known_when_that_of_each_partition_is() -> None:
-    metrics = Metrics()
+    metrics.committed({})
+    assert metrics.counts().last_commit is None, "an empty commit is none"
     metrics.begins(TP, 0)
     metrics.begins(OTHER, 0)
     metrics.reaches({TP: 10})
     assert metrics.counts().lag is None
     metrics.reaches({OTHER: 5})
     assert metrics.counts().lag == 15
+    metrics.committed({TP: 15, OTHER: 5})  # ahead of the last look
+    assert metrics.counts().lag == 0
 
 
 def test_partitions_that_were_given_away_are_forgotten() -> None:
@@ -103,15 +85,6 @@ def test_partitions_that_were_given_away_are_forgotten() -> None:
     metrics.committed({TP: 5})  # of a commit that was under way
     metrics.reaches({TP: 9})
     assert list(metrics.counts().positions) == [OTHER]
-
-
-def test_an_empty_commit_is_none() -> None:
-    metrics = Metrics()
-    metrics.committed({})
-    assert metrics.counts().last_commit is None
-
-
-# --- freshness ------------------------------------------------------------------------------------------------------
 
 
 def freshness(metrics: Metrics, oldest: float | None = None) -> float | None:

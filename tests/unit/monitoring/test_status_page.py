@@ -23,16 +23,11 @@ HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=x onerror=y>"
 
 
 def view(
-    counts: Counts | None = None,
-    live: Live | None = None,
-    *,
-    warned: tuple[Warned, ...] = (),
-    history: History | None = None,
+    counts: Counts | None = None, live: Live | None = None, *warned: Warned, history: History | None = None
 ) -> View:
+    versions = {"version": "1.2.3"}
     return View(
-        identity=Identity(
-            "sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3"}, 30.0, replica="lake-sink-2"
-        ),
+        identity=Identity("sensors", "group", "s3://lake/data/t", "data/t", versions, 30.0, replica="lake-sink-2"),
         live=live or Live("consuming", ""),
         counts=counts or Counts(),
         history=history or History(),
@@ -123,7 +118,7 @@ def test_no_state_shows_words_of_libraries(name: str) -> None:
     assert not re.search(r"0x[0-9a-f]{4}|KafkaError|_TRANSPORT|botocore|Local:|\bErrno\b|thrd:|ipv4#", said)
 
 
-def test_rates_and_lags_are_drawn() -> None:
+def test_rates_and_lags_are_drawn_and_a_single_value_as_a_dot() -> None:
     history = History()
     for index in range(10):
         history.add(Sample(index * 10.0, index * 100, 50))
@@ -132,9 +127,6 @@ def test_rates_and_lags_are_drawn() -> None:
     assert 'class="dot"' not in page
     assert 'aria-label="Rows a second, over time"' in page
     assert by_id(page, "rate") == "10.0"
-
-
-def test_a_single_value_is_drawn_as_a_dot() -> None:
     history = History()
     history.add(Sample(90.0, 100, 50))
     page = render(view(history=history))
@@ -166,17 +158,10 @@ def test_partitions_that_are_not_read_come_first() -> None:
     assert "Assigned sensors 0-9 Taken over sensors 8 Being claimed sensors 9" in text(page)
 
 
-def test_the_settings_in_effect() -> None:
-    identity = replace(view().identity, settings=(("store", "s3://lake, keys as set"),))
-    assert "Settings in effect, without secrets store s3://lake, keys as set" in text(
-        render(replace(view(), identity=identity))
-    )
-
-
 def test_what_a_browser_does_not_show_is_written_out() -> None:
     """Text in another direction could make a topic's name, or what a catalog answers, read as something else."""
     live = Live("failing", "", failure=Trouble("catalog", "asking\x1b[31m", "\u202eno\u2066\x9b\ud800"))
-    shown = view(counted(), live, warned=(Warned(NOW, "ERROR", "line\nanother\u2028"),))
+    shown = view(counted(), live, Warned(NOW, "ERROR", "line\nanother\u2028"))
     page = render(replace(shown, identity=replace(shown.identity, topic="t\u202egpj.exe")))
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\ud800]", page)
     assert by_id(page, "reason") == "asking\\u001b[31m: \\u202eno\\u2066\\u009b\\ud800."
@@ -216,12 +201,12 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
     def failing(text: str) -> Live:
         return Live("failing", text, failure=Trouble("store", text, text, text, exit_code=1))
 
-    shown = view(metrics.counts(), failing(HOSTILE), warned=(Warned(NOW, "ERROR", HOSTILE),))
+    shown = view(metrics.counts(), failing(HOSTILE), Warned(NOW, "ERROR", HOSTILE))
     identity = Identity(  # the table's address is the catalog's
         HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}, 30.0, replica=HOSTILE, settings=((HOSTILE, HOSTILE),)
     )
     hostile = render(replace(shown, identity=identity))
-    harmless_view = view(counted(), failing("x"), warned=(Warned(NOW, "ERROR", "x"),))
+    harmless_view = view(counted(), failing("x"), Warned(NOW, "ERROR", "x"))
     harmless_identity = replace(harmless_view.identity, settings=(("x", "x"),))
     harmless = Tags(render(replace(harmless_view, identity=harmless_identity)))
     found = Tags(hostile)

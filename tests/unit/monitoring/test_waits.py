@@ -49,16 +49,11 @@ def test_an_answer_that_does_not_come_is_a_wait_until_it_has_come() -> None:
         assert (trouble.system, trouble.doing, trouble.seconds) == ("store", "writing the journal", 25)
         assert trouble.is_unanswered
     assert waits.current() == ()
-
-
-def test_of_a_question_that_failed_before_the_error_is_told() -> None:
-    clock = Clock()
-    waits = Waits(clock)
     waits.failed("upload", STORE)
     with waits.answer("upload", "store", "uploading files", patience=20):
         clock.advance(40)
         [trouble] = waits.current()
-    assert (trouble.cause, trouble.is_unanswered) == ("503", False)
+    assert (trouble.cause, trouble.is_unanswered) == ("503", False), "it failed before, and that is told"
 
 
 def test_an_error_keeps_the_system_that_is_nearest_to_it() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.fakes.canned_server import Answer, CannedServer
 
 KEY = "t/_journal/schema.json"
 FILE = "t/f.parquet"
-OURS = b"our rows"
+OURS = b"PAR1"
 FOREIGN = {
     "a web page": Answer(200, b"<html>busy</html>", {"Content-Type": "text/html"}),
     "nothing": Answer(200),
@@ -32,6 +33,7 @@ class Dialect:
     first: str
     second: str
     written: Answer
+    deleted: Answer
     holds: Callable[[bytes], Answer]
     listing: Callable[..., Answer]
     changed: Answer
@@ -54,6 +56,7 @@ S3 = Dialect(
     first='"1"',
     second='"2"',
     written=s3_answers.written('"2"'),
+    deleted=Answer(204),
     holds=lambda body: s3_answers.holds(body, '"2"'),
     listing=s3_answers.listing,
     changed=s3_answers.refusal(412, "PreconditionFailed"),
@@ -68,6 +71,7 @@ AZURE = Dialect(
     first='"1"',
     second='"2"',
     written=azure_answers.written('"2"'),
+    deleted=Answer(202, headers=azure_answers.SERVED),
     holds=lambda body: azure_answers.holds(body, '"2"'),
     listing=azure_answers.listing,
     changed=azure_answers.refusal(412, "ConditionNotMet"),
@@ -82,6 +86,7 @@ GOOGLE = Dialect(
     first="1",
     second="2",
     written=google_answers.written(2),
+    deleted=Answer(204),
     holds=lambda body: google_answers.content(body, 2),
     listing=google_answers.listing,
     changed=google_answers.refusal(412, "conditionNotMet", "A pre-condition did not hold."),
@@ -95,13 +100,6 @@ GOOGLE = Dialect(
 def say(request: pytest.FixtureRequest) -> Dialect:
     found: Dialect = request.param
     return found
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "ours.parquet"
-    path.write_bytes(OURS)
-    return path
 
 
 def in_doubt(say: Dialect) -> list[list[Answer]]:
@@ -155,10 +153,26 @@ class TestFiles:
             with say.at(say.changed, found) as store, pytest.raises(ChangedError, match=f"{say.uri}/{FILE}"):
                 store.upload(file, FILE)
 
-    def test_the_wait_that_the_store_asks_for_is_handed_on(self, say: Dialect, file: Path) -> None:
-        with say.at(say.broken) as store, pytest.raises(RetryableError) as caught:
-            store.upload(file, FILE)
-        assert caught.value.retry_after == 7.0
+    def test_a_failure_that_passes_at_once_is_not_seen(self, say: Dialect, file: Path) -> None:
+        with CannedServer(*[say.broken] * (say.tries - 1), say.written) as server:
+            assert say.make(server.url).upload(file, FILE).size == len(OURS)
+        assert [OURS in request.body for request in server.requests] == [True] * say.tries
+
+    def test_after_some_tries_it_is_the_pipelines_turn_with_the_wait_that_was_asked_for(
+        self, say: Dialect, file: Path
+    ) -> None:
+        with CannedServer(say.broken) as server, pytest.raises(RetryableError) as caught:
+            say.make(server.url).upload(file, FILE)
+        assert (len(server.requests), caught.value.retry_after) == (say.tries, 7.0)
+
+    def test_the_object_is_copied_and_deleted(self, say: Dialect, tmp_path: Path) -> None:
+        with CannedServer(say.holds(OURS), say.deleted) as server:
+            store = say.make(server.url)
+            assert store.download(FILE, tmp_path / "copy") == say.second
+            store.delete(FILE)
+        assert (tmp_path / "copy").read_bytes() == OURS
+        assert server.methods == ["GET", "DELETE"]
+        assert {unquote(request.path.partition("?")[0]).endswith(FILE) for request in server.requests} == {True}
 
 
 class TestWhatIsNotThere:

@@ -5,7 +5,6 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -50,15 +49,9 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Iterator[CannedServer]:
 
 
 def key_text(private_key: str, token_uri: str) -> str:
-    key: dict[str, Any] = {
-        "type": "service_account",
-        "project_id": "sinks",
-        "private_key_id": "1",
-        "private_key": private_key,
-        "client_email": "sink@sinks.iam.gserviceaccount.com",
-        "token_uri": token_uri,
-    }
-    return json.dumps(key)
+    email = "sink@sinks.iam.gserviceaccount.com"
+    key = {"type": "service_account", "project_id": "sinks", "private_key_id": "1", "client_email": email}
+    return json.dumps({**key, "private_key": private_key, "token_uri": token_uri})
 
 
 def store(credentials_json: str | None) -> GcsStore:
@@ -93,9 +86,8 @@ def test_a_token_that_no_store_accepts_is_fatal(private_key: str, monkeypatch: p
     refused = refusal(401, "authError", "Invalid Credentials")
     with CannedServer(refused) as lake, CannedServer(token("t1")) as google:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", lake.url)
-        error = error_with(key_text(private_key, google.url))
+        error = error_with(FatalError, key_text(private_key, google.url))
 
-    assert isinstance(error, FatalError)
     assert "Invalid Credentials" in error.cause
     assert "GCS_CREDENTIALS_JSON" in error.hint
 
@@ -114,16 +106,15 @@ def test_the_file_that_the_environment_names_is_used(
     assert sent(lake) == ["Bearer t1"]
 
 
-def error_with(credentials_json: str | None) -> ConnectorError:
-    with pytest.raises(ConnectorError, match="connecting to gs://lake") as caught:
+def error_with(kind: type[ConnectorError], credentials_json: str | None) -> ConnectorError:
+    with pytest.raises(kind, match="connecting to gs://lake") as caught:
         store(credentials_json).connect("")
     return caught.value
 
 
 def test_no_credentials_anywhere_names_the_ways_to_give_some() -> None:
-    error = error_with(None)
+    error = error_with(ConfigError, None)
 
-    assert isinstance(error, ConfigError)
     for way in ("GCS_CREDENTIALS_JSON", "GOOGLE_APPLICATION_CREDENTIALS", "service account"):
         assert way in error.hint
 
@@ -142,9 +133,8 @@ def test_no_credentials_anywhere_names_the_ways_to_give_some() -> None:
     ids=range(7),
 )
 def test_a_text_that_is_no_key_is_not_shown(text: str) -> None:
-    error = error_with(text)
+    error = error_with(ConfigError, text)
 
-    assert isinstance(error, ConfigError)
     assert "GCS_CREDENTIALS_JSON" in error.cause
     assert "s3cr3t" not in str(error)
 
@@ -165,17 +155,15 @@ def test_a_token_that_is_refused_says_why(
     document = {"error": "invalid_grant" if status == 400 else "unavailable", "error_description": message}
     answer = Answer(status, json.dumps(document).encode(), JSON)
     with CannedServer(answer) as google:
-        error = error_with(key_text(private_key, google.url))
+        error = error_with(kind, key_text(private_key, google.url))
 
-    assert isinstance(error, kind)
     assert shown in str(error)
     assert not lake.requests
 
 
 def test_a_token_service_that_is_away_is_waited_for(lake: CannedServer, private_key: str) -> None:
-    error = error_with(key_text(private_key, "http://127.0.0.1:9"))
+    error = error_with(RetryableError, key_text(private_key, "http://127.0.0.1:9"))
 
-    assert isinstance(error, RetryableError)
     assert "refused" in error.cause
     assert "token service" in error.hint
 

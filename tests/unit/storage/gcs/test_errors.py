@@ -1,6 +1,5 @@
 """Every way Google Cloud Storage can say no, as the user gets to see it: over a real connection."""
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.errors import translate
 from app.storage.gcs.store import GcsStore
 from app.storage.targets import GcsTarget
+from dev.server import free_ports
 from tests.fakes.canned_server import Answer
 from tests.fakes.google_answers import (
-    NO_RETRY,
     bucket_at,
-    methods,
+    google_store,
     refusal,
     said,
     text,
@@ -32,16 +31,9 @@ TOO_OFTEN = (
 )
 
 
-@pytest.fixture
-def parquet(tmp_path: Path) -> Path:
-    path = tmp_path / "part-0.parquet"
-    path.write_bytes(b"PAR1")
-    return path
-
-
-def error_of_upload(parquet: Path, answer: Answer) -> ConnectorError:
-    with bucket_at(answer) as (store, _), pytest.raises(ConnectorError) as caught:
-        store.upload(parquet, "t/part-0.parquet")
+def error_of_upload(kind: type[ConnectorError], file: Path, answer: Answer) -> ConnectorError:
+    with bucket_at(answer) as (store, _), pytest.raises(kind) as caught:
+        store.upload(file, "t/part-0.parquet")
     assert "uploading gs://lake/t/part-0.parquet" in str(caught.value)
     return caught.value
 
@@ -63,11 +55,8 @@ def error_of_upload(parquet: Path, answer: Answer) -> ConnectorError:
     ],
     ids=range(11),
 )
-def test_what_passes_is_retryable(parquet: Path, answer: Answer, shown: str) -> None:
-    error = error_of_upload(parquet, answer)
-
-    assert isinstance(error, RetryableError)
-    assert shown in str(error)
+def test_what_passes_is_retryable(file: Path, answer: Answer, shown: str) -> None:
+    assert shown in str(error_of_upload(RetryableError, file, answer))
 
 
 @pytest.mark.parametrize(
@@ -86,11 +75,8 @@ def test_what_passes_is_retryable(parquet: Path, answer: Answer, shown: str) -> 
     ],
     ids=range(7),
 )
-def test_what_does_not_pass_is_fatal(parquet: Path, answer: Answer, shown: str) -> None:
-    error = error_of_upload(parquet, answer)
-
-    assert isinstance(error, FatalError)
-    assert shown in str(error)
+def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, shown: str) -> None:
+    assert shown in str(error_of_upload(FatalError, file, answer))
 
 
 def test_a_refusal_that_passes_at_once_is_not_seen() -> None:
@@ -98,7 +84,7 @@ def test_a_refusal_that_passes_at_once_is_not_seen() -> None:
     soon = Limits(retry=RETRY.with_delay(initial=0.001))
     with bucket_at(refusal(429, "rateLimitExceeded", TOO_OFTEN), written(1), limits=soon) as (store, server):
         assert store.write("t/_journal/0.json", b"{}", replaces=None) == "1"
-    assert methods(server) == ["POST", "POST"]
+    assert server.methods == ["POST", "POST"]
 
 
 @pytest.mark.parametrize("cause", [ConnectionError("3 of 5 bytes came"), TimeoutError("3 of 5 bytes came")])
@@ -109,20 +95,18 @@ def test_what_the_library_has_tried_again_in_vain_is_retryable(cause: Exception)
     assert error.cause == "3 of 5 bytes came"
 
 
-def test_a_long_refusal_is_cut(parquet: Path) -> None:
-    assert len(str(error_of_upload(parquet, refusal(403, "forbidden", "no " * 5_000)))) < 800
+def test_a_long_refusal_is_cut(file: Path) -> None:
+    assert len(str(error_of_upload(FatalError, file, refusal(403, "forbidden", "no " * 5_000)))) < 800
 
 
-def test_a_server_that_is_not_there_is_retryable_and_named(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    store = GcsStore(GcsTarget("lake"), max_workers=1, limits=NO_RETRY)
+def test_a_server_that_is_not_there_is_retryable_and_named(file: Path) -> None:
+    [port] = free_ports(1)
+    store = google_store(f"http://127.0.0.1:{port}")
 
     with pytest.raises(RetryableError, match=r"connecting to gs://lake: .*refused.*network"):
         store.connect("")
     with pytest.raises(RetryableError, match=r"uploading gs://lake/f\.parquet"):
-        store.upload(parquet, "f.parquet")
+        store.upload(file, "f.parquet")
 
 
 def test_an_address_that_is_none_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:

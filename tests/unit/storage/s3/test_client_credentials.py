@@ -2,14 +2,18 @@
 
 import json
 import os
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from app.errors import ConfigError, RetryableError
+from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.s3.store import S3Store
 from app.storage.targets import S3Target
 from tests.fakes.canned_server import Answer, CannedServer
+from tests.fakes.metadata_server import RoleServer
+from tests.fakes.outgoing import Outgoing
 
 STORED = Answer(200, headers={"ETag": '"1"'})
 ROLE = {
@@ -28,18 +32,10 @@ def _bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
     monkeypatch.setattr("botocore.utils.ContainerMetadataFetcher.SLEEP_TIME", 0)
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "file"
-    path.write_bytes(b"x")
-    return path
-
-
-def store(  # one line per case below
+def store(
     endpoint_url: str | None,
     access_key: str | None = None,
     secret_key: str | None = None,
@@ -47,17 +43,7 @@ def store(  # one line per case below
     region: str = "us-east-1",
     bucket: str = "lake",
 ) -> S3Store:
-    return S3Store(
-        S3Target(
-            bucket,
-            region=region,
-            endpoint_url=endpoint_url,
-            access_key=access_key,
-            secret_key=secret_key,
-            session_token=session_token,
-        ),
-        max_workers=1,
-    )
+    return S3Store(S3Target(bucket, region, endpoint_url, access_key, secret_key, session_token), max_workers=1)
 
 
 def test_keys_from_the_settings_are_used_and_a_token_of_the_environment_is_not(
@@ -67,16 +53,9 @@ def test_keys_from_the_settings_are_used_and_a_token_of_the_environment_is_not(
 
     with CannedServer(STORED) as server:
         store(server.url, "AKIA1", "secret").upload(file, "x")
-
-    assert "Credential=AKIA1/" in server.requests[0].headers["authorization"]
-    assert "x-amz-security-token" not in server.requests[0].headers
-
-
-def test_a_session_token_travels_with_its_keys(file: Path) -> None:
-    with CannedServer(STORED) as server:
         store(server.url, "ASIA1", "secret", "token").upload(file, "x")
 
-    assert server.requests[0].headers["x-amz-security-token"] == "token"
+    assert keys_used(server) == [("AKIA1", None), ("ASIA1", "token")]
 
 
 def test_without_keys_those_of_the_role_are_used(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +63,7 @@ def test_without_keys_those_of_the_role_are_used(file: Path, monkeypatch: pytest
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", role.url)
         store(server.url).upload(file, "x")
 
-    assert "Credential=ROLEKEY1/" in server.requests[0].headers["authorization"]
-    assert server.requests[0].headers["x-amz-security-token"] == "role-token"
+    assert keys_used(server) == [("ROLEKEY1", "role-token")]
 
 
 def test_a_role_that_does_not_answer_at_first_is_asked_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +75,7 @@ def test_a_role_that_does_not_answer_at_first_is_asked_again(file: Path, monkeyp
             lake.upload(file, "x")
         lake.upload(file, "x")
 
-    assert "Credential=ROLEKEY1/" in server.requests[0].headers["authorization"]
+    assert keys_used(server) == [("ROLEKEY1", "role-token")]
 
 
 def test_no_keys_anywhere_names_the_variables() -> None:
@@ -116,19 +94,20 @@ def test_half_of_the_keys_names_both_variables(access_key: str | None, secret_ke
     assert "s3cr3t" not in str(caught.value)
 
 
-@pytest.mark.parametrize("bad", ["AKIA1\n", '"AKIA 1"', "AKIÄ"])
-def test_a_key_that_cannot_be_one_is_named_and_not_shown(bad: str) -> None:
-    with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID holds a blank") as caught:
-        store(None, bad, "secret").connect("")
+@pytest.mark.parametrize(
+    ("key", "token", "named"),
+    [
+        ("AKIA1\n", None, "AWS_ACCESS_KEY_ID"),
+        ('"AKIA 1"', None, "AWS_ACCESS_KEY_ID"),
+        ("AKIÄ", None, "AWS_ACCESS_KEY_ID"),
+        ("AKIA1", "t0ken\n", "AWS_SESSION_TOKEN"),
+    ],
+)
+def test_a_key_or_token_that_cannot_be_one_is_named_and_not_shown(key: str, token: str | None, named: str) -> None:
+    with pytest.raises(ConfigError, match=f"{named} holds a blank") as caught:
+        store(None, key, "secret", token).connect("")
 
-    assert bad.strip() not in str(caught.value)
-
-
-def test_a_token_with_a_line_end_is_named_and_not_shown() -> None:
-    with pytest.raises(ConfigError, match="AWS_SESSION_TOKEN holds a blank") as caught:
-        store(None, "AKIA1", "secret", "t0ken\n").connect("")
-
-    assert "t0ken" not in str(caught.value)
+    assert (token or key).strip() not in str(caught.value)
 
 
 @pytest.mark.parametrize(("endpoint_url", "region"), [("127.0.0.1:9000", "us-east-1"), (None, ""), (None, "EU WEST")])
@@ -140,3 +119,81 @@ def test_an_address_that_is_none_names_its_variables(endpoint_url: str | None, r
 def test_a_name_that_no_bucket_can_have_names_its_variable() -> None:
     with CannedServer(STORED) as server, pytest.raises(ConfigError, match="S3_BUCKET"):
         store(server.url, "AKIA1", "secret", bucket="my lake").connect("")
+
+
+# --- keys that a token of the machine gives; renewed before they expire ---------------------------------------------
+
+
+@pytest.fixture
+def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A token of the machine for a role."""
+    path = tmp_path / "token"
+    path.write_text("first-token")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(path))
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/lake-writer")
+    return path
+
+
+@pytest.fixture
+def lake() -> Iterator[CannedServer]:
+    with CannedServer(Answer(200, headers={"ETag": '"1"'})) as server:
+        yield server
+
+
+def keys_used(server: CannedServer) -> list[tuple[str, str | None]]:
+    """Key and session token of each request."""
+    return [
+        (sent["authorization"].partition("Credential=")[2].partition("/")[0], sent.get("x-amz-security-token"))
+        for sent in (request.headers for request in server.requests)
+    ]
+
+
+def test_a_token_that_is_replaced_is_read_again(
+    lake: CannedServer, file: Path, token: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Kubernetes cluster writes a new one long before the old one expires."""
+    with RoleServer(timedelta(minutes=5)) as roles:  # botocore renews keys 10 to 15 minutes before they expire
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", roles.url)
+        bucket = store(lake.url)
+        bucket.upload(file, "a")
+        token.write_text("second-token")
+        bucket.upload(file, "b")
+
+    assert roles.tokens[0] == "first-token"
+    assert roles.tokens[-1] == "second-token"
+
+
+@pytest.mark.parametrize(
+    ("region", "service"),
+    [("eu-west-1", "sts.eu-west-1.amazonaws.com"), ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn")],
+)
+def test_a_token_is_taken_to_the_token_service_of_the_region(
+    region: str, service: str, token: Path, monkeypatch: pytest.MonkeyPatch, outgoing: Outgoing
+) -> None:
+    """Not to the private address that a store of AWS may have in a network without internet."""
+    private = f"https://bucket.vpce-1a2b-3c4d.s3.{region}.vpce.amazonaws.com"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", private)
+
+    with pytest.raises(RetryableError):  # the answer here is empty
+        store(private, region=region).read("x")
+
+    # A thread of an earlier test may still ask a store of this machine.
+    assert {host for host in outgoing.hosts if host != "127.0.0.1"} == {service}
+
+
+def test_another_store_has_its_token_service_at_its_own_address(
+    lake: CannedServer, file: Path, token: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MinIO has; a token of its identity provider gives keys there."""
+    with RoleServer(timedelta(hours=6)) as roles:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", roles.url)
+        store(lake.url).upload(file, "a")
+
+    assert keys_used(lake) == [("ROLEKEY1", "role-token-1")]
+
+
+def test_a_token_that_is_not_there_is_named(token: Path) -> None:
+    token.unlink()
+
+    with pytest.raises(FatalError, match=f"connecting to s3://lake.*{token}"):
+        store(None).connect("")
