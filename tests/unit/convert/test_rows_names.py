@@ -10,7 +10,7 @@ import pytest
 from app.bad_records.refusals import BadRowsError
 from app.convert.rows import Rules, convert
 from app.convert.values import Rescue, joined, scalar_count
-from app.table.schema import EMPTY, TableSchema
+from app.table.schema import EMPTY
 from tests.support.batches import NOON, row
 from tests.unit.convert.conversions import INT, RULES, converted, rescued, rescued_of, stored
 
@@ -249,21 +249,9 @@ def test_keys_of_any_kind(key: object) -> None:
     assert convert([row({}, key=key)], EMPTY, RULES).table["__key"].to_pylist() == [key]
 
 
-def test_a_key_of_another_kind_is_rescued() -> None:
-    conversion = convert([row({}, key="a"), row({}, key=7)], EMPTY, RULES)
-    assert conversion.table["__key"].to_pylist() == ["a", None]
-    assert rescued(conversion) == [None, {"__kafka_key": 7}]
-
-
 def test_metadata_win_over_fields_which_are_rescued_where_they_differ() -> None:
     extra = {"__offset": pa.array([5, 6]), "__none": pa.nulls(2, pa.string())}
     conversion = convert([row({"__offset": 5}), row({"__offset": "own", "__none": 1})], EMPTY, RULES, extra)
     assert conversion.table["__offset"].to_pylist() == [5, 6]
     assert rescued(conversion) == [None, {"__offset": "own", "__none": 1}]
     assert "__none" not in conversion.schema.columns
-
-
-def test_metadata_take_the_type_that_their_column_has() -> None:
-    conversion = convert([row({})], TableSchema({"n": pa.string()}), RULES, {"n": pa.array([5])})
-    assert conversion.schema.columns["n"] == pa.string()
-    assert rescued(conversion) == [{"n": 5}]
