@@ -1,17 +1,23 @@
 """Records converted, and what a test wants to know of them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 from app.convert.rows import Conversion, Rules, convert
 from app.table.schema import EMPTY, TableSchema
 from app.table.type_names import parse_column_types, type_name
 from tests.support.batches import row
+from tests.support.both_ways import StagingStep, Table, messages
 
 RULES = Rules("ts_ms", frozenset())
 INT = {"x": pa.int64()}
+
+both_ways = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
 
 
 def converted(*values: dict[str, Any], schema: dict[str, pa.DataType] | None = None) -> Conversion:
@@ -44,3 +50,25 @@ def fixed(column_types: str, *values: dict[str, Any]) -> Conversion:
     types = parse_column_types(column_types)
     rules = Rules("ts_ms", frozenset(), types)
     return convert([row(value) for value in values], EMPTY, rules)
+
+
+def staged(
+    path: Path,
+    table: Table,
+    *texts: str,
+    at_once: bool,
+    schema: dict[str, pa.DataType] | None = None,
+    times: int = 1,
+    **fields: Any,
+) -> tuple[list[dict[str, Any]], list[dict[str, str]], TableSchema]:
+    """The rows of these messages, each with what was rescued of it; the values of each folder; the table's schema."""
+    step = StagingStep(table, at_once=at_once)
+    step.schema.current = TableSchema(schema or {})
+    for _ in range(times):
+        result = step.stage(messages(*(text.encode() for text in texts), **fields), path / "staged.parquet")
+        assert not result.rejected
+    assert result.file
+    rows = pq.read_table(result.file.path).to_pylist()
+    for each in rows:
+        each["rescued"] = json.loads(each.pop("_rescued_data", None) or "{}")
+    return rows, [dict(group.partition_values) for group in result.file.groups], step.schema.current

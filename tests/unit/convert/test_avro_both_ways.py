@@ -40,9 +40,8 @@ def test_drawn_schemas(seed: int, hive: tuple[str, ...]) -> None:
 def test_datums_that_do_not_fit_their_schema_are_never_read_at_once_in_another_way(seed: int) -> None:
     draw = Generator(seed, beyond=True)
     drawn = draw.record()
-    while '["null"' in json.dumps(drawn) or '"null"]' in json.dumps(
-        drawn
-    ):  # Polars takes an unknown branch for the second
+    # Of an option, Polars takes an unknown branch for the second.
+    while '["null"' in (text := json.dumps(drawn)) or '"null"]' in text:
         drawn = draw.record()
     schema = AvroSchema.parse(json.dumps(drawn))
     for _ in range(10):
@@ -71,38 +70,30 @@ def _simple(value: Any) -> Any:
 
 # --- evolution ------------------------------------------------------------------------------------------------------
 
-LATER = {
-    "a field is added": record(("ts_ms", "long"), ("x", ["null", "double"]), ("y", "string")),
-    "a field is removed": record(("ts_ms", "long")),
-    "a field has a default": {
-        "type": "record",
-        "name": "Reading",
-        "fields": [{"name": "ts_ms", "type": "long"}, {"name": "x", "type": "double", "default": 7.0}],
-    },
-    "a field is renamed": {
-        "type": "record",
-        "name": "Reading",
-        "fields": [{"name": "ts_ms", "type": "long"}, {"name": "z", "aliases": ["x"], "type": ["null", "double"]}],
-    },
-    "a field is promoted": record(("ts_ms", "double"), ("x", ["null", "double"])),
-    "a field is nested": record(("ts_ms", "long"), ("x", record(("z", "int"), name="Inner"))),
-}
-VALUES: dict[str, dict[str, Any]] = {
-    "a field is added": {"ts_ms": 2, "x": 1.5, "y": "new"},
-    "a field is removed": {"ts_ms": 2},
-    "a field has a default": {"ts_ms": 2, "x": 2.5},
-    "a field is renamed": {"ts_ms": 2, "z": 2.5},
-    "a field is promoted": {"ts_ms": 2.5, "x": 1.5},
-    "a field is nested": {"ts_ms": 2, "x": {"z": 1}},
+X = ["null", "double"]
+
+
+def evolved(**x: Any) -> dict[str, Any]:
+    """The schema of a reading with another field for ``x``."""
+    return {"type": "record", "name": "Reading", "fields": [{"name": "ts_ms", "type": "long"}, x]}
+
+
+LATER: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a field is added": (record(("ts_ms", "long"), ("x", X), ("y", "string")), {"ts_ms": 2, "x": 1.5, "y": "new"}),
+    "a field is removed": (record(("ts_ms", "long")), {"ts_ms": 2}),
+    "a field has a default": (evolved(name="x", type="double", default=7.0), {"ts_ms": 2, "x": 2.5}),
+    "a field is renamed": (evolved(name="z", aliases=["x"], type=X), {"ts_ms": 2, "z": 2.5}),
+    "a field is promoted": (record(("ts_ms", "double"), ("x", X)), {"ts_ms": 2.5, "x": 1.5}),
+    "a field is nested": (evolved(name="x", type=record(("z", "int"), name="Inner")), {"ts_ms": 2, "x": {"z": 1}}),
 }
 
 
 @pytest.mark.parametrize("name", LATER)
 @pytest.mark.parametrize("few", [1, 256])
 def test_schemas_take_turns_while_producers_are_replaced(name: str, few: int) -> None:
-    old = framed(1, datum(READING, {"ts_ms": 1, "x": 0.5}))
-    new = framed(2, datum(LATER[name], VALUES[name]))
-    assert_both_agree(table_of(READING, LATER[name]), [messages(*[old, new] * 3), messages(*[new] * 4, old)], few=few)
+    schema, value = LATER[name]
+    old, new = framed(1, datum(READING, {"ts_ms": 1, "x": 0.5})), framed(2, datum(schema, value))
+    assert_both_agree(table_of(READING, schema), [messages(*[old, new] * 3), messages(*[new] * 4, old)], few=few)
 
 
 def test_messages_of_several_schemas_are_read_at_once(tmp_path: Path) -> None:

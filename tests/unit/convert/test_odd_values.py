@@ -2,34 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from app.table.schema import TableSchema
 from tests.support.batches import NOON
-from tests.support.both_ways import StagingStep, Table, messages
-
-both_ways = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
-Kinds = dict[str, pa.DataType]
-
-
-def staged(
-    path: Path, table: Table, *texts: str, at_once: bool = False, schema: Kinds | None = None, **fields: Any
-) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """The rows, each with what was rescued of it, and the values of each folder."""
-    step = StagingStep(table, at_once=at_once)
-    step.schema.current = TableSchema(schema or {})
-    result = step.stage(messages(*(text.encode() for text in texts), **fields), path / "staged.parquet")
-    assert not result.rejected
-    assert result.file
-    rows = pq.read_table(result.file.path).to_pylist()
-    for row in rows:
-        row["rescued"] = json.loads(row.get("_rescued_data") or "{}")
-    return rows, [dict(group.partition_values) for group in result.file.groups]
-
+from tests.support.both_ways import Table
+from tests.unit.convert.conversions import both_ways, staged
 
 # --- moments that Arrow knows and Python does not -------------------------------------------------------------------
 
@@ -54,7 +33,7 @@ def test_a_moment_outside_the_years_1_to_9999_is_rescued_whatever_is_beside_it(
     table = Table(types=f"x:{kind}")
     other = f'{{"x":"{neighbour}"}}'
     for texts in ([f'{{"x":"{text}"}}', other], [other, f'{{"x":"{text}"}}'], [f'{{"x":"{text}"}}'] * 2):
-        rows, _ = staged(tmp_path, table, *texts, at_once=at_once)
+        rows, *_ = staged(tmp_path, table, *texts, at_once=at_once)
         odd = [row for row in rows if row["rescued"].get("x") == text]
         assert len(odd) == "".join(texts).count(text)
         assert all(row.get("x") is None for row in odd)
@@ -70,7 +49,7 @@ def test_a_moment_outside_the_years_1_to_9999_is_rescued_whatever_is_beside_it(
     ],
 )
 def test_the_first_and_the_last_moment_are_stored(tmp_path: Path, kind: str, texts: list[str], at_once: bool) -> None:
-    rows, _ = staged(tmp_path, Table(types=f"x:{kind}"), *(f'{{"x":"{text}"}}' for text in texts), at_once=at_once)
+    rows, *_ = staged(tmp_path, Table(types=f"x:{kind}"), *(f'{{"x":"{text}"}}' for text in texts), at_once=at_once)
     assert [row["x"].isoformat()[:10] for row in rows] == ["0001-01-01", "9999-12-31"]
     assert not any(row["rescued"] for row in rows)
 
@@ -85,7 +64,7 @@ def test_a_key_that_fits_no_column_takes_the_place_of_no_rescued_value(
 ) -> None:
     schema = {"__key": pa.int64(), "__kafka_key": pa.bool_(), "___kafka_key": pa.bool_(), "ts_ms": pa.int64()}
     text = f'{{"__kafka_key":{field},"___kafka_key":"too","ts_ms":1}}'
-    rows, _ = staged(tmp_path, Table(), text, '{"ts_ms":1}', at_once=at_once, schema=schema, raw_key=b"k")
+    rows, *_ = staged(tmp_path, Table(), text, '{"ts_ms":1}', at_once=at_once, schema=schema, raw_key=b"k")
     assert [row["rescued"] for row in rows] == [
         {"__kafka_key": json.loads(field), "___kafka_key": "too", "____kafka_key": "k"},
         {"__kafka_key": "k"},
@@ -95,7 +74,7 @@ def test_a_key_that_fits_no_column_takes_the_place_of_no_rescued_value(
 @both_ways
 def test_a_new_field_that_finds_no_place_and_the_key_are_both_kept(tmp_path: Path, at_once: bool) -> None:
     schema = {"__key": pa.int64(), "__Kafka_Key": pa.bool_(), "ts_ms": pa.int64()}
-    rows, _ = staged(tmp_path, Table(), '{"__kafka_key":1,"ts_ms":1}', at_once=at_once, schema=schema, raw_key=b"k")
+    rows, *_ = staged(tmp_path, Table(), '{"__kafka_key":1,"ts_ms":1}', at_once=at_once, schema=schema, raw_key=b"k")
     assert [row["rescued"] for row in rows] == [{"__kafka_key": 1, "___kafka_key": "k"}]
 
 
@@ -103,7 +82,7 @@ def test_a_new_field_that_finds_no_place_and_the_key_are_both_kept(tmp_path: Pat
 def test_metadata_that_fits_no_column_takes_the_place_of_no_rescued_value(tmp_path: Path, at_once: bool) -> None:
     schema = {"__offset": pa.bool_(), "ts_ms": pa.int64()}
     table = Table(metadata=("__offset",))
-    rows, _ = staged(tmp_path, table, '{"__offset":"mine","ts_ms":1}', '{"ts_ms":1}', at_once=at_once, schema=schema)
+    rows, *_ = staged(tmp_path, table, '{"__offset":"mine","ts_ms":1}', '{"ts_ms":1}', at_once=at_once, schema=schema)
     assert [row["rescued"] for row in rows] == [{"__offset": "mine", "___offset": 0}, {"__offset": 1}]
 
 
@@ -115,7 +94,7 @@ def test_metadata_that_fits_no_column_takes_the_place_of_no_rescued_value(tmp_pa
 def test_a_kafka_timestamp_that_the_timestamp_column_does_not_take_is_rescued(
     tmp_path: Path, kind: pa.DataType, at_once: bool
 ) -> None:
-    rows, folders = staged(tmp_path, Table(("year",)), '{"x":1}', '{"x":2}', at_once=at_once, schema={"ts_ms": kind})
+    rows, folders, _ = staged(tmp_path, Table(("year",)), '{"x":1}', '{"x":2}', at_once=at_once, schema={"ts_ms": kind})
     assert [row["rescued"] for row in rows] == [{"ts_ms": NOON}] * 2
     assert folders == [{"year": "2024"}]
 
@@ -124,7 +103,7 @@ def test_a_kafka_timestamp_that_the_timestamp_column_does_not_take_is_rescued(
 @pytest.mark.parametrize("moment", [2**53 + 1, 253_402_300_800_000])
 def test_a_kafka_timestamp_beyond_what_its_column_holds_is_rescued(tmp_path: Path, moment: int, at_once: bool) -> None:
     for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()):
-        rows, _ = staged(tmp_path, Table(), '{"x":1}', at_once=at_once, schema={"ts_ms": kind}, timestamp_ms=moment)
+        rows, *_ = staged(tmp_path, Table(), '{"x":1}', at_once=at_once, schema={"ts_ms": kind}, timestamp_ms=moment)
         assert [row["rescued"] for row in rows] == [{"ts_ms": moment}]
 
 
@@ -136,5 +115,5 @@ def test_a_kafka_timestamp_beyond_what_its_column_holds_is_rescued(tmp_path: Pat
 def test_an_object_without_any_value_is_null_in_folders_as_it_is_in_columns(
     tmp_path: Path, value: str, at_once: bool
 ) -> None:
-    _, folders = staged(tmp_path, Table(("p",)), f'{{"p":{value},"n":1}}', '{"p":null,"n":2}', at_once=at_once)
+    _, folders, _ = staged(tmp_path, Table(("p",)), f'{{"p":{value},"n":1}}', '{"p":null,"n":2}', at_once=at_once)
     assert folders == [{"p": "__HIVE_DEFAULT_PARTITION__"}]

@@ -4,10 +4,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.claim import PartitionClaim
 from app.journal.claims import Claim, Claims
 from app.journal.document import FencedError
 from app.journal.generation import Generation
@@ -18,9 +19,9 @@ from app.journal.ownership import JournalOwnership
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
+from tests.support.waiting import PATIENCE, join, wait_until
 from tests.unit.journal import journal_bench
 from tests.unit.journal.journal_bench import P0, begin_at, intent
-from tests.unit.pipeline.pipeline_line import wait_until
 
 A, B, FORMER, ANOTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff", "eeeeeeee"
 AWAY = RetryableError("asking", "no route to host")
@@ -33,7 +34,6 @@ class Bench:
     def __init__(self, tmp_path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.timings = Timings(clock=clock, first_retry_seconds=0.002)
         self.journals = journal_bench.Bench(tmp_path)
-        self.lake = self.journals.lake
         self.store = self.journals.store
         self.kafka = self.journals.kafka
         self.kafka.offsets = PartitionOffsets(None, 0, 100, "id")
@@ -75,6 +75,12 @@ class Bench:
         self.made.append(claims)
         return claims
 
+    def begin(self, *tps: TopicPartition, **settings: Any) -> Claims:
+        """Claims that have begun, of the first partition unless others are named."""
+        claims = self.claims(**settings)
+        claims.begin(tps or [P0], A)
+        return claims
+
     def is_current(self, token: str) -> bool:
         return token not in self.ended
 
@@ -106,25 +112,18 @@ class Bench:
         """A claim that another member makes now."""
         return self.journals.claimed(ANOTHER, tps or (P0,))
 
-    def claim(self, tp: TopicPartition = P0) -> PartitionClaim | None:
-        return self.journals.any_claim(tp)
+    def owner(self, tp: TopicPartition = P0) -> str:
+        return self.journals.stored_claim(tp).owner
 
     def stored(self, tp: TopicPartition = P0) -> tuple[GenerationLog, Progress]:
         """The log to which the claim points, and how far the partition is by that."""
-        claim = self.claim(tp)
-        assert claim is not None
-        log = self.journals.log(claim.owner)
+        log = self.journals.log(self.owner(tp))
         progress = log.of(tp)
         assert progress is not None
         return log, progress
 
     def end(self, tp: TopicPartition = P0) -> int:
         return self.stored(tp)[1].end
-
-    def owner(self, tp: TopicPartition = P0) -> str:
-        claim = self.claim(tp)
-        assert claim is not None
-        return claim.owner
 
     def stop(self) -> None:
         for claims in self.made:
@@ -138,7 +137,7 @@ def through(claims: Claims, count: int = 1) -> list[Claim]:
         found.extend(claims.finished())
         return len(found) >= count
 
-    wait_until(look)
+    wait_until(look, f"{count} claims are through")
     return found
 
 
@@ -148,15 +147,21 @@ def claim_of(claims: Claims, token: str = A) -> Claim:
     return claim
 
 
+def error_of(claims: Claims) -> ConnectorError:
+    """What the claims end with."""
+    with pytest.raises(ConnectorError) as raised:
+        through(claims)
+    return raised.value
+
+
 def wait_idle(claims: Claims) -> None:
     """Wait until none of the threads has anything to do."""
-    free = threading.Barrier(claims._pool._max_workers + 1)
+    free = threading.Barrier(claims._pool._max_workers + 1, timeout=PATIENCE)
     try:
         for _ in range(claims._pool._max_workers):
-            claims._pool.submit(free.wait, 10.0)
+            claims._pool.submit(free.wait)
     except RuntimeError:  # shut down: the threads end with what they do
         for thread in claims._pool._threads:
-            thread.join(10.0)
-            assert not thread.is_alive()
+            join(thread)
     else:
-        free.wait(10.0)
+        free.wait()

@@ -196,9 +196,12 @@ class Bench:
         return [key for key in self.documents() if is_log(key)]
 
 
+def progress_at(tp: TopicPartition, end: int, topic_id: str = "id", cluster_id: str = "") -> Progress:
+    return Progress(topic=tp.topic, partition=tp.partition, end=end, topic_id=topic_id, cluster_id=cluster_id)
+
+
 def begin_at(tp: TopicPartition, end: int, topic_id: str = "id", cluster_id: str = "") -> Begin:
-    progress = Progress(topic=tp.topic, partition=tp.partition, end=end, topic_id=topic_id, cluster_id=cluster_id)
-    return Begin(end, progress)
+    return Begin(end, progress_at(tp, end, topic_id, cluster_id))
 
 
 def going_on(tp: TopicPartition, former: Progress | None) -> Begin:

@@ -12,9 +12,9 @@ from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
 from app.journal.start_offset import Start
 from app.model import TopicPartition
-from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, A, B, Bench, claim_of, through, wait_idle
+from tests.support.waiting import wait_until
+from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, A, B, Bench, claim_of, error_of, through, wait_idle
 from tests.unit.journal.journal_bench import P0, P1, key_of
-from tests.unit.pipeline.pipeline_line import wait_until
 
 
 @pytest.fixture
@@ -39,8 +39,7 @@ def test_a_first_claim_begins_a_journal_where_the_settings_say(
 
 
 def test_partitions_are_claimed_together_and_each_comes_through_once(bench: Bench) -> None:
-    claims = bench.claims()
-    claims.begin([P0, P1], A)
+    claims = bench.begin(P0, P1)
     assert {(claim.tp, claim.token) for claim in through(claims, 2)} == {(P0, A), (P1, A)}
     assert claims.finished() == []
     assert [each.tp for each in bench.stored()[0].partitions] == [P0, P1]
@@ -177,34 +176,35 @@ def test_a_claim_names_the_system_that_it_waits_for(bench: Bench, what: str) -> 
         bench.store.refuse_small = away
     elif what == "Kafka":
         bench.kafka.errors = [RetryableError("asking", "no answer").of("Kafka")] * 1_000_000
-    claims = bench.claims(check_group=group)
 
     def waits() -> list[str | None]:
         return [trouble.system for trouble in bench.metrics.waits.current()]
 
-    claims.begin([P0], A)
-    wait_until(lambda: waits() == ["store" if what == "store" else "Kafka"])
+    claims = bench.begin(check_group=group)
+    wait_until(lambda: waits() == ["store" if what == "store" else "Kafka"], "the system is named")
     is_away, bench.kafka.errors = False, []
     through(claims)
-    wait_until(lambda: waits() == [])
+    wait_until(lambda: waits() == [], "the claim waits for nothing")
 
 
 def test_an_outage_of_one_generation_does_not_hold_up_the_next(bench: Bench) -> None:
     bench.store.refuse_small = lambda key: AWAY if key.endswith("/0.json") else None
-    claims = bench.claims()
-    claims.begin([P0], A)
+    claims = bench.begin()
     claims.begin([P1], B)
     (claim,) = through(claims)
     assert claim.tp == P1
 
 
-def test_a_claim_in_an_outage_is_given_up_when_its_assignment_ends(bench: Bench) -> None:
+@pytest.mark.parametrize("ends", ["assignment", "process"])
+def test_a_claim_in_an_outage_is_given_up_when_its_assignment_or_the_process_ends(bench: Bench, ends: str) -> None:
     bench.left_behind(41)
     bench.store.refuse_small = lambda _: AWAY
-    claims = bench.claims()
-    claims.begin([P0], A)
-    wait_until(lambda: bool(bench.metrics.waits.current()))
-    bench.ended.add(A)
+    claims = bench.begin()
+    wait_until(bench.metrics.waits.current, "the claim waits for the store")
+    if ends == "assignment":
+        bench.ended.add(A)
+    else:
+        claims.stop()
     wait_idle(claims)
     bench.store.refuse_small = lambda _: None
     assert claims.finished() == []
@@ -212,30 +212,17 @@ def test_a_claim_in_an_outage_is_given_up_when_its_assignment_ends(bench: Bench)
     assert bench.owner() == FORMER
 
 
-def test_a_claim_in_an_outage_is_given_up_when_the_process_stops(bench: Bench) -> None:
-    bench.left_behind(41)
-    bench.kafka.errors = [AWAY] * 1_000_000
-    claims = bench.claims()
-    claims.begin([P0], A)
-    wait_until(lambda: bool(bench.kafka.asked))
-    claims.stop()
-    wait_idle(claims)
-    assert claims.finished() == []
-
-
 def test_a_claim_whose_assignment_ends_while_kafka_is_asked_begins_no_journal(bench: Bench) -> None:
     """It would fence the next owner, who begins one too."""
     bench.kafka.on_ask = lambda: bench.ended.add(A)
-    claims = bench.claims()
-    claims.begin([P0], A)
+    claims = bench.begin()
     wait_idle(claims)
     assert claims.finished() == []
-    assert bench.claim() is None
+    assert bench.journals.any_claim() is None
 
 
 def test_a_claim_that_came_through_for_an_ended_assignment_is_left_out(bench: Bench) -> None:
-    claims = bench.claims()
-    claims.begin([P0], A)
+    claims = bench.begin()
     claims.begin([P1], B)
     wait_idle(claims)
     bench.ended.add(A)
@@ -245,8 +232,17 @@ def test_a_claim_that_came_through_for_an_ended_assignment_is_left_out(bench: Be
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["store", "kafka", "catalog", "entry"])
-def test_a_lasting_failure_is_raised(bench: Bench, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("store", "access denied"),
+        ("kafka", "access denied"),
+        ("catalog", "access denied"),
+        ("entry", "Invalid JSON"),
+        ("unforeseen", r"sensors\[0\].*oops"),
+    ],
+)
+def test_a_lasting_failure_is_raised(bench: Bench, what: str, words: str) -> None:
     bench.left_behind(41, pending=["1"], stored=["1"])
     if what == "store":
         bench.store.refuse_small = lambda _: DENIED
@@ -254,21 +250,13 @@ def test_a_lasting_failure_is_raised(bench: Bench, what: str) -> None:
         bench.kafka.errors = [DENIED]
     elif what == "catalog":
         bench.journals.catalog_errors = [DENIED]
-    else:
+    elif what == "entry":
         bench.journals.overwrite(bench.journals.claim_key(), b"junk")
-    claims = bench.claims()
-    claims.begin([P0], A)
-    with pytest.raises(FatalError, match="Invalid JSON" if what == "entry" else "access denied"):
-        through(claims)
+    else:
+        bench.kafka.errors = [ZeroDivisionError("oops")]
+    with pytest.raises(FatalError, match=words):
+        through(bench.begin())
     assert not bench.ownership.is_owner(A)
-
-
-def test_an_unforeseen_error_is_a_lasting_failure_too(bench: Bench) -> None:
-    bench.kafka.errors = [ZeroDivisionError("oops")]
-    claims = bench.claims()
-    claims.begin([P0], A)
-    with pytest.raises(FatalError, match=r"sensors\[0\].*oops"):
-        through(claims)
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
@@ -286,8 +274,7 @@ def test_a_claim_fenced_is_worth_a_restart_while_its_assignment_stands(bench: Be
                 bench.ended.add(A)
 
     bench.store.on_small = take
-    claims = bench.claims()
-    claims.begin([P0], A)
+    claims = bench.begin()
     wait_idle(claims)
     if is_ended:
         assert claims.finished() == []
@@ -300,10 +287,7 @@ def test_a_claim_fenced_is_worth_a_restart_while_its_assignment_stands(bench: Be
 def test_nothing_is_claimed_in_a_group_that_is_not_to_be_joined(bench: Bench) -> None:
     bench.left_behind(41)
     error = RetryableError("joining the group", "another table is written there")
-    claims = bench.claims(check_group=lambda: error)
-    claims.begin([P0], A)
-    with pytest.raises(RetryableError, match="another table is written there"):
-        through(claims)
+    assert error_of(bench.begin(check_group=lambda: error)) is error
     assert bench.owner() == FORMER
 
 
@@ -311,10 +295,7 @@ def test_the_journal_of_another_cluster_is_neither_claimed_nor_undone(bench: Ben
     """Its owner there would be fenced, and lose the batch that is under way."""
     former = bench.left_behind(41, pending=["1", "2"], cluster_id="one")
     bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id", "two")
-    claims = bench.claims()
-    claims.begin([P0], A)
-    with pytest.raises(ConfigError):
-        through(claims)
+    assert isinstance(error_of(bench.begin()), ConfigError)
     former.verify_ownership()
     assert (bench.owner(), bench.stored()[0].state) == (FORMER, "pending")
 

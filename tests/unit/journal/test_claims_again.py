@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import FatalError, RetryableError
 from app.journal.claims import Claims
 from app.journal.document import LogClosedError
 from app.journal.group_offsets import PartitionOffsets
-from tests.unit.journal.claims_bench import AWAY, DENIED, A, B, Bench, claim_of, through, wait_idle
+from tests.support.waiting import wait_until
+from tests.unit.journal.claims_bench import AWAY, DENIED, A, B, Bench, claim_of, error_of, through, wait_idle
 from tests.unit.journal.journal_bench import P0, P1, P2
-from tests.unit.pipeline.pipeline_line import wait_until
 
 CLOSED = "file:///lake/data/t/_journal/group/generations.d/aaaaaaaa.json was closed by another member"
 QUESTIONS = 10
@@ -30,19 +30,12 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 @pytest.fixture
 def claims(bench: Bench) -> Claims:
     """Claims of a member whose first generation, with two partitions, was closed at offset 59."""
-    claims = bench.claims(reset="earliest")
-    claims.begin([P0, P1], A)
+    claims = bench.begin(P0, P1, reset="earliest")
     through(claims, 2)
     late = bench.taken_by_another_member(P0, P1)
     late.advance({P0: 59, P1: 59})
     bench.ended.add(A)
     return claims
-
-
-def error_of(claims: Claims) -> ConnectorError:
-    with pytest.raises(ConnectorError) as raised:
-        through(claims)
-    return raised.value
 
 
 def test_the_partitions_are_claimed_with_a_warning(
@@ -103,21 +96,20 @@ def test_a_refused_question_is_a_lasting_failure(bench: Bench, claims: Claims) -
     assert isinstance(error_of(claims), FatalError)
 
 
-def test_a_topic_that_was_recreated_ends_the_process(bench: Bench, claims: Claims) -> None:
-    bench.kafka.offsets = PartitionOffsets(None, 0, 100, "another id")
-    before = bench.journals.documents()
-    claims.begin([P0, P1], B, CLOSED)
-    assert "the topic was recreated" in str(error_of(claims))
-    assert bench.journals.documents() == before
-
-
-def test_a_table_that_was_deleted_ends_the_process_and_no_new_one_is_begun(bench: Bench, claims: Claims) -> None:
-    for tp in (P0, P1):
-        (bench.lake / bench.journals.claim_key(tp)).unlink()
+@pytest.mark.parametrize(("what", "words"), [("topic", "the topic was recreated"), ("table", "")])
+def test_a_recreated_topic_or_a_deleted_table_ends_the_process_and_none_is_begun(
+    bench: Bench, claims: Claims, what: str, words: str
+) -> None:
+    if what == "topic":
+        bench.kafka.offsets = PartitionOffsets(None, 0, 100, "another id")
+    else:
+        for tp in (P0, P1):
+            bench.journals.delete(bench.journals.claim_key(tp))
     before = bench.journals.documents()
     claims.begin([P0, P1], B, CLOSED)
     error = error_of(claims)
     assert isinstance(error, RetryableError)
+    assert words in str(error)
     assert bench.journals.documents() == before
 
 
@@ -134,12 +126,11 @@ def test_a_log_that_is_closed_while_its_partitions_are_claimed_is_reported(bench
         if len(bench.kafka.asked) == 4:
             bench.taken_by_another_member()
 
-    claims = bench.claims(reset="earliest")
     bench.kafka.errors_of[P1] = [AWAY] * 3
     bench.kafka.on_ask = close_late
-    claims.begin([P0, P1], A)
+    claims = bench.begin(P0, P1, reset="earliest")
     through(claims, 1)
-    wait_until(lambda: bool(bench.closed))
+    wait_until(lambda: bench.closed, "the closed log is reported")
     wait_idle(claims)
     ((token, error),) = bench.closed
     assert token == A

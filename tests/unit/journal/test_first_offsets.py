@@ -18,9 +18,9 @@ from app.journal.group_offsets import PartitionOffsets
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
-from tests.unit.journal.journal_bench import ROOTS
+from tests.support.waiting import PATIENCE
+from tests.unit.journal.journal_bench import P0, P1, P2, ROOTS
 
-P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 HOUR = 3600.0
 
 
@@ -131,22 +131,21 @@ def test_the_first_claim_decides_for_all_partitions(group: Group) -> None:
     assert group.first(P1) == 200
 
 
-def test_a_partition_that_was_added_begins_with_its_first_record(group: Group) -> None:
-    group.first(P0)
-    group.kafka.committed = {0, 1}
-    group.kafka.high[2] = 300
-    assert group.first(TopicPartition("sensors", 2)) == 7
-
-
-def test_a_partition_is_new_to_a_group_that_has_committed_others(group: Group) -> None:
-    """It began with ``earliest``, or with another program."""
-    group.kafka.committed = {0}
-    assert group.first(P1) == 7
-
-
-def test_a_partition_is_new_to_a_group_that_has_a_journal_of_another(group: Group) -> None:
-    group.journal(P0)
-    assert group.first(P1) == 7
+@pytest.mark.parametrize("what", ["added", "others are committed", "another has a journal", "the topic is another one"])
+def test_a_partition_that_is_new_to_the_group_begins_with_its_first_record(group: Group, what: str) -> None:
+    tp = P1
+    if what == "added":
+        group.first(P0)
+        group.kafka.committed = {0, 1}
+        group.kafka.high[2], tp = 300, P2
+    elif what == "others are committed":  # it began with ``earliest``, or with another program
+        group.kafka.committed = {0}
+    elif what == "another has a journal":
+        group.journal(P0)
+    else:
+        group.first(P0)
+        group.kafka.topic_id = "another"
+    assert group.first(tp) == 7
 
 
 def test_a_group_whose_own_offset_alone_is_gone_is_not_old_by_that(group: Group) -> None:
@@ -156,13 +155,13 @@ def test_a_group_whose_own_offset_alone_is_gone_is_not_old_by_that(group: Group)
 
 def test_members_that_claim_at_the_same_time_agree(group: Group) -> None:
     """Each has found nothing, and asks for the ends at another moment."""
-    together = threading.Barrier(2)
+    together = threading.Barrier(2, timeout=PATIENCE)
     has_met = threading.local()
 
     def meet(what: str, _: str) -> None:
         if what == "read" and not hasattr(has_met, "yes"):
             has_met.yes = True
-            together.wait(10)
+            together.wait()
 
     ends = group.kafka.ends
     moments = iter((0, 1_000))
@@ -175,14 +174,8 @@ def test_members_that_claim_at_the_same_time_agree(group: Group) -> None:
     group.kafka.ends = later  # type: ignore[method-assign]
     group.kafka.high = {0: 5_000, 1: 5_000}
     with ThreadPoolExecutor(2) as pool:
-        found = [claim.result(10) for claim in [pool.submit(group.first, tp) for tp in (P0, P1)]]
+        found = list(pool.map(group.first, (P0, P1)))
     assert found[0] == found[1]
-
-
-def test_a_topic_that_was_recreated_begins_with_its_first_record(group: Group) -> None:
-    group.first(P0)
-    group.kafka.topic_id = "another"
-    assert group.first(P1) == 7
 
 
 def test_where_an_id_is_unknown_the_beginning_stays(group: Group) -> None:

@@ -1,20 +1,10 @@
 """The log of a generation in the hands of its owner: taken over, and written batch by batch."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from app.errors import FatalError
 from app.journal.entry import RolledBack
-from tests.unit.journal.journal_bench import OURS, P0, P1, THEIRS, Bench, begin_at, intent, key_of
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    yield bench
-    bench.check_versions()
+from tests.unit.journal.journal_bench import OURS, P0, P1, THEIRS, Bench, intent, key_of, progress_at
 
 
 def test_an_intent_says_what_is_about_to_be_stored(bench: Bench) -> None:
@@ -119,9 +109,7 @@ def test_what_is_taken_over_twice_is_written_once_and_what_changed_replaces_it(b
     owner = bench.generation()
     old = RolledBack(key=key_of("old"), since=5)
     for tp, end, seq in ((P0, 9, 1), (P0, 9, 1), (P1, 4, 2), (P0, 12, 3)):
-        progress = begin_at(tp, end).progress
-        assert progress is not None
-        owner.take_over([progress], [old])
+        owner.take_over([progress_at(tp, end)], [old])
         assert bench.log().seq == seq
     assert (bench.end(), bench.end(tp=P1), bench.rolled_back(OURS)) == (12, 4, [key_of("old")])
 

@@ -7,7 +7,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
-from tests.unit.pipeline.pipeline_line import wait_until
+from tests.support.waiting import wait_for, wait_until
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 
@@ -83,7 +83,7 @@ def test_what_is_found_from_time_to_time_ends_the_process() -> None:
     watch, done = _watch(None, RetryableError("asking", "no route to host"), OSError("odd"), error)
     watch.start()
     watch.start()
-    assert done.wait(10)
+    wait_for(done, "all answers are given")
 
     def is_found() -> bool:
         try:
@@ -92,14 +92,14 @@ def test_what_is_found_from_time_to_time_ends_the_process() -> None:
             return found is error
         return False
 
-    wait_until(is_found)
+    wait_until(is_found, "the error is raised")
     watch.stop()
 
 
 def test_where_nothing_is_found_all_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     watch, done = _watch(None, RetryableError("asking", "no route to host"), None)
     watch.start()
-    assert done.wait(10)
+    wait_for(done, "all answers are given")
     watch.raise_found()
     watch.stop()
     assert caplog.records == []

@@ -1,22 +1,14 @@
 """Writes of a log whose answers get lost: what came through counts, and nobody is fenced by himself."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from app.errors import RetryableError
 from app.journal.generation import Generation
-from tests.unit.journal.journal_bench import P0, Bench, begin_at, file, intent
+from tests.unit.journal.journal_bench import P0, Bench, file, intent, progress_at
 
 _TRIES = 4
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    yield bench
-    bench.check_versions()
 
 
 def patiently(step: Callable[[], object]) -> int:
@@ -31,9 +23,7 @@ def patiently(step: Callable[[], object]) -> int:
 
 
 def take_over(owner: Generation, end: int) -> None:
-    progress = begin_at(P0, end).progress
-    assert progress is not None
-    owner.take_over([progress], ())
+    owner.take_over([progress_at(P0, end)], ())
 
 
 def test_a_beginning_repeated_with_another_offset_goes_by_the_later(bench: Bench) -> None:
@@ -66,19 +56,14 @@ def test_the_end_of_a_batch_whose_answer_is_lost_is_repeated(bench: Bench) -> No
     owner.verify_ownership()
 
 
-def look(owner: Generation) -> None:
-    owner.verify_ownership()
-
-
-def intend(owner: Generation) -> None:
-    owner.intend(intent("1", end=29))
-
-
-def advance_further(owner: Generation) -> None:
-    owner.advance({P0: 29})
-
-
-@pytest.mark.parametrize(("step", "end", "to"), [(look, 19, None), (intend, 19, 29), (advance_further, 29, None)])
+@pytest.mark.parametrize(
+    ("step", "end", "to"),
+    [
+        (Generation.verify_ownership, 19, None),
+        (lambda owner: owner.intend(intent("1", end=29)), 19, 29),
+        (lambda owner: owner.advance({P0: 29}), 29, None),
+    ],
+)
 def test_an_advance_whose_answer_is_lost_and_that_nobody_repeats_fences_nobody(
     bench: Bench, step: Callable[[Generation], None], end: int, to: int | None
 ) -> None:

@@ -13,11 +13,6 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
-
-
 def delete_after(bench: Bench, seconds: float, *, age: float = 25 * HOUR) -> set[str]:
     """Look once after this time, where all logs were last written that long before the look; the owners left."""
     started = time.time()

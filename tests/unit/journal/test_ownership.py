@@ -1,6 +1,8 @@
 """Whose files may be stored and registered, with the logs of several generations side by side."""
 
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +12,11 @@ import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.document import FencedError, LogClosedError
-from app.journal.generation import Generation
 from app.journal.ownership import JournalOwnership
 from app.model import TopicPartition
 from app.service.build import new_ownership
 from app.timings import Timings
+from tests.support.waiting import PATIENCE, join, wait_until
 from tests.unit.journal import journal_bench
 from tests.unit.journal.journal_bench import P0, P1, P2, intent, key_of
 
@@ -22,7 +24,6 @@ A, B = "aaaaaaaa", "bbbbbbbb"
 TPS = {A: [P0, P1], B: [P2]}
 AWAY = RetryableError("writing s3://lake/x", "503")
 DENIED = FatalError("writing s3://lake/x", "access denied")
-WAIT = 10.0
 FRESH = 10.0
 
 
@@ -35,16 +36,24 @@ class Bench:
         self.ended: set[str] = set()
         self.reports: list[tuple[str, FencedError]] = []
         self.asked: list[tuple[str, str]] = []
-        self.ownership = JournalOwnership(
-            lambda token: token not in self.ended, lambda *told: self.reports.append(told), fresh_seconds=FRESH
-        )
-        self.generations = {token: self.take(token, tps) for token, tps in TPS.items()}
+        self.generations = {token: self.journals.begun(token, tps) for token, tps in TPS.items()}
+        self.ownership = self.ownership_of(A, B)
         self.store.on_small = lambda what, key: self.asked.append((what, key))
 
-    def take(self, token: str, tps: list[TopicPartition]) -> Generation:
-        generation = self.journals.begun(token, tps)
-        self.ownership.take(generation)
-        return generation
+    def ownership_of(
+        self,
+        *tokens: str,
+        is_current: Callable[[str], bool] | None = None,
+        on_fenced: Callable[[str, FencedError], None] | None = None,
+    ) -> JournalOwnership:
+        ownership = JournalOwnership(
+            is_current or (lambda token: token not in self.ended),
+            on_fenced or (lambda *told: self.reports.append(told)),
+            fresh_seconds=FRESH,
+        )
+        for token in tokens:
+            ownership.take(self.generations[token])
+        return ownership
 
     def take_over(self, tp: TopicPartition = P0) -> None:
         """Another member claims the partition."""
@@ -99,13 +108,6 @@ def test_done_without_a_batch_that_was_registered_asks_nothing_of_the_store(
     bench.asked.clear()
     bench.ownership.done()
     assert bench.asked == []
-
-
-def test_offsets_without_rows_move_the_ends(bench: Bench) -> None:
-    bench.ownership.advance(A, {P0: 20, P1: 25})
-    bench.ownership.advance(B, {P2: 30})
-    assert [bench.journals.end(A, tp) for tp in (P0, P1)] == [20, 25]
-    assert bench.journals.end(B, P2) == 30
 
 
 def test_offsets_without_rows_say_in_the_same_write_that_the_batch_before_is_done(bench: Bench) -> None:
@@ -198,9 +200,7 @@ def test_a_generation_fenced_while_others_are_asked_disturbs_them_not(bench: Ben
             assert not ownership.is_owner(B), "found out in the midst of another question"
         return True
 
-    ownership = JournalOwnership(is_current, lambda *told: bench.reports.append(told), fresh_seconds=FRESH)
-    for generation in bench.generations.values():
-        ownership.take(generation)
+    ownership = bench.ownership_of(A, B, is_current=is_current)
     bench.take_over(P2)
     bench.clock.advance(31)
     asking = True
@@ -210,21 +210,27 @@ def test_a_generation_fenced_while_others_are_asked_disturbs_them_not(bench: Ben
 
 
 def test_being_fenced_is_reported_once_when_several_uploads_find_out_at_once(bench: Bench) -> None:
-    both_asked = threading.Barrier(2)
-    ownership = JournalOwnership(
-        lambda _: both_asked.wait(WAIT) >= 0, lambda *told: bench.reports.append(told), fresh_seconds=FRESH
-    )
-    ownership.take(bench.generations[A])
+    both_asked = threading.Barrier(2, timeout=PATIENCE)
+    ownership = bench.ownership_of(A, is_current=lambda _: both_asked.wait() >= 0)
     bench.take_over()
     bench.clock.advance(31)
-    answers: list[bool] = []
-    uploads = [threading.Thread(target=lambda: answers.append(ownership.is_owner(A))) for _ in range(2)]
-    for upload in uploads:
-        upload.start()
-    for upload in uploads:
-        upload.join(WAIT)
-    assert answers == [False, False]
+    with ThreadPoolExecutor(2) as uploads:
+        assert list(uploads.map(ownership.is_owner, [A, A])) == [False, False]
     assert bench.fenced == [A]
+
+
+class SeenLock:
+    """A lock that says when it is asked for."""
+
+    def __init__(self) -> None:
+        self._lock, self.asked = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        self.asked += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def test_no_thread_drops_rows_before_the_fence_is_reported(bench: Bench) -> None:
@@ -235,14 +241,14 @@ def test_no_thread_drops_rows_before_the_fence_is_reported(bench: Bench) -> None
 
     def on_fenced(*_: object) -> None:
         delivers.start()
-        delivers.join(0.5)  # long enough for an answer that does not wait for the report
+        wait_until(lambda: answers or lock.asked == 2, "the thread waits for the report, or has an answer")
         dropped_before.extend(answers)
 
-    ownership = JournalOwnership(lambda _: True, on_fenced, fresh_seconds=FRESH)
-    ownership.take(bench.generations[A])
+    ownership = bench.ownership_of(A, on_fenced=on_fenced)
+    ownership._lock = lock = SeenLock()  # type: ignore[assignment]
     bench.take_over()
     ownership.advance(A, {P0: 9})
-    delivers.join(WAIT)
+    join(delivers)
     assert dropped_before == []
     assert answers == [False]
 

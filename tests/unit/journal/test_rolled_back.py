@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.journal.rolled_back import Sweeper
+from tests.support.waiting import wait_until
 from tests.unit.journal.claims_bench import AWAY, Bench, claim_of
 from tests.unit.journal.journal_bench import key_of
-from tests.unit.pipeline.pipeline_line import wait_until
 
 HOUR = 3600
 
@@ -34,7 +34,7 @@ def test_placeholders_are_deleted_while_nothing_is_consumed(bench: Bench, sweepe
     assert bench.journals.is_filled("2")
     sweeper.start()
     bench.journals.epoch.advance(HOUR)
-    wait_until(lambda: not bench.journals.is_filled("2"))
+    wait_until(lambda: not bench.journals.is_filled("2"), "the placeholder is deleted")
 
 
 def test_a_sweep_that_fails_is_tried_again(bench: Bench, sweeper: Sweeper) -> None:
@@ -51,7 +51,7 @@ def test_a_sweep_that_fails_is_tried_again(bench: Bench, sweeper: Sweeper) -> No
     bench.store.refuse_removal = refuse  # type: ignore[assignment]
     bench.journals.epoch.advance(HOUR)
     sweeper.start()
-    wait_until(lambda: {key_of("1"), key_of("2")} <= set(bench.store.deleted))
+    wait_until(lambda: {key_of("1"), key_of("2")} <= set(bench.store.deleted), "both placeholders are deleted")
 
 
 def test_what_is_another_member_s_by_now_is_left_to_it(bench: Bench, sweeper: Sweeper) -> None:

@@ -1,8 +1,6 @@
 """What the next owner makes of a batch that a former one left: kept whole, or undone whole."""
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,13 +23,6 @@ from tests.unit.journal.journal_bench import (
 HOUR = 3600
 DAY = 24 * HOUR
 REFUSED = RetryableError("registering files", "503")
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    yield bench
-    bench.check_versions()
 
 
 # --- kept or undone -------------------------------------------------------------------------------------------------

@@ -1,8 +1,5 @@
 """Objects on their way into a table, or undone, are not of the table: who reads its folders must know them."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from app.errors import FatalError
@@ -12,13 +9,6 @@ from app.journal.survey import survey
 from tests.unit.journal.journal_bench import P0, P1, P2, THEIRS, Bench, file, intent, key_of
 
 ROOT = "data/t"
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    yield bench
-    bench.check_versions()
 
 
 def test_the_logs_of_all_groups_are_read(bench: Bench) -> None:

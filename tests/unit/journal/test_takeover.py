@@ -1,7 +1,7 @@
 """Partitions that pass from one generation to another: at once, in part, interrupted anywhere."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,13 +22,6 @@ from tests.unit.journal.journal_bench import (
 )
 
 Left = Callable[[Bench], object]
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    yield bench
-    bench.check_versions()
 
 
 class CrashedError(Exception):
