@@ -32,7 +32,7 @@ test: test-unit ## run the unit tests, and try each promise once against real se
 	@$(PY) -m pytest -n $(PROCESSES) -m standard $(WITH_SERVICES) -o faulthandler_timeout=300
 
 test-image: python $(READY) ## build the container image, and run it once with the least rights
-	@$(PY) -m pytest tests/container -m "not night"
+	@$(PY) -m pytest tests/container/test_container.py::test_rows_get_from_kafka_to_s3_with_the_least_rights_and_the_rest_of_them_at_sigterm
 
 test-night: python $(READY) ## search for the rare, for hours, and go on after a failure; PARTS="faults chaos" runs some, SEED repeats
 	@SEED=$(SEED) $(PY) -m tests.night $(PARTS)
