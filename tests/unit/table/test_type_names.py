@@ -82,16 +82,13 @@ def test_what_is_wrong_with_a_type_is_said(text: str, reason: str) -> None:
 
 
 def test_the_types_of_columns() -> None:
+    assert parse_column_types(" ") == {}
     assert parse_column_types("temp:double, price:decimal(10,2),tags:array<struct<a:int,b:string>>,`a,b`:bigint") == {
         "temp": pa.float64(),
         "price": pa.decimal128(10, 2),
         "tags": pa.list_(pa.struct([("a", pa.int32()), ("b", pa.string())])),
         "a,b": pa.int64(),
     }
-
-
-def test_no_text_fixes_no_types() -> None:
-    assert parse_column_types(" ") == {}
 
 
 @pytest.mark.parametrize(
