@@ -257,14 +257,18 @@ def test_no_two_groups_or_topics_share_a_journal(group: str, topic: str, other_g
     assert (ours == theirs) == ((group, topic) == (other_group, other_topic))
 
 
-@given(texts, texts)
-def test_a_journal_is_three_levels_below_the_folder_of_journals_whatever_the_names(group: str, topic: str) -> None:
+@given(texts, st.one_of(texts, st.just("generations.d")))
+def test_a_claim_is_three_levels_below_the_folder_of_journals_whatever_the_names_and_no_log(
+    group: str, topic: str
+) -> None:
     """So none is the table's schema, which lies in that folder, and none leaves it."""
     key = claim_key("data/t", group, TopicPartition(topic, 0))
     levels = key.removeprefix("data/t/_journal/").split("/")
     assert len(levels) == 3
     assert not {"", ".", ".."}.intersection(levels)
     assert "schema.json" not in levels
+    assert is_log(log_key("data/t", group, "0a1b2c3d"))
+    assert not is_log(key)
 
 
 def test_a_folder_of_a_name_cut_is_never_the_one_of_a_whole_name() -> None:
@@ -283,12 +287,6 @@ def test_a_log_lies_beside_the_claims_of_its_group_and_in_no_topics_folder() -> 
     key = log_key("data/t", "a.b", "0a1b2c3d")
     assert key == "data/t/_journal/a%2Eb/generations.d/0a1b2c3d.json"
     assert key.startswith(logs_folder("data/t", "a.b"))
-
-
-@given(texts, st.one_of(texts, st.just("generations.d")))
-def test_no_claim_is_taken_for_a_log_whatever_the_topics_name(group: str, topic: str) -> None:
-    assert is_log(log_key("data/t", group, "0a1b2c3d"))
-    assert not is_log(claim_key("data/t", group, TopicPartition(topic, 0)))
 
 
 def test_the_marks_of_a_batch_are_the_same_whoever_registers_it_and_whatever_is_claimed_meanwhile() -> None:
