@@ -142,19 +142,26 @@ def test_a_group_that_was_not_moved_goes_by_the_journal(position: PartitionOffse
 # --- with state -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("committed", "low", "offset"), [(400, 0, 400), (0, 0, 0), (400, 450, 450), (499, 499, 499)])
-def test_what_the_state_lacks_comes_again_and_is_not_written(committed: int, low: int, offset: int) -> None:
-    start = begin(entry(), kafka(committed, low=low), keeps_state=True)
-    assert (start.offset, start.replayed_to, start.in_table) == (offset, 499, 499)
-    assert (start.skipped, start.is_loss) == (0, False)
-
-
-@pytest.mark.parametrize(("committed", "low"), [(500, 0), (None, 0), (100, 500), (1_001, 0)])
-def test_where_the_state_lacks_nothing_that_is_there_the_journal_says_where_it_begins(
-    committed: int | None, low: int
+@pytest.mark.parametrize(
+    ("committed", "low", "offset", "replayed_to"),
+    [
+        (400, 0, 400, 499),
+        (0, 0, 0, 499),
+        (400, 450, 450, 499),
+        (499, 499, 499, 499),
+        # It lacks nothing that is there.
+        (500, 0, 500, -1),
+        (None, 0, 500, -1),
+        (100, 500, 500, -1),
+        (1_001, 0, 500, -1),
+    ],
+)
+def test_what_the_state_lacks_comes_again_and_is_not_written(
+    committed: int | None, low: int, offset: int, replayed_to: int
 ) -> None:
     start = begin(entry(), kafka(committed, low=low), keeps_state=True)
-    assert (start.offset, start.replayed_to, start.in_table) == (500, -1, 499)
+    assert (start.offset, start.replayed_to, start.in_table, start.is_loss) == (offset, replayed_to, 499, False)
+    assert replayed_to == -1 or start.skipped == 0
 
 
 # --- another program in the group ------------------------------------------------------------------------------------
