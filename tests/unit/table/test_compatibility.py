@@ -1,7 +1,6 @@
 """What an existing table asks of the settings."""
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def opened(
     *hive_columns: str,
     catalog: MemoryCatalog | None = None,
     null_partition: str = "auto",
-    order: Sequence[str] | None = None,
+    order: tuple[str, ...] | None = None,
     most_files: int = 10_000,
 ) -> PartitionSpec:
     return open_table(
