@@ -20,13 +20,6 @@ def test_the_process_ends_where_the_user_wants_it() -> None:
     assert raised.value.record == (TP, 7)
 
 
-def test_skipped_records_are_not_kept_but_counted_and_told() -> None:
-    told: list[str] = []
-    records = BadRecords("skip", told.append, Clock())
-    assert not records.keep(rejected(7), "Mend it")
-    assert told == ["the record of sensors[0] at offset 7 is skipped (ON_BAD_RECORD=skip): no JSON. Mend it"]
-
-
 def test_a_flood_is_told_once_a_minute_with_its_number() -> None:
     told: list[str] = []
     clock = Clock()
@@ -42,14 +35,19 @@ def test_a_flood_is_told_once_a_minute_with_its_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "fate"), [("dead-letter", "went to the dead letter"), ("skip", "were skipped (ON_BAD_RECORD=skip)")]
+    ("choice", "first", "fate"),
+    [
+        ("dead-letter", "goes to the dead letter", "went to the dead letter"),
+        ("skip", "is skipped (ON_BAD_RECORD=skip)", "were skipped (ON_BAD_RECORD=skip)"),
+    ],
 )
-def test_all_of_them_are_told_at_the_end(choice: OnBadRecord, fate: str) -> None:
+def test_all_of_them_are_told_at_the_end(choice: OnBadRecord, first: str, fate: str) -> None:
     told: list[str] = []
     records = BadRecords(choice, told.append, Clock())
     records.log_total()
     assert told == []
     for offset in range(1_001):
-        records.keep(rejected(offset), "Mend it")
+        assert records.keep(rejected(offset), "Mend it") == (choice == "dead-letter")
+    assert told == [f"the record of sensors[0] at offset 0 {first}: no JSON. Mend it"]
     records.log_total()
     assert told[1:] == [f"bad records since the start: 1,001; they {fate}"]

@@ -72,3 +72,8 @@ def staged(
     for each in rows:
         each["rescued"] = json.loads(each.pop("_rescued_data", None) or "{}")
     return rows, [dict(group.partition_values) for group in result.file.groups], step.schema.current
+
+
+def logical(kind: str, name: str, /, **more: Any) -> dict[str, Any]:
+    """A logical type of Avro."""
+    return {"type": kind, "logicalType": name, **more}

@@ -15,6 +15,7 @@ from app.convert.avro_schema import AvroSchema
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.avro import Generator, MemoryRegistry, datum, framed, record
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
+from tests.unit.convert.conversions import logical
 
 READING = record(("ts_ms", "long"), ("x", ["null", "double"]))
 
@@ -122,8 +123,8 @@ def test_messages_of_several_schemas_are_read_at_once(tmp_path: Path) -> None:
     ("kind", "value"),
     [
         ("long", 5),
-        ({"type": "long", "logicalType": "timestamp-millis"}, 1_700_000_000_000),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}, b"\x30\x39"),
+        (logical("long", "timestamp-millis"), 1_700_000_000_000),
+        (logical("bytes", "decimal", precision=6, scale=2), b"\x30\x39"),
         (["null", "string"], "2024-01-15T12:00:00Z"),
         (record(("a", ["null", "long"]), name="Inner"), {"a": None}),
         (record(("a", ["null", "long"]), name="Inner"), {"a": 1}),
@@ -140,13 +141,13 @@ def test_column_types_rule(types: str, kind: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        {"type": "long", "logicalType": "timestamp-millis"},
-        {"type": "long", "logicalType": "local-timestamp-micros"},
-        {"type": "int", "logicalType": "date"},
-        ["null", {"type": "long", "logicalType": "timestamp-millis"}],
-        {"type": "long", "logicalType": "timestamp-nanos"},
+        logical("long", "timestamp-millis"),
+        logical("long", "local-timestamp-micros"),
+        logical("int", "date"),
+        ["null", logical("long", "timestamp-millis")],
+        logical("long", "timestamp-nanos"),
         "double",
-        {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+        logical("bytes", "decimal", precision=6, scale=2),
     ],
 )
 def test_time_partitions(kind: Any) -> None:
@@ -170,7 +171,7 @@ def test_fields_of_our_names() -> None:
 
 
 def test_a_column_with_the_moment() -> None:
-    moment = record(("ts_ms", {"type": "long", "logicalType": "timestamp-millis"}), ("time", "string"))
+    moment = record(("ts_ms", logical("long", "timestamp-millis")), ("time", "string"))
     written = framed(1, datum(moment, {"ts_ms": 1_700_000_000_123, "time": "shadowed"}))
     table = table_of(moment, hive=("year",), timestamp_as="time")
     assert_both_agree(table, [messages(*[written] * 5)] * 2, few=1)
@@ -206,7 +207,7 @@ def test_decimals_of_more_digits_than_a_column_has_are_rescued(raw: dict[str, An
     assert_both_agree(table_of(schema), [messages(*[one] * 6), messages(one, beyond, one, beyond)], few=1)
 
 
-_MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+_MILLIS = logical("long", "timestamp-millis")
 
 
 @pytest.mark.parametrize("hive", [(), ("__key",)])
@@ -215,7 +216,7 @@ _MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
     [
         [(_MILLIS, 1_700_000_000_000), (_MILLIS, 2**62)],
         [(_MILLIS, 1_700_000_000_000), ("long", 1_700_000_000_000)],
-        [({"type": "int", "logicalType": "date"}, 19_000), (_MILLIS, 1_700_000_000_000)],
+        [(logical("int", "date"), 19_000), (_MILLIS, 1_700_000_000_000)],
         [(["boolean", "double"], 2.5), (["boolean", "double"], True)],
         [(["long", "double"], 2**53), (["long", "double"], 2.5)],
         [(["bytes", "string"], b"a"), (["bytes", "string"], "b")],

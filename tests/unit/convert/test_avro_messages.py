@@ -16,6 +16,7 @@ from app.convert.avro_schema import AvroSchema, AvroSchemaError
 from app.model import RegisteredSchema
 from tests.support.avro import MemoryRegistry, encoded, framed, record
 from tests.support.both_ways import StagingStep, Table, messages
+from tests.unit.convert.conversions import logical
 
 NODE = record(("value", "long"), ("next", ["null", "Node"]), name="Node")
 
@@ -30,65 +31,60 @@ TYPES: dict[str, tuple[Any, bytes, Any, str]] = {
     "fixed": ({"type": "fixed", "name": "F", "size": 2}, b"ab", b"ab", "binary"),
     "enum": ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, b"\2", "B", "string"),
     "null or an enum": (["null", {"type": "enum", "name": "E", "symbols": ["A", "B"]}], b"\2\2", "B", "string"),
-    "date": ({"type": "int", "logicalType": "date"}, encoded(1), date(1970, 1, 2), "date32[day]"),
-    "time-millis": ({"type": "int", "logicalType": "time-millis"}, encoded(1500), time(0, 0, 1, 500_000), "string"),
-    "time-micros": ({"type": "long", "logicalType": "time-micros"}, encoded(10**6), time(0, 0, 1), "string"),
+    "date": (logical("int", "date"), encoded(1), date(1970, 1, 2), "date32[day]"),
+    "time-millis": (logical("int", "time-millis"), encoded(1500), time(0, 0, 1, 500_000), "string"),
+    "time-micros": (logical("long", "time-micros"), encoded(10**6), time(0, 0, 1), "string"),
     "timestamp-millis": (
-        {"type": "long", "logicalType": "timestamp-millis"},
+        logical("long", "timestamp-millis"),
         encoded(1_500),
         datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
         "timestamp[us, tz=UTC]",
     ),
     "timestamp-micros": (
-        {"type": "long", "logicalType": "timestamp-micros"},
+        logical("long", "timestamp-micros"),
         encoded(-1),
         datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
         "timestamp[us, tz=UTC]",
     ),
     "timestamp-nanos": (
-        {"type": "long", "logicalType": "timestamp-nanos"},
+        logical("long", "timestamp-nanos"),
         encoded(1_700_000_000_123_456_789),
         1_700_000_000_123_456_789,
         "int64",
     ),
     "local-timestamp-millis": (
-        {"type": "long", "logicalType": "local-timestamp-millis"},
+        logical("long", "local-timestamp-millis"),
         encoded(0),
         datetime(1970, 1, 1),
         "timestamp[us]",
     ),
     "local-timestamp-micros": (
-        {"type": "long", "logicalType": "local-timestamp-micros"},
+        logical("long", "local-timestamp-micros"),
         encoded(1),
         datetime(1970, 1, 1, 0, 0, 0, 1),
         "timestamp[us]",
     ),
     "decimal": (
-        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        logical("bytes", "decimal", precision=9, scale=2),
         b"\4\xff\x6a",
         Decimal("-1.50"),
         "decimal128(38, 18)",
     ),
     "decimal that is fixed": (
-        {"type": "fixed", "name": "D", "size": 2, "logicalType": "decimal", "precision": 4, "scale": 2},
+        logical("fixed", "decimal", name="D", size=2, precision=4, scale=2),
         b"\x00\x96",
         Decimal("1.50"),
         "decimal128(38, 18)",
     ),
-    "uuid": ({"type": "string", "logicalType": "uuid"}, b"\x48" + str(uuid.UUID(int=5)).encode(), None, "string"),
+    "uuid": (logical("string", "uuid"), b"\x48" + str(uuid.UUID(int=5)).encode(), None, "string"),
     "uuid that is fixed": (
-        {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"},
+        logical("fixed", "uuid", name="U", size=16),
         uuid.UUID(int=5).bytes,
         str(uuid.UUID(int=5)),
         "string",
     ),
-    "local-timestamp-nanos": ({"type": "long", "logicalType": "local-timestamp-nanos"}, encoded(-1), -1, "int64"),
-    "duration": (
-        {"type": "fixed", "name": "L", "size": 12, "logicalType": "duration"},
-        bytes(range(12)),
-        bytes(range(12)),
-        "binary",
-    ),
+    "local-timestamp-nanos": (logical("long", "local-timestamp-nanos"), encoded(-1), -1, "int64"),
+    "duration": (logical("fixed", "duration", name="L", size=12), bytes(range(12)), bytes(range(12)), "binary"),
     "array": ({"type": "array", "items": "long"}, b"\4\2\4\0", [1, 2], "list<"),
     "map": ({"type": "map", "values": "long"}, b"\2\2a\2\0", {"a": 1}, "struct<a: int64>"),
     "record": (record(("a", "int"), name="R"), b"\2", {"a": 1}, "struct<a: int64>"),
@@ -135,8 +131,8 @@ def wide(levels: int) -> Any:
         *((kind, name in READ_AT_ONCE) for name, (kind, *_) in TYPES.items()),
         (["long"], False),
         ("null", False),
-        ({"type": "fixed", "name": "D", "size": 20, "logicalType": "decimal", "precision": 40, "scale": 2}, False),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 50}, False),
+        (logical("fixed", "decimal", name="D", size=20, precision=40, scale=2), False),
+        (logical("bytes", "decimal", precision=60, scale=50), False),
         (record(name="Empty"), False),
         (wide(3), True),
         (wide(30), False),
@@ -157,7 +153,7 @@ def test_no_number_is_cut_off() -> None:
 
 
 def test_no_digit_of_a_decimal_is_lost() -> None:
-    schema = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    schema = logical("bytes", "decimal", precision=4, scale=2)
     read = AvroSchema.parse(json.dumps(record(("x", schema)))).read(b"\x10" + b"\x7f" * 8)
     assert read == {"x": Decimal("91872019504357374.71")}
 
@@ -199,11 +195,7 @@ FOREIGN: dict[str, tuple[Any, bytes, bytes]] = {
         LONG + bytes(10**6) + b"\0",
     ),
     "endless levels": (NODE, b"\2\0", b"\2\2" * 100_000 + b"\2\0"),
-    "a decimal of a megabyte": (
-        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-        b"\2\1",
-        LONG + b"\x7f" * 10**6,
-    ),
+    "a decimal of a megabyte": (logical("bytes", "decimal", precision=9, scale=2), b"\2\1", LONG + b"\x7f" * 10**6),
 }
 
 
@@ -237,12 +229,12 @@ def test_levels_that_a_column_cannot_hold_end_nothing(levels: int, tmp_path: Pat
 @pytest.mark.parametrize(
     ("kind", "good", "beyond", "rescued"),
     [
-        ({"type": "int", "logicalType": "date"}, b"\2", encoded(2**31 - 1), 2**31 - 1),
-        ({"type": "long", "logicalType": "timestamp-millis"}, b"\2", encoded(2**63 - 1), 2**63 - 1),
-        ({"type": "long", "logicalType": "timestamp-micros"}, b"\2", encoded(2**62), 2**62),
-        ({"type": "long", "logicalType": "time-micros"}, b"\2", encoded(86_400_000_000), 86_400_000_000),
+        (logical("int", "date"), b"\2", encoded(2**31 - 1), 2**31 - 1),
+        (logical("long", "timestamp-millis"), b"\2", encoded(2**63 - 1), 2**63 - 1),
+        (logical("long", "timestamp-micros"), b"\2", encoded(2**62), 2**62),
+        (logical("long", "time-micros"), b"\2", encoded(86_400_000_000), 86_400_000_000),
         (
-            {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 0},
+            logical("bytes", "decimal", precision=30, scale=0),
             b"\2\1",
             encoded(11) + (10**24).to_bytes(11),
             str(10**24),

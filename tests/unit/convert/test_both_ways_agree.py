@@ -134,19 +134,15 @@ def test_one_bad_record_among_very_many(step: StagingStep, path: Path, place: in
 
 
 @pytest.mark.parametrize("place", [0, 9_000, 19_999])
-def test_a_new_column(step: StagingStep, path: Path, place: int) -> None:
+@pytest.mark.parametrize("later", [{"fresh": {"a": [1]}}, {"n": 0.5}], ids=["new", "becomes double"])
+def test_a_new_column_or_one_that_becomes_double(
+    step: StagingStep, path: Path, place: int, later: dict[str, Any]
+) -> None:
     values = ordinary(20_000)
     reads(step, values[:10], path)
-    values[place:] = ordinary(20_000, fresh={"a": [1]})[place:]
+    values[place:] = ordinary(20_000, **later)[place:]
     assert reads(step, values, path) <= 3 * FEW
-
-
-def test_a_column_that_becomes_double(step: StagingStep, path: Path) -> None:
-    values = ordinary(20_000)
-    reads(step, values[:10], path)
-    values[9_000:] = ordinary(20_000, n=0.5)[9_000:]
-    assert reads(step, values, path) <= 3 * FEW
-    assert step.schema.current.columns["n"] == pa.float64()
+    assert step.schema.current.columns["n"] == (pa.float64() if "n" in later else pa.int64())
 
 
 @pytest.mark.parametrize("place", ["text", 7, True, None])

@@ -29,6 +29,7 @@ def test_small_messages_stay_together_of_whichever_parts() -> None:
     (chunk,) = cut(batch([100] * 5_000, [], [10] * 3, rows=2))
     assert chunk.parts.to_pylist() == [0] * 5_000 + [2] * 3
     assert [len(message) for message in chunk.messages[4_999:]] == [100, 10, 10, 10]
+    assert cut(batch([], rows=3)) == []
 
 
 def test_a_stretch_holds_no_more_bytes_than_are_to_be_copied_at_once() -> None:
@@ -41,10 +42,6 @@ def test_a_stretch_holds_no_more_bytes_than_are_to_be_copied_at_once() -> None:
     assert len(found) == 6
 
 
-def test_no_messages_make_no_stretch() -> None:
-    assert cut(batch([], rows=3)) == []
-
-
 def test_a_stretch_is_split_in_two() -> None:
     (some,) = cut(batch([1] * 6, [2] * 4, rows=5))
     few, rest = some.split(4)
@@ -52,15 +49,6 @@ def test_a_stretch_is_split_in_two() -> None:
     assert (len(few), len(rest)) == (4, 6)
     assert (few.parts.to_pylist(), rest.parts.to_pylist()) == ([0] * 4, [0] * 2 + [1] * 4)
     assert [len(each) for each in some.split(40)] == [10, 0]
-
-
-def test_more_are_tried_after_each_success() -> None:
-    pace = Pace(FEW)
-    sizes = []
-    for _ in range(3):
-        sizes.append(pace.size)
-        pace.succeeded()
-    assert sizes == [FEW, 2 * FEW, 4 * FEW]
 
 
 def test_less_are_tried_after_a_failure_and_none_is_read_one_by_one_while_less_can_be_tried() -> None:
@@ -75,6 +63,10 @@ def test_less_are_tried_after_a_failure_and_none_is_read_one_by_one_while_less_c
 def test_where_one_failure_follows_another_ever_more_are_read_one_by_one() -> None:
     pace = Pace(FEW)
     assert [pace.failed(FEW) for _ in range(4)] == [FEW, 2 * FEW, 4 * FEW, 8 * FEW]
+    assert pace.size == FEW
     pace.succeeded()
-    pace.failed(2 * FEW)
+    assert pace.size == 2 * FEW
+    pace.succeeded()
+    assert pace.size == 4 * FEW
+    pace.failed(4 * FEW)
     assert pace.failed(FEW) == FEW

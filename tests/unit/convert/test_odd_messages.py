@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
 from tests.support.both_ways import MAX_RECORD_BYTES, StagingStep, Table, assert_both_agree, messages
+from tests.unit.convert.conversions import both_ways, staged
 
 METADATA = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
 TABLES = (
@@ -31,28 +32,27 @@ def test_no_record_is_lost_and_readers_take_what_is_written(table: Table, batche
     [batch] = batches
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "staged.parquet"
-        staged = StagingStep(table, at_once=True).stage(batch, path)
+        found = StagingStep(table, at_once=True).stage(batch, path)
         rows = 0
-        if staged.file is not None:
+        if found.file is not None:
             rows = pq.read_metadata(path).num_rows
             assert len(pq.read_table(path).to_pylist()) == rows
             assert len(pl.read_parquet(path)) == rows
             with duckdb.connect() as connection:
                 assert len(connection.sql(f"SELECT * FROM '{path}'").to_arrow_table()) == rows  # noqa: S608 - our own file
-        assert rows + sum(len(records) for _, records in staged.rejected) == len(batch)
+        assert rows + sum(len(records) for _, records in found.rejected) == len(batch)
 
 
 def _timestamps(stamps: Sequence[int], path: Path, *, at_once: bool) -> list[dict[str, Any]]:
     step = StagingStep(Table(metadata=("__timestamp",)), at_once=at_once)
     batch = [KafkaMessage(b'{"x":1}', at=at, timestamp_ms=ms) for at, ms in enumerate(stamps)]
     assert step.stage(messages(b'{"x":1,"ts_ms":5}'), path).rejected == ()
-    staged = step.stage(batch, path)
-    assert staged.rejected == ()
+    assert step.stage(batch, path).rejected == ()
     rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
     return rows
 
 
-@pytest.mark.parametrize("at_once", [True, False])
+@both_ways
 def test_a_kafka_timestamp_that_readers_do_not_know_is_rescued_and_the_row_arrives(path: Path, at_once: bool) -> None:
     nanoseconds, later = 1_705_320_000_000_000_000, 253_402_300_800_000
     rows = _timestamps([1_705_320_000_000, nanoseconds, later, -62_135_596_800_001], path, at_once=at_once)
@@ -62,13 +62,13 @@ def test_a_kafka_timestamp_that_readers_do_not_know_is_rescued_and_the_row_arriv
     assert [row["ts_ms"] for row in rows[1:3]] == [nanoseconds, later]
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_kafka_timestamp_is_rescued_beside_a_field_of_that_name(path: Path, at_once: bool) -> None:
-    step = StagingStep(Table(metadata=("__timestamp",)), at_once=at_once)
-    step.stage(messages(b'{"__kafka_timestamp":1,"ts_ms":1}'), path)
-    step.stage([KafkaMessage(b'{"__kafka_timestamp":"x","ts_ms":1}', at=1, timestamp_ms=2**60)], path)
-    (text,) = pq.read_table(path)["_rescued_data"].to_pylist()
-    assert json.loads(text) == {"__kafka_timestamp": "x", "___kafka_timestamp": 2**60}
+@both_ways
+def test_a_kafka_timestamp_is_rescued_beside_a_field_of_that_name(tmp_path: Path, at_once: bool) -> None:
+    text = '{"__kafka_timestamp":"x","ts_ms":1}'
+    schema = {"__kafka_timestamp": pa.int64(), "ts_ms": pa.int64()}
+    table = Table(metadata=("__timestamp",))
+    [row], *_ = staged(tmp_path, table, text, at_once=at_once, schema=schema, timestamp_ms=2**60)
+    assert row["rescued"] == {"__kafka_timestamp": "x", "___kafka_timestamp": 2**60}
 
 
 def test_a_kafka_timestamp_is_not_rescued_where_folders_have_the_field_of_its_column() -> None:
@@ -85,8 +85,8 @@ def test_headers_make_a_message_too_big_both_ways(metadata: tuple[str, ...], pat
         heavy = messages(b'{"ts_ms":1,"x":1}', b'{"ts_ms":1,"x":2}', first=1, raw_headers=[("h", b"v" * size)])
         light = messages(b'{"ts_ms":1,"x":1}', first=3)
         assert_both_agree(table, [first, [*heavy, *light]])
-    staged = StagingStep(table, at_once=True).stage([*heavy, *light], path)
-    assert [record.offset for _, records in staged.rejected for record in records] == [1, 2]
+    found = StagingStep(table, at_once=True).stage([*heavy, *light], path)
+    assert [record.offset for _, records in found.rejected for record in records] == [1, 2]
 
 
 def test_timestamps_at_the_ends_of_the_calendar_are_read(path: Path) -> None:

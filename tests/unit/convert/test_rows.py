@@ -25,9 +25,13 @@ def test_columns_are_in_the_order_in_which_they_first_had_a_value() -> None:
 
 
 def test_columns_of_the_table_keep_their_places_and_only_those_with_a_value_are_there() -> None:
-    conversion = converted({"new": 1, "b": 2}, schema={"a": pa.string(), "b": pa.int64(), "ts_ms": pa.int64()})
+    columns = {"a": pa.string(), "b": pa.int64(), "ts_ms": pa.int64()}
+    schema = TableSchema(dict(columns))
+    conversion = convert([row({"new": 1, "b": 2.5})], schema, RULES)
     assert conversion.table.column_names == ["b", "ts_ms", "new"]
     assert list(conversion.schema.columns) == ["a", "b", "ts_ms", "new"]
+    assert conversion.schema.columns["b"] == pa.float64()
+    assert schema == TableSchema(columns), "the given schema is not changed"
 
 
 def test_a_column_without_any_value_is_no_column() -> None:
@@ -53,12 +57,6 @@ def test_partition_columns_live_in_the_folders() -> None:
 @pytest.mark.parametrize("name", ["a b.c/ü=1", " ", ".a", "[0]", "😀", "a\x01b", "`"])
 def test_names_need_not_be_identifiers(name: str) -> None:
     assert converted({name: {name: 7}}).table[name].to_pylist() == [{name: 7}]
-
-
-def test_the_given_schema_is_not_changed() -> None:
-    schema = TableSchema({"x": pa.int64()})
-    assert convert([row({"x": 1.5, "y": 1})], schema, RULES).schema.columns["x"] == pa.float64()
-    assert schema == TableSchema({"x": pa.int64()})
 
 
 # --- kinds of values ------------------------------------------------------------------------------------------------

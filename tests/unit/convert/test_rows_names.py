@@ -199,7 +199,17 @@ def test_records_that_cannot_be_rows_are_named_all_at_once(record: Any, reason: 
 
 
 def test_the_timestamp_of_kafka_fills_only_what_is_missing() -> None:
-    assert converted({"ts_ms": 7}, {}, {"ts_ms": None}).table["ts_ms"].to_pylist() == [7, NOON, None]
+    conversion = converted({"ts_ms": 7}, {}, {"ts_ms": None}, {"ts_ms": "2024-01-01"})
+    assert conversion.table["ts_ms"].to_pylist() == [7, NOON, None, None]
+    assert rescued(conversion) == [None, None, None, {"ts_ms": "2024-01-01"}]
+
+
+@pytest.mark.parametrize("beside", [{"ts_ms": 7}, {"ts_ms": "2024-01-01"}, {}])
+def test_where_kafka_has_no_timestamp_or_none_of_the_column_s_form_nothing_is_filled_in(beside: dict[str, Any]) -> None:
+    table = convert([row({"v": 1}, timestamp=-1), row(beside)], EMPTY, RULES).table
+    assert table["ts_ms"].to_pylist() == [None, beside.get("ts_ms", NOON)]
+    beyond = convert([row({"ts_ms": "2024-01-01"}), row({}, timestamp=2**62)], EMPTY, RULES).table
+    assert beyond["ts_ms"].to_pylist() == ["2024-01-01", None]
 
 
 @pytest.mark.parametrize(
@@ -218,23 +228,6 @@ def test_the_timestamp_of_kafka_takes_the_form_of_the_column(value: object, fill
     known = converted({"ts_ms": value}).schema
     later = convert([row({}), row({"ts_ms": value})], known, RULES)
     assert later.table["ts_ms"].to_pylist() == [filled, value]
-
-
-def test_a_timestamp_of_another_form_is_rescued() -> None:
-    conversion = converted({}, {"ts_ms": "2024-01-01"})
-    assert conversion.table["ts_ms"].to_pylist() == [NOON, None]
-    assert rescued(conversion) == [None, {"ts_ms": "2024-01-01"}]
-
-
-def test_a_timestamp_of_kafka_beyond_all_time_is_null_where_it_has_no_form() -> None:
-    rows = [row({"ts_ms": "2024-01-01"}), row({}, timestamp=2**62)]
-    assert convert(rows, EMPTY, RULES).table["ts_ms"].to_pylist() == ["2024-01-01", None]
-
-
-@pytest.mark.parametrize("beside", [{"ts_ms": 7}, {"ts_ms": "2024-01-01"}, {}])
-def test_where_kafka_has_no_timestamp_nothing_is_filled_in(beside: dict[str, Any]) -> None:
-    table = convert([row({"v": 1}, timestamp=-1), row(beside)], EMPTY, RULES).table
-    assert table["ts_ms"].to_pylist() == [None, beside.get("ts_ms", NOON)]
 
 
 def test_the_kafka_key_wins_over_a_field_of_its_name_which_is_rescued_where_it_differs() -> None:

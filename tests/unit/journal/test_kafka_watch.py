@@ -7,7 +7,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
-from tests.support.waiting import wait_for, wait_until
+from tests.support.waiting import join, wait_for
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 
@@ -42,17 +42,12 @@ def test_the_same_topic_is_none_that_was_recreated(ids: TopicIds, kafka: Kafka) 
     assert ids.is_same(P0)
 
 
-def test_another_id_is_another_topic(ids: TopicIds, kafka: Kafka) -> None:
-    kafka.topic_id = "two"
-    assert isinstance(ids.recreated([P0]), RetryableError)
-    assert ids.is_same(P0) is False
-
-
 def test_a_partition_that_was_claimed_later_does_not_hide_an_earlier_one(ids: TopicIds, kafka: Kafka) -> None:
     kafka.topic_id = "two"
+    assert ids.is_same(P0) is False
     ids.claimed(P1, "two")
     assert ids.recreated([P1]) is None
-    assert ids.recreated([P1, P0]) is not None
+    assert isinstance(ids.recreated([P1, P0]), RetryableError)
 
 
 @pytest.mark.parametrize(("before", "now"), [("", "two"), ("one", ""), ("", "")])
@@ -64,7 +59,7 @@ def test_an_unknown_id_is_no_other_one(kafka: Kafka, before: str, now: str) -> N
     assert ids.is_same(P0) is None
 
 
-def _watch(*answers: ConnectorError | Exception | None) -> tuple[KafkaWatch, threading.Event]:
+def _watch(*answers: Exception | None) -> tuple[KafkaWatch, threading.Event]:
     left, done = list(answers), threading.Event()
 
     def answer() -> ConnectorError | None:
@@ -84,16 +79,11 @@ def test_what_is_found_from_time_to_time_ends_the_process() -> None:
     watch.start()
     watch.start()
     wait_for(done, "all answers are given")
-
-    def is_found() -> bool:
-        try:
-            watch.raise_found()
-        except FatalError as found:
-            return found is error
-        return False
-
-    wait_until(is_found, "the error is raised")
-    watch.stop()
+    assert watch._thread is not None
+    join(watch._thread)
+    with pytest.raises(FatalError) as raised:
+        watch.raise_found()
+    assert raised.value is error
 
 
 def test_where_nothing_is_found_all_goes_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -76,6 +76,15 @@ class Bench:
         return [token for token, _ in self.reports]
 
 
+STEPS: dict[str, Callable[[Bench], bool | None]] = {
+    "intend": lambda bench: bench.batch(number=1),
+    "is_owner": lambda bench: bench.ownership.is_owner(A),
+    "confirm": lambda bench: bench.ownership.confirm(A),
+    "done": lambda bench: bench.ownership.done(),
+    "advance": lambda bench: bench.ownership.advance(A, {P0: 9}),
+}
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
@@ -142,32 +151,15 @@ def test_a_partition_that_is_taken_fences_its_generation_and_no_other(bench: Ben
     assert bench.fenced == [A]
 
 
-def test_being_fenced_is_reported_once_with_the_reason(bench: Bench) -> None:
+@pytest.mark.parametrize("step", STEPS)
+def test_being_fenced_is_found_out_at_any_step_and_reported_once_with_the_reason(bench: Bench, step: str) -> None:
     bench.batch()
     bench.take_over()
-    for _ in range(2):
-        assert not bench.ownership.confirm(A)
-    assert not bench.batch(number=1)
-    bench.ownership.done()
-    bench.ownership.advance(A, {P0: 99})
+    bench.clock.advance(FRESH + 0.1)
+    for each in (step, *STEPS):
+        assert not STEPS[each](bench)
     assert bench.fenced == [A]
     assert isinstance(bench.reports[0][1], LogClosedError)
-
-
-@pytest.mark.parametrize("step", ["done", "advance", "is_owner"])
-def test_being_fenced_is_found_out_at_any_step(bench: Bench, step: str) -> None:
-    if step == "done":
-        bench.batch()
-    bench.take_over()
-    if step == "done":
-        bench.ownership.done()
-    elif step == "advance":
-        bench.ownership.advance(A, {P0: 5})
-    else:
-        bench.clock.advance(31)
-        assert not bench.ownership.is_owner(A)
-    assert bench.fenced == [A]
-    assert not bench.ownership.is_owner(A)
 
 
 def test_a_generation_that_ended_is_left_out_without_a_word(bench: Bench) -> None:
@@ -282,31 +274,17 @@ def test_a_process_frozen_for_less_than_its_session_looks_too(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("error", [AWAY, DENIED])
-@pytest.mark.parametrize("step", ["intend", "is_owner", "confirm", "done", "advance"])
+@pytest.mark.parametrize("step", STEPS)
 def test_after_an_error_the_same_can_be_repeated(bench: Bench, error: ConnectorError, step: str) -> None:
-    if step == "done":
-        bench.batch()
-
-    def work() -> None:
-        if step == "intend":
-            assert bench.batch()
-        elif step == "is_owner":
-            assert bench.ownership.is_owner(A)
-        elif step == "confirm":
-            assert bench.ownership.confirm(A)
-        elif step == "done":
-            bench.ownership.done()
-        else:
-            bench.ownership.advance(A, {P0: 9})
-
+    bench.batch()
     before = bench.journals.log(A)
     bench.clock.advance(FRESH + 0.1)
     bench.store.refuse_small = lambda _: error
     with pytest.raises(type(error)):
-        work()
+        STEPS[step](bench)
     assert bench.journals.log(A) == before
     bench.store.refuse_small = lambda _: None
-    work()
+    assert STEPS[step](bench) in (True, None)
     assert bench.journals.log(A).seq == before.seq + (step not in ("is_owner", "confirm"))
     assert bench.reports == []
 

@@ -39,8 +39,11 @@ class Bench:
         return JournaledFile(key=KEY, size=size, rows=len(values), partition_values={"p": "a"})
 
 
-def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+@pytest.mark.parametrize("stats", [None, frozenset({"v"})])
+def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(
+    tmp_path: Path, stats: frozenset[str] | None
+) -> None:
+    bench = Bench(tmp_path, stats=stats)
     file = bench.file(3, 1, 2)
     bench.recovery.register([file], ())
     ((registered,),) = bench.catalog.requests
@@ -52,14 +55,8 @@ def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(tmp_path:
         {"p": "a"},
     )
     assert registered.last_modified.timestamp() == pytest.approx((tmp_path / KEY).stat().st_mtime)
-    assert registered.column_stats == column_stats(pq.read_metadata(tmp_path / KEY), None)
-    assert set(registered.column_stats) == {"v", "w"}
-
-
-def test_bounds_are_those_of_the_columns_that_are_to_have_some(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, stats=frozenset({"v"}))
-    bench.recovery.register([bench.file(3, 1)], ())
-    assert set(bench.catalog.requests[0][0].column_stats) == {"v"}
+    assert registered.column_stats == column_stats(pq.read_metadata(tmp_path / KEY), stats)
+    assert set(registered.column_stats) == (stats or {"v", "w"})
 
 
 def test_it_is_what_the_owner_himself_registered(tmp_path: Path) -> None:
@@ -89,15 +86,11 @@ def test_the_rows_are_not_counted_for_their_source_once_more(tmp_path: Path) -> 
     assert topics == [None]
 
 
-def test_without_a_catalog_no_file_is_read(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, has_catalog=False)
-    bench.recovery.register([JournaledFile(key=KEY, size=1, rows=1, partition_values={})], ())
-    assert bench.catalog.requests == []
-
-
-def test_nothing_to_register_asks_nothing_of_the_catalog(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.recovery.register([], ())
+@pytest.mark.parametrize("has_catalog", [True, False])
+def test_without_a_catalog_or_files_nothing_is_read(tmp_path: Path, *, has_catalog: bool) -> None:
+    bench = Bench(tmp_path, has_catalog=has_catalog)
+    files = [JournaledFile(key=KEY, size=1, rows=1, partition_values={})]
+    bench.recovery.register([] if has_catalog else files, ())
     assert (bench.catalog.requests, bench.catalog.looked_up) == ([], 0)
 
 

@@ -57,10 +57,8 @@ def without_remark(start: Start) -> Start:
 )
 def test_the_group_s_offset_decides(position: PartitionOffsets, start: Start) -> None:
     assert without_remark(begin(None, position)) == start
-
-
-def test_a_new_group_begins_where_the_settings_say() -> None:
-    assert begin(None, kafka(None, low=10), "earliest") == Start(10)
+    new = position.committed is None
+    assert without_remark(begin(None, position, "earliest")) == (Start(position.low) if new else start)
 
 
 # --- with a journal -------------------------------------------------------------------------------------------------
@@ -111,10 +109,7 @@ def test_where_an_id_is_unknown_the_end_of_the_topic_decides(before: str, now: s
     start = begin(entry(topic_id=before), kafka(500, low=3, high=499, topic_id=now))
     assert (start.offset, start.is_loss) == (3, False)
     assert begin(entry(topic_id=before), kafka(500, high=500, topic_id=now)) == AT_500
-
-
-def test_an_empty_journal_of_an_empty_topic_is_the_same_topic() -> None:
-    assert begin(entry(-1, ""), kafka(None, high=0, topic_id="")) == Start(0)
+    assert begin(entry(-1, before), kafka(None, high=0, topic_id=now)) == Start(0)
 
 
 # --- moved on by hand -----------------------------------------------------------------------------------------------
@@ -147,19 +142,26 @@ def test_a_group_that_was_not_moved_goes_by_the_journal(position: PartitionOffse
 # --- with state -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("committed", "low", "offset"), [(400, 0, 400), (0, 0, 0), (400, 450, 450), (499, 499, 499)])
-def test_what_the_state_lacks_comes_again_and_is_not_written(committed: int, low: int, offset: int) -> None:
-    start = begin(entry(), kafka(committed, low=low), keeps_state=True)
-    assert (start.offset, start.replayed_to, start.in_table) == (offset, 499, 499)
-    assert (start.skipped, start.is_loss) == (0, False)
-
-
-@pytest.mark.parametrize(("committed", "low"), [(500, 0), (None, 0), (100, 500), (1_001, 0)])
-def test_where_the_state_lacks_nothing_that_is_there_the_journal_says_where_it_begins(
-    committed: int | None, low: int
+@pytest.mark.parametrize(
+    ("committed", "low", "offset", "replayed_to"),
+    [
+        (400, 0, 400, 499),
+        (0, 0, 0, 499),
+        (400, 450, 450, 499),
+        (499, 499, 499, 499),
+        # It lacks nothing that is there.
+        (500, 0, 500, -1),
+        (None, 0, 500, -1),
+        (100, 500, 500, -1),
+        (1_001, 0, 500, -1),
+    ],
+)
+def test_what_the_state_lacks_comes_again_and_is_not_written(
+    committed: int | None, low: int, offset: int, replayed_to: int
 ) -> None:
     start = begin(entry(), kafka(committed, low=low), keeps_state=True)
-    assert (start.offset, start.replayed_to, start.in_table) == (500, -1, 499)
+    assert (start.offset, start.replayed_to, start.in_table, start.is_loss) == (offset, replayed_to, 499, False)
+    assert replayed_to == -1 or start.skipped == 0
 
 
 # --- another program in the group ------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -80,8 +79,7 @@ def test_a_claim_asks_for_each_partition_once_and_for_the_log_thrice(bench: Benc
 def test_of_two_partitions_with_shared_files_each_goes_on_from_the_same_decision(
     bench: Bench, *, is_complete: bool
 ) -> None:
-    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}))
-    bench.store_files("1", *(["2"] if is_complete else []))
+    left_complete(bench, "1", *(["2"] if is_complete else []))
     bench.claimed(THEIRS, [P0])
     bench.store_files("2")  # an upload of the former owner, that lands late
     bench.claimed(THIRD, [P1])
@@ -109,22 +107,21 @@ def test_partitions_of_several_generations_are_claimed_together_with_what_each_h
 # --- interrupted ----------------------------------------------------------------------------------------------------
 
 
+def left_nothing(_: Bench) -> None:
+    pass
+
+
 def left_done(bench: Bench) -> None:
     bench.begun(tps=[P0, P1], end=4)
 
 
-def left_complete(bench: Bench) -> None:
+def left_complete(bench: Bench, *stored: str) -> None:
     bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}))
-    bench.store_files("1", "2")
+    bench.store_files(*stored or ("1", "2"))
 
 
 def left_incomplete(bench: Bench) -> None:
-    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}))
-    bench.store_files("1")
-
-
-def left_nothing(_: Bench) -> None:
-    pass
+    left_complete(bench, "1")
 
 
 LEFT = [left_nothing, left_done, left_complete, left_incomplete]
@@ -141,22 +138,19 @@ def outcome(bench: Bench, owner: str) -> tuple[object, ...]:
     )
 
 
-@pytest.fixture
-def undisturbed(tmp_path: Path) -> Callable[[Left], tuple[object, ...]]:
-    def run(left: Left) -> tuple[object, ...]:
-        (tmp_path / "undisturbed").mkdir()
-        bench = Bench(tmp_path / "undisturbed")
-        left(bench)
-        bench.claimed(THEIRS, [P0, P1])
-        return outcome(bench, THEIRS)
-
-    return run
+def undisturbed(bench: Bench, left: Left) -> tuple[object, ...]:
+    folder = bench.lake.parent / "undisturbed"
+    folder.mkdir()
+    other = Bench(folder)
+    left(other)
+    other.claimed(THEIRS, [P0, P1])
+    return outcome(other, THEIRS)
 
 
 @pytest.mark.parametrize("left", LEFT)
 @pytest.mark.parametrize("number", range(1, 9))
 def test_a_claim_repeated_after_a_lost_answer_ends_as_if_nothing_had_happened(
-    bench: Bench, undisturbed: Callable[[Left], tuple[object, ...]], left: Left, number: int
+    bench: Bench, left: Left, number: int
 ) -> None:
     left(bench)
     owner = bench.generation(THEIRS)
@@ -168,22 +162,20 @@ def test_a_claim_repeated_after_a_lost_answer_ends_as_if_nothing_had_happened(
         if len(ends) == len((P0, P1)):
             break
     assert ends == {tp: bench.end(THEIRS, tp) for tp in (P0, P1)}
-    assert outcome(bench, THEIRS) == undisturbed(left)
+    assert outcome(bench, THEIRS) == undisturbed(bench, left)
     owner.verify_ownership()
 
 
 @pytest.mark.parametrize("left", LEFT)
 @pytest.mark.parametrize("number", range(1, 9))
-def test_after_a_crash_at_any_write_the_next_claimer_goes_on_rightly(
-    bench: Bench, undisturbed: Callable[[Left], tuple[object, ...]], left: Left, number: int
-) -> None:
+def test_after_a_crash_at_any_write_the_next_claimer_goes_on_rightly(bench: Bench, left: Left, number: int) -> None:
     left(bench)
     crash_at(bench, number)
     with contextlib.suppress(CrashedError):
         bench.claimed(THIRD, [P0, P1])
     bench.store.on_small = lambda *_: None
     bench.claimed(THEIRS, [P0, P1])
-    assert outcome(bench, THEIRS) == undisturbed(left)
+    assert outcome(bench, THEIRS) == undisturbed(bench, left)
 
 
 @pytest.mark.parametrize("left", LEFT)

@@ -35,6 +35,7 @@ def opened(
     *hive_columns: str,
     catalog: MemoryCatalog | None = None,
     null_partition: str = "auto",
+    order: tuple[str, ...] | None = None,
     most_files: int = 10_000,
 ) -> PartitionSpec:
     return open_table(
@@ -44,7 +45,7 @@ def opened(
         hive_columns=hive_columns,
         timestamp_column="ts_ms",
         null_partition=null_partition,
-        partition_order=hive_columns,
+        partition_order=order or hive_columns,
         default_null=QUIX_NULL if catalog else HIVE_NULL,
         most_files=most_files,
     )
@@ -60,79 +61,76 @@ def refusal(lake: Path, *hive_columns: str, catalog: MemoryCatalog | None = None
 # --- the store ------------------------------------------------------------------------------------------------------
 
 
+def known(lake: Path, *columns: str, location: str | None = None) -> MemoryCatalog:
+    return MemoryCatalog(CatalogTable(f"file://{lake}/{ROOT}" if location is None else location, columns))
+
+
 def test_a_new_table_takes_the_settings(lake: Path) -> None:
     assert opened(lake, "year", "place") == PartitionSpec(("year", "place"), "ts_ms", HIVE_NULL)
 
 
-def test_a_table_with_the_same_columns_goes_on(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
-    put(lake, f"{ROOT}/year=2024/place=NYC/data_1.parquet")
-    assert opened(lake, "year", "place").columns == ("year", "place")
+NYC = f"{ROOT}/year=2024/place=NYC/data_1.parquet"
+
+
+@pytest.mark.parametrize(
+    ("keys", "columns"),
+    [
+        ([NYC], ["year", "place"]),
+        ([f"{ROOT}/data_1.parquet"], []),
+        # Other tables and hidden files
+        (["data/t2/month=01/data_1.parquet", "data/other.parquet"], ["year"]),
+        ([f"{ROOT}/_journal/x=1/a.parquet", f"{ROOT}/.tmp/a.parquet", f"{ROOT}/notes.txt"], ["year"]),
+    ],
+)
+def test_a_table_with_the_same_columns_goes_on(
+    lake: Path, caplog: pytest.LogCaptureFixture, keys: list[str], columns: list[str]
+) -> None:
+    put(lake, *keys)
+    assert opened(lake, *columns).columns == tuple(columns)
+    assert opened(lake, *columns, catalog=known(lake, *columns)).columns == tuple(columns)
+    assert opened(lake, *columns, catalog=known(lake)).columns == tuple(columns), "it has no spec"
     assert caplog.messages == []
 
 
-def test_a_table_with_other_columns_is_refused_with_both_specs(lake: Path) -> None:
-    put(lake, f"{ROOT}/year=2024/place=NYC/data_1.parquet")
-    message = refusal(lake, "year", "month")
-    assert f"the table at file://{lake}/data/t is partitioned by [year, place]" in message
-    assert "HIVE_COLUMNS says [year, month]" in message
+@pytest.mark.parametrize(
+    ("keys", "columns", "existing"),
+    [
+        ([NYC], ["year", "month"], "is partitioned by [year, place], HIVE_COLUMNS says [year, month]"),
+        ([f"{ROOT}/data_1.parquet"], ["year"], "is partitioned by [] (no partitioning), HIVE_COLUMNS says [year]"),
+        ([f"{ROOT}/year=2024/data_1.parquet", f"{ROOT}/year=1/month=01/2.parquet"], ["year"], "[year, month]"),
+    ],
+    ids=["others", "none", "one file that lies elsewhere"],
+)
+def test_a_table_with_other_columns_is_refused_with_both_specs(
+    lake: Path, keys: list[str], columns: list[str], existing: str
+) -> None:
+    put(lake, *keys)
+    message = refusal(lake, *columns)
+    assert f"the table at file://{lake}/data/t " in message
+    assert existing in message
+
+
+def test_a_registered_table_with_other_columns_is_refused_with_both_specs(lake: Path) -> None:
+    message = refusal(lake, "year", catalog=known(lake, "year", "place"))
+    assert "the table in the catalog is partitioned by [year, place], HIVE_COLUMNS says [year]" in message
     assert "Set HIVE_COLUMNS=year,place" in message
 
 
-def test_a_table_without_folders_is_refused_where_some_are_wanted_and_the_other_way_round(lake: Path) -> None:
-    put(lake, f"{ROOT}/data_1.parquet")
-    assert "is partitioned by [] (no partitioning), HIVE_COLUMNS says [year]" in refusal(lake, "year")
-    assert opened(lake).columns == ()
-
-
-def test_one_file_that_lies_elsewhere_is_enough_to_refuse(lake: Path) -> None:
-    put(lake, f"{ROOT}/year=2024/data_1.parquet", f"{ROOT}/year=2025/month=01/data_2.parquet")
-    assert "[year, month]" in refusal(lake, "year")
-
-
-def test_another_order_is_a_warning(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
-    put(lake, f"{ROOT}/year=2024/place=NYC/data_1.parquet")
-    assert opened(lake, "place", "year").columns == ("place", "year")
-    assert [(record.levelno, "[year, place]" in record.message) for record in caplog.records] == [
-        (logging.WARNING, True)
-    ]
-
-
-def test_other_tables_and_hidden_files_do_not_matter(lake: Path) -> None:
-    put(lake, "data/t2/month=01/data_1.parquet", f"{ROOT}/_journal/x=1/a.parquet", f"{ROOT}/.tmp/a.parquet")
-    put(lake, f"{ROOT}/notes.txt", "data/other.parquet")
-    assert opened(lake, "year").columns == ("year",)
-
-
-# --- the catalog ----------------------------------------------------------------------------------------------------
-
-
-def known(lake: Path, *columns: str, location: str | None = None) -> MemoryCatalog:
-    return MemoryCatalog(CatalogTable(f"file://{lake}/{ROOT}" if location is None else location, columns))
+@pytest.mark.parametrize("where", ["store", "catalog"])
+def test_another_order_is_a_warning(lake: Path, caplog: pytest.LogCaptureFixture, where: str) -> None:
+    if where == "store":
+        put(lake, NYC)
+    catalog = known(lake, "year", "place") if where == "catalog" else None
+    assert opened(lake, "place", "year", catalog=catalog).columns == ("place", "year")
+    [warning] = caplog.records
+    assert warning.levelno == logging.WARNING
+    assert "has its partition columns in the order [year, place]" in warning.message
 
 
 def test_a_table_that_the_catalog_does_not_know_is_fine_and_not_yet_created(lake: Path) -> None:
     catalog = MemoryCatalog()
     assert opened(lake, "year", catalog=catalog).columns == ("year",)
     assert catalog.created == []
-
-
-def test_a_registered_table_with_the_same_columns_goes_on(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert opened(lake, "year", catalog=known(lake, "year")).columns == ("year",)
-    assert caplog.messages == []
-
-
-def test_a_registered_table_with_other_columns_is_refused_with_both_specs(lake: Path) -> None:
-    message = refusal(lake, "year", catalog=known(lake, "year", "place"))
-    assert "the table in the catalog is partitioned by [year, place], HIVE_COLUMNS says [year]" in message
-
-
-def test_a_registered_table_in_another_order_is_a_warning(lake: Path, caplog: pytest.LogCaptureFixture) -> None:
-    opened(lake, "place", "year", catalog=known(lake, "year", "place"))
-    assert "the table in the catalog has its partition columns in the order [year, place]" in caplog.text
-
-
-def test_a_registered_table_without_a_spec_takes_ours(lake: Path) -> None:
-    assert opened(lake, "year", catalog=known(lake)).columns == ("year",)
 
 
 # --- the null folder ------------------------------------------------------------------------------------------------
@@ -178,15 +176,6 @@ def test_folders_are_compared_with_the_folders_and_the_catalog_with_the_whole_tr
     lake: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(lake, f"{ROOT}/year=2024/data_1.parquet")
-    spec = open_table(
-        LocalStore(lake),
-        known(lake, "year", "driver").table(),
-        table_root=ROOT,
-        hive_columns=("year",),
-        timestamp_column="ts_ms",
-        null_partition="auto",
-        partition_order=("year", "driver"),
-        default_null=HIVE_NULL,
-    )
+    spec = opened(lake, "year", catalog=known(lake, "year", "driver"), order=("year", "driver"))
     assert (spec.columns, spec.virtual, spec.order) == (("year",), ("driver",), ("year", "driver"))
     assert caplog.messages == []

@@ -9,6 +9,7 @@ from app.table.catalog_table import CatalogTable
 from app.table.location import TableLocation, adopted
 
 S3 = TableLocation("s3://lake", "data/t")
+WORKSPACE = TableLocation("s3://lake", "ws-1/data/t")
 FOLDER = TableLocation("file:///mnt/lake", "data/t")
 
 
@@ -24,6 +25,7 @@ def test_without_a_registered_location_the_settings_count(table: CatalogTable | 
 @pytest.mark.parametrize(
     ("configured", "location", "root"),
     [
+        (WORKSPACE, "s3://lake/ws-1/x/t", "ws-1/x/t"),
         (S3, "s3://lake/data/t", "data/t"),
         (S3, "s3://lake/data/t/", "data/t"),
         (S3, " s3://lake/data/t ", "data/t"),
@@ -37,7 +39,8 @@ def test_without_a_registered_location_the_settings_count(table: CatalogTable | 
     ],
 )
 def test_the_registered_folder_is_taken(configured: TableLocation, location: str, root: str) -> None:
-    assert found(location, configured) == TableLocation(configured.store_uri, root)
+    workspace_id = "ws-1" if configured == WORKSPACE else None
+    assert found(location, configured, workspace_id) == TableLocation(configured.store_uri, root)
 
 
 def test_another_folder_than_the_configured_one_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,11 +85,7 @@ def test_what_is_no_folder_of_its_own_is_refused(location: str) -> None:
 @pytest.mark.parametrize("location", ["s3://lake/ws-2/data/t", "s3://lake/ws-1", "s3://lake/ws-11/t"])
 def test_another_workspace_is_refused(location: str) -> None:
     with pytest.raises(ConfigError, match=r"outside of the workspace's folder ws-1\. Deploy the connector in"):
-        found(location, TableLocation("s3://lake", "ws-1/data/t"), "ws-1")
-
-
-def test_another_folder_of_the_workspace_is_taken() -> None:
-    assert found("s3://lake/ws-1/x/t", TableLocation("s3://lake", "ws-1/data/t"), "ws-1").root == "ws-1/x/t"
+        found(location, WORKSPACE, "ws-1")
 
 
 @pytest.mark.parametrize(("location", "is_it"), [("s3://lake/data/t/", True), ("s3://lake/data/t2", False)])

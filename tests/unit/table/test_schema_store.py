@@ -54,19 +54,13 @@ def refusals(*errors: ConnectorError | None) -> Any:
     return lambda _: left.pop(0) if left else None
 
 
-def test_a_new_table_has_no_columns_and_no_document(store: MoodyStore) -> None:
-    keeper = opened(store)
-
-    assert keeper.current == EMPTY
-    assert keeper.extend(EMPTY) == EMPTY
-    assert stored(store) is None
-
-
 def test_a_schema_is_stored_before_it_is_given_back(store: MoodyStore) -> None:
     keeper = opened(store)
-
-    assert keeper.extend(BIGINT) == BIGINT == keeper.current == stored(store)
-    assert opened(store).current == BIGINT
+    assert keeper.extend(EMPTY) == keeper.current == EMPTY
+    assert stored(store) is None
+    assert keeper.extend(OTHER) == OTHER == keeper.current == stored(store) == opened(store).current
+    assert list(keeper.extend(BIGINT.merge(OTHER)).columns) == ["b", "a"], "in the order in which they came"
+    assert list(opened(store).current.columns) == ["b", "a"]
 
 
 def test_what_is_covered_already_costs_no_request(store: MoodyStore) -> None:
@@ -77,16 +71,8 @@ def test_what_is_covered_already_costs_no_request(store: MoodyStore) -> None:
     assert keeper.extend(OTHER) == keeper.extend(BIGINT) == keeper.extend(EMPTY) == both
 
 
-def test_columns_stay_in_the_order_in_which_they_came(store: MoodyStore) -> None:
-    keeper = opened(store)
-    keeper.extend(OTHER)
-
-    assert list(keeper.extend(TableSchema({"a": pa.int64(), "b": pa.string()})).columns) == ["b", "a"]
-    assert list(opened(store).current.columns) == ["b", "a"]
-
-
 def test_members_that_extend_at_once_agree(store: MoodyStore) -> None:
-    first, second, third = opened(store), opened(store), opened(store)
+    first, second, third, fourth = (opened(store) for _ in range(4))
 
     first.extend(BIGINT)
     second.extend(OTHER)  # begins from an empty table
@@ -96,48 +82,28 @@ def test_members_that_extend_at_once_agree(store: MoodyStore) -> None:
     expected = TableSchema({"a": pa.float64(), "b": pa.string(), "c": pa.bool_()})
     assert first.current == stored(store) == expected
     assert second.extend(TableSchema({"c": pa.bool_()})) == third.extend(expected) == expected
+    assert fourth.extend(TEXT) == expected == fourth.current == stored(store), "the type of the first counts"
 
 
-def test_who_comes_second_takes_over_the_type_of_the_first(store: MoodyStore) -> None:
+@pytest.mark.parametrize("passes", [0, 1, 2], ids=["writing", "reading after a lost race", "writing after it"])
+def test_an_outage_leaves_everything_as_it_was_and_can_be_waited_for(store: MoodyStore, passes: int) -> None:
     first, second = opened(store), opened(store)
-    first.extend(TEXT)
-
-    assert second.extend(BIGINT) == TEXT == second.current == stored(store)
-
-
-def test_a_write_that_may_pass_later_leaves_everything_as_it_was(store: MoodyStore) -> None:
-    keeper = opened(store)
-    away = RetryableError("writing", "the store is away")
-    store.refuse_small = refusals(away)
-
+    if passes:
+        first.extend(OTHER)
+    away = RetryableError("asking", "the store is away")
+    store.refuse_small = refusals(*[None] * passes, away)
     with pytest.raises(RetryableError) as caught:
-        keeper.extend(BIGINT)
-    assert caught.value is away
-    assert keeper.current == EMPTY
-    assert stored(store) is None
-    assert keeper.extend(BIGINT) == BIGINT == stored(store)
-
-
-def test_an_outage_after_a_lost_race_can_be_waited_for(store: MoodyStore) -> None:
-    first, second = opened(store), opened(store)
-    first.extend(OTHER)
-    store.refuse_small = refusals(None, RetryableError("reading", "the store is away"))
-
-    with pytest.raises(RetryableError):
         second.extend(BIGINT)
-    assert second.extend(BIGINT) == OTHER.merge(BIGINT) == stored(store)
+    assert caught.value is away
+    assert stored(store) == (OTHER if passes else None)
+    assert second.extend(BIGINT) == first.current.merge(BIGINT) == stored(store)
 
-
-def test_opening_can_be_repeated_until_the_store_is_there(store: MoodyStore) -> None:
-    opened(store).extend(BIGINT)
-    store.refuse_small = refusals(RetryableError("reading", "the store is away"))
+    store.refuse_small = refusals(away)
     keeper = SchemaStore(store, ROOT, {})
-
     with pytest.raises(RetryableError):
         keeper.open()
     keeper.open()
-
-    assert keeper.current == BIGINT
+    assert keeper.current == stored(store)
 
 
 def test_a_table_deleted_meanwhile_gets_its_schema_again(store: MoodyStore) -> None:
@@ -240,20 +206,20 @@ def test_fixed_types_that_contradict_the_table_are_refused_with_both(store: Mood
     assert "'c'" not in caught.value.cause
 
 
-def test_fixed_types_are_compared_with_files_too(store: MoodyStore, tmp_path: Path) -> None:
-    put_file(store, tmp_path, "f.parquet", {"a": pa.array(["x"])})
-
-    with pytest.raises(ConfigError, match="string in the table and bigint"):
-        opened(store, a=pa.int64())
-    assert stored(store) is None
-
-
-def test_fixed_types_are_compared_with_what_another_member_writes_meanwhile(store: MoodyStore) -> None:
-    keeper = opened(store, a=pa.int64())
-    opened(store).extend(TEXT)
-
-    with pytest.raises(ConfigError, match="string in the table and bigint"):
-        keeper.extend(BIGINT)
+@pytest.mark.parametrize("there", ["in a file", "meanwhile"])
+def test_fixed_types_are_compared_with_files_and_with_what_another_member_writes_meanwhile(
+    store: MoodyStore, tmp_path: Path, there: str
+) -> None:
+    if there == "in a file":
+        put_file(store, tmp_path, "f.parquet", {"a": pa.array(["x"])})
+        with pytest.raises(ConfigError, match="string in the table and bigint"):
+            opened(store, a=pa.int64())
+        assert stored(store) is None
+    else:
+        keeper = opened(store, a=pa.int64())
+        opened(store).extend(TEXT)
+        with pytest.raises(ConfigError, match="string in the table and bigint"):
+            keeper.extend(BIGINT)
 
 
 def test_a_fixed_double_widens_a_bigint_column_at_once(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:

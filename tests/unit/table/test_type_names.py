@@ -1,5 +1,7 @@
 """Types by the names of Spark SQL: what is written is read back, and what is wrong says so."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -47,41 +49,14 @@ def test_what_is_written_is_read_back(kind: pa.DataType) -> None:
     assert parse_type(type_name(kind)) == kind
 
 
-def test_case_and_spaces_do_not_matter() -> None:
-    assert parse_type(" Struct < A : Decimal ( 10 , 2 ) , b : BIGINT > ") == pa.struct(
-        [("A", pa.decimal128(10, 2)), ("b", pa.int64())]
-    )
-
-
 @pytest.mark.parametrize("kind", [pa.null(), pa.uint64(), pa.struct([]), pa.list_(pa.null()), pa.time64("us")])
 def test_a_type_that_no_column_has_is_refused(kind: pa.DataType) -> None:
     with pytest.raises(ValueError, match="no column can have the type"):
         type_name(kind)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("float", "'float' is no type; known are boolean, int,"),
-        ("", "a type is missing at the end of ''"),
-        ("array", "'<' is missing after array, as in array<string>"),
-        ("array<string", "'>' is missing after the type of the elements"),
-        ("array<string>>", "'>' is not expected there"),
-        ("decimal", r"'\(' is missing after decimal"),
-        ("decimal(39,2)", r"decimal\(39,2\) is not possible: 1 to 38 digits"),
-        ("decimal(2,3)", "at most as many of them after the point"),
-        ("struct<>", "a name is missing before '>'"),
-        ("struct<a>", "':' is missing after the name 'a'"),
-        ("struct<`a:int>", "a backtick is not closed"),
-        ("struct<\ud800:int>", "is not Unicode"),
-    ],
-)
-def test_what_is_wrong_with_a_type_is_said(text: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        parse_type(text)
-
-
 def test_the_types_of_columns() -> None:
+    assert parse_column_types(" ") == {}
     assert parse_column_types("temp:double, price:decimal(10,2),tags:array<struct<a:int,b:string>>,`a,b`:bigint") == {
         "temp": pa.float64(),
         "price": pa.decimal128(10, 2),
@@ -90,28 +65,39 @@ def test_the_types_of_columns() -> None:
     }
 
 
-def test_no_text_fixes_no_types() -> None:
-    assert parse_column_types(" ") == {}
-
-
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("parse", "text", "reason"),
     [
-        ("temp", "':' is missing after the name 'temp'"),
-        (":int", "a name is missing before ':'"),
-        ("a:int,,b:int", "a name is missing before ','"),
-        ("a:int,A:double", "the name 'A' is given twice"),
-        ("a:int b:int", "'int b' is no type"),
+        (parse_type, "float", "'float' is no type; known are boolean, int,"),
+        (parse_type, "", "a type is missing at the end of ''"),
+        (parse_type, "array", "'<' is missing after array, as in array<string>"),
+        (parse_type, "array<string", "'>' is missing after the type of the elements"),
+        (parse_type, "array<string>>", "'>' is not expected there"),
+        (parse_type, "decimal", r"'\(' is missing after decimal"),
+        (parse_type, "decimal(39,2)", r"decimal\(39,2\) is not possible: 1 to 38 digits"),
+        (parse_type, "decimal(2,3)", "at most as many of them after the point"),
+        (parse_type, "struct<>", "a name is missing before '>'"),
+        (parse_type, "struct<a>", "':' is missing after the name 'a'"),
+        (parse_type, "struct<`a:int>", "a backtick is not closed"),
+        (parse_type, "struct<\ud800:int>", "is not Unicode"),
+        (parse_type, "struct<a:int,a:int>", "the name 'a' is given twice"),
+        (parse_column_types, "temp", "':' is missing after the name 'temp'"),
+        (parse_column_types, ":int", "a name is missing before ':'"),
+        (parse_column_types, "a:int,,b:int", "a name is missing before ','"),
+        (parse_column_types, "a:int,A:double", "the name 'A' is given twice"),
+        (parse_column_types, "o:struct<a:int,A:int>", "the name 'A' is given twice"),
+        (parse_column_types, "a:int b:int", "'int b' is no type"),
     ],
 )
-def test_what_is_wrong_with_the_types_of_columns_is_said(text: str, reason: str) -> None:
+def test_what_is_wrong_with_a_type_or_the_types_of_columns_is_said(
+    parse: Callable[[str], object], text: str, reason: str
+) -> None:
     with pytest.raises(ValueError, match=reason):
-        parse_column_types(text)
+        parse(text)
 
 
-def test_fields_that_differ_only_in_case_are_refused_in_a_setting_and_read_in_a_table() -> None:
-    with pytest.raises(ValueError, match="the name 'A' is given twice"):
-        parse_column_types("o:struct<a:int,A:int>")
+def test_case_and_spaces_do_not_matter_but_in_names() -> None:
+    assert parse_type(" Struct < A : Decimal ( 10 , 2 ) , b : BIGINT > ") == pa.struct(
+        [("A", pa.decimal128(10, 2)), ("b", pa.int64())]
+    )
     assert parse_type("struct<a:int,A:int>") == pa.struct([("a", pa.int32()), ("A", pa.int32())])
-    with pytest.raises(ValueError, match="the name 'a' is given twice"):
-        parse_type("struct<a:int,a:int>")
