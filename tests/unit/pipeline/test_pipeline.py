@@ -1,5 +1,6 @@
 """The three threads between the sink and the lake: order, overlap, memory and failures."""
 
+import queue
 import re
 from concurrent.futures import Future
 from dataclasses import replace
@@ -97,6 +98,31 @@ def test_the_writer_is_idle_unless_a_batch_waits_for_it(line: Line) -> None:
     gate.open()
     assert line.delivered(2)
     assert line.pipeline.is_idle
+
+
+def test_a_batch_waits_for_the_next_step_however_long_that_takes(
+    new_line: NewLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: list[object] = []
+
+    class Impatient(queue.Queue[object]):
+        def put(self, item: object, block: bool = True, timeout: float | None = None) -> None:
+            try:
+                super().put(item, timeout=0.001)
+            except queue.Full:
+                refusals.append(item)
+                raise
+
+    monkeypatch.setattr("app.pipeline.in_flight.queue.Queue", Impatient)
+    line: Line = new_line()
+    uploading = Gate()
+    line.store.refuse = uploading
+    line.submit(*(one(number) for number in range(1, 6)))
+    uploading.wait_reached()
+    wait_until(lambda: len(refusals) > 2, "the steps before wait")
+    uploading.open()
+    assert line.delivered(5)
+    assert line.values() == [1, 2, 3, 4, 5]
 
 
 # --- portions of a batch --------------------------------------------------------------------------------------------
