@@ -30,10 +30,11 @@ def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
     name = "data_sensors-0_0000000000000000040-42_0a1b2c3d4e5f607100000003-1.parquet"
     assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
     assert [values["v"] for values in line.rows()] == [1, 3, 2]
-    assert [(file.rows, dict(file.partition_values)) for file in line.catalog.requests[0]] == [
-        (2, {"p": "a"}),
-        (1, {"p": "b"}),
-    ]
+    files = line.catalog.requests[0]
+    assert [(file.rows, dict(file.partition_values)) for file in files] == [(2, {"p": "a"}), (1, {"p": "b"})]
+    for file in files:
+        assert file.uri == f"{line.store.uri}/{file.key}"
+        assert file.size == (line.lake / file.key).stat().st_size
 
 
 def test_batches_are_delivered_in_their_order(line: Line) -> None:
