@@ -1,5 +1,6 @@
 """The three threads between the sink and the lake: order, overlap, memory and failures."""
 
+import queue
 import re
 from concurrent.futures import Future
 from dataclasses import replace
@@ -29,10 +30,11 @@ def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
     name = "data_sensors-0_0000000000000000040-42_0a1b2c3d4e5f607100000003-1.parquet"
     assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
     assert [values["v"] for values in line.rows()] == [1, 3, 2]
-    assert [(file.rows, dict(file.partition_values)) for file in line.catalog.requests[0]] == [
-        (2, {"p": "a"}),
-        (1, {"p": "b"}),
-    ]
+    files = line.catalog.requests[0]
+    assert [(file.rows, dict(file.partition_values)) for file in files] == [(2, {"p": "a"}), (1, {"p": "b"})]
+    for file in files:
+        assert file.uri == f"{line.store.uri}/{file.key}"
+        assert file.size == (line.lake / file.key).stat().st_size
 
 
 def test_batches_are_delivered_in_their_order(line: Line) -> None:
@@ -97,6 +99,31 @@ def test_the_writer_is_idle_unless_a_batch_waits_for_it(line: Line) -> None:
     gate.open()
     assert line.delivered(2)
     assert line.pipeline.is_idle
+
+
+def test_a_batch_waits_for_the_next_step_however_long_that_takes(
+    new_line: NewLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals: list[object] = []
+
+    class Impatient(queue.Queue[object]):
+        def put(self, item: object, block: bool = True, timeout: float | None = None) -> None:
+            try:
+                super().put(item, timeout=0.001)
+            except queue.Full:
+                refusals.append(item)
+                raise
+
+    monkeypatch.setattr("app.pipeline.in_flight.queue.Queue", Impatient)
+    line: Line = new_line()
+    uploading = Gate()
+    line.store.refuse = uploading
+    line.submit(*(one(number) for number in range(1, 6)))
+    uploading.wait_reached()
+    wait_until(lambda: len(refusals) > 2, "the steps before wait")
+    uploading.open()
+    assert line.delivered(5)
+    assert line.values() == [1, 2, 3, 4, 5]
 
 
 # --- portions of a batch --------------------------------------------------------------------------------------------

@@ -79,6 +79,18 @@ def unforeseen(_: str) -> ConnectorError:
     raise ZeroDivisionError
 
 
+def test_a_batch_is_left_out_where_another_object_has_the_name_of_one_of_its_files(
+    tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor
+) -> None:
+    """A placeholder for example, after another member has rolled the batch back."""
+    files = written(tmp_path, "a", "b")
+    other = tmp_path / "lake" / Destination(store, ROOT).data_file(files[0]).key
+    other.parent.mkdir(parents=True)
+    other.write_text("no rows")
+    assert Shipment(files, store, pool).run() is None
+    assert other.read_text() == "no rows"
+
+
 def test_a_repetition_uploads_only_what_is_missing(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
     store.refuse = lambda key: away(key) if "place=b" in key else None
     upload = Shipment(written(tmp_path, "a", "b", "c"), store, pool)
