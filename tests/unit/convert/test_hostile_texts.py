@@ -27,7 +27,7 @@ CASES = {
     + "for text in times:\n    assert rescued(fixed('x:timestamp', {'x': text})) == [{'x': text}]\n",
     "levels of brackets": "from app.convert.json_parser import parse\nimport pyarrow as pa\n"
     + "half = 12 * 2**20  # the largest message there is\n"
-    + """for text in (b"[" * half + b"]" * half, b'["' * half + b'"', b"[{}" * half) * 3:\n"""
+    + """for text in (b"[" * half + b"]" * half, b'["' * half + b'"', b"[{}" * half):\n"""
     + """    assert parse([b'{"a":' + text + b"}"], {"a": pa.int64()}) is None\n""",
     "what a message shows of a value": "from app.convert.shown_values import shown\n"
     + "value = {'a': ['text' * 5_000_000] * 10, 'b': list(range(3_000_000))}\n"

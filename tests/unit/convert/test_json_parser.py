@@ -212,7 +212,7 @@ def test_messages_with_names_of_their_own_are_not_parsed_together() -> None:
     messages = [f'{{"id-{number}":1}}'.encode() for number in range(40_000)]
     begin = pa.total_allocated_bytes()
     assert parse(messages, {"id-0": pa.int64()}) is None
-    assert parse(messages[:2_048], {"id-0": pa.int64()}) is not None
+    assert parse(messages[:1_024], {"id-0": pa.int64()}) is not None
     assert pa.total_allocated_bytes() - begin < 2**20
 
 
@@ -220,4 +220,4 @@ def test_sparse_messages_of_many_columns_are_not_parsed_together() -> None:
     columns = {f"c{number}": pa.float64() for number in range(4_000)}
     messages = [b'{"c1":1.5}'] * 10_000
     assert parse(messages, columns) is None
-    assert parse(messages[:4_000], columns) is not None
+    assert parse(messages[:1_000], columns) is not None
