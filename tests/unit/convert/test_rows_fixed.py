@@ -66,6 +66,7 @@ def test_a_column_whose_type_was_fixed_takes_what_fits(column_type: str, value: 
         ("decimal(10,2)", True, True),
         ("timestamp", "2024-01-15T12:00:00.1234567Z", "2024-01-15T12:00:00.1234567Z"),
         ("timestamp", "yesterday", "yesterday"),
+        ("timestamp", "2024-01-15T" + "0" * 60, "2024-01-15T" + "0" * 60),
         ("timestamp", 5, 5),
         ("timestamp_ntz", "2024-01-15T12:00:00Z", "2024-01-15T12:00:00Z"),
         ("date", "2024-01-15T12:00:00", "2024-01-15T12:00:00"),
