@@ -15,6 +15,11 @@ def _bare(sdf: Any) -> Any:
     return sdf
 
 
+def _with_docstring(stream: Any, app: Any) -> Any:
+    """Changes nothing."""
+    return stream
+
+
 def _filter(sdf: Any) -> Any:
     return sdf[sdf["a"] > 1]
 
@@ -28,6 +33,12 @@ def _other_name(sdf: Any, app: Any) -> Any:
     return app
 
 
+def _nested(sdf: Any) -> Any:
+    if sdf is not None:
+        return sdf
+    return None
+
+
 @functools.lru_cache
 def _decorated(sdf: Any) -> Any:
     return sdf
@@ -38,12 +49,14 @@ class _Method:
         return sdf
 
 
-@pytest.mark.parametrize("customised", [load_customised(), Customised(_bare)])
+@pytest.mark.parametrize("customised", [load_customised(), Customised(_bare), Customised(_with_docstring)])
 def test_the_file_as_it_comes_and_returning_what_was_given_are_nothing(customised: Customised) -> None:
     assert customised.is_untouched
 
 
-@pytest.mark.parametrize("transform", [_filter, _side_branch, _other_name, _decorated, _Method().transform, len])
+@pytest.mark.parametrize(
+    "transform", [_filter, _side_branch, _other_name, _nested, _decorated, _Method().transform, len]
+)
 def test_whatever_may_do_something_counts(transform: Callable[..., Any]) -> None:
     assert not Customised(transform).is_untouched
 
