@@ -69,6 +69,7 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[an Azure that is away]",
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[a Google key that is none]",
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[a platform",
+        "tests/e2e/test_no_secret_is_told.py::test_in_trouble[passwords",
         "tests/e2e/test_no_secret_is_told.py::test_refused_by_the_catalog",
         "tests/e2e/test_refusals.py::test_a_missing_bucket_is_created_only_if_a_setting_says_so[True]",
     ),

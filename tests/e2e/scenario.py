@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 
+from app.spark.java import find_java
 from dev.broker import Broker, Record
 from dev.minio import LocalMinio
 from tests.e2e.connector import REPO, ConnectorProcess
@@ -19,6 +21,10 @@ from tests.e2e.records import records
 from tests.services.leave_group import leave_group
 from tests.services.offsets import committed_offsets
 
+# For tests that begin with another writer than the one of every day; the mark ``java`` makes the difference.
+WRITERS = pytest.mark.parametrize(
+    "writer", ["pyarrow", pytest.param("Spark", marks=[pytest.mark.java, pytest.mark.night])]
+)
 _AT_ONCE = 2_000  # records; a load of some ten thousand a second
 _TIMES_A_SECOND = 4  # where a rate is wanted
 
@@ -144,6 +150,16 @@ def s3_store(server: LocalMinio, bucket: str) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": server.secret_key,
         "AWS_REGION": server.region,
     }
+
+
+def java_that_waits(home: Path, start: Path) -> Path:
+    """A home of a Java that starts as soon as there is a file ``start``."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    wait = f'[ "$1" = -version ] || until [ -e {start} ]; do sleep 0.1; done'
+    program.write_text(f'#!/bin/sh\n{wait}\nexec {find_java().path} "$@"\n')
+    program.chmod(0o755)
+    return home
 
 
 def customised(folder: Path, transform: str) -> Path:

@@ -10,18 +10,22 @@ from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
 from tests.e2e.lake import FILE_NAME, Lake, Tally, mirror, offsets_of_batch
 from tests.e2e.records import records, value
-from tests.e2e.scenario import Scenario, s3_store
+from tests.e2e.scenario import Scenario, java_that_waits, s3_store
 from tests.fakes.catalog_server import CatalogServer
+from tests.services.offsets import member_count
 
-ROWS, PARTITIONS = 30_000, 3
+ROWS, PARTITIONS = 9_000, 3
 HIVE_COLUMNS = ("year", "month", "day", "location")
 STORED_COLUMNS = {"n": "int64", "ts_ms": "int64", "temperature": "double", "ok": "bool", "__key": "string"}
 
 
 @pytest.mark.java
-def test_every_row_arrives_once(new_scenario: NewScenario, s3_server: LocalMinio, bucket: str) -> None:
+def test_every_row_arrives_once_those_before_spark_has_started_too(
+    new_scenario: NewScenario, s3_server: LocalMinio, bucket: str, tmp_path: Path
+) -> None:
     scenario = new_scenario(PARTITIONS)
     store = s3_store(s3_server, bucket)
+    start = tmp_path / "start"
     with CatalogServer() as catalog:
         connector = scenario.connector(
             store,
@@ -29,12 +33,19 @@ def test_every_row_arrives_once(new_scenario: NewScenario, s3_server: LocalMinio
             BATCH_SIZE="1000",
             CATALOG_URL=catalog.url,
             CATALOG_AUTH_TOKEN=catalog.token,
+            JAVA_HOME=str(java_that_waits(tmp_path / "java", start)),
         )
         scenario.produce(records(ROWS // 3, partitions=PARTITIONS))  # a part while it starts,
+        connector.wait_for_log("claimed: ")
+        assert "CONNECTED!" not in connector.log
+        assert (connector.health("live"), connector.health("ready")) == (200, 503)
+        start.touch()
         connector.wait_until_ready()
         scenario.produce(records(ROWS - ROWS // 3, first=ROWS // 3, partitions=PARTITIONS))  # the rest while it works
         scenario.wait_until_committed(ROWS, by=connector)
+        assert connector.health("ready") == 200
         assert connector.stop() == 0
+        assert member_count(scenario.kafka, scenario.group) == 0  # its partitions need not wait for the session's end
 
         lake = mirror(s3_server, bucket, scenario.folder / "mirror", f"data/{scenario.topic}")
         assert lake.tally_by_duckdb() == lake.tally_by_pyarrow() == Tally.of(range(ROWS))

@@ -18,7 +18,7 @@ from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
 from tests.e2e.homes import Home
 from tests.e2e.records import records, value
-from tests.e2e.scenario import Scenario, s3_store
+from tests.e2e.scenario import WRITERS, Scenario, s3_store
 from tests.e2e.test_every_store import azure_home, gcs_home, local_home  # noqa: F401 - fixtures
 from tests.faults.tcp_detour import TcpDetour
 from tests.support.iceberg_readers import pyiceberg_catalog, read_with_duckdb, read_with_pyiceberg
@@ -93,8 +93,8 @@ def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: S
     site.assert_whole(scenario, 200)
 
 
-@pytest.mark.java
-def test_engines_read_every_value_and_partition(new_scenario: NewScenario, site: Site) -> None:
+@WRITERS
+def test_engines_read_every_value_and_partition(new_scenario: NewScenario, site: Site, writer: str) -> None:
     scenario = new_scenario()
     scenario.produce(records(1_000, first=0))
     connector = scenario.connector(site.settings)

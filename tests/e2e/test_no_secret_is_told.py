@@ -15,7 +15,7 @@ from dev.minio import LocalMinio
 from dev.server import free_ports
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.records import records
-from tests.e2e.scenario import Scenario, s3_store
+from tests.e2e.scenario import WRITERS, Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 
 
@@ -78,8 +78,8 @@ def pages(connector: ConnectorProcess) -> list[str]:
     return told
 
 
-@pytest.mark.java
-def test_at_work(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer) -> None:
+@WRITERS
+def test_at_work(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: CatalogServer, writer: str) -> None:
     store = s3_store(s3_server, bucket)
     unused = {name: value for name, value in SECRETS.items() if name.startswith("Quix__")}
     connector = scenario.connector(

@@ -6,22 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.spark.java import find_java
 from tests.e2e.conftest import NewScenario
 from tests.e2e.lake import Tally
 from tests.e2e.records import records
-from tests.e2e.scenario import Scenario
-from tests.services.offsets import member_count
-
-
-def java_that_waits(home: Path, start: Path) -> Path:
-    """A home of a Java that starts as soon as there is a file ``start``."""
-    program = home / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    wait = f'[ "$1" = -version ] || until [ -e {start} ]; do sleep 0.1; done'
-    program.write_text(f'#!/bin/sh\n{wait}\nexec {find_java().path} "$@"\n')
-    program.chmod(0o755)
-    return home
+from tests.e2e.scenario import Scenario, java_that_waits
 
 
 @pytest.mark.java
@@ -49,25 +37,6 @@ def test_a_stop_while_spark_starts(scenario: Scenario, tmp_path: Path, moment: s
 
 
 @pytest.mark.java
-def test_consuming_begins_while_spark_starts(scenario: Scenario, tmp_path: Path) -> None:
-    scenario.produce(records(1_000))
-    start = tmp_path / "start"
-    connector = scenario.connector(BATCH_SIZE="500", JAVA_HOME=str(java_that_waits(tmp_path / "java", start)))
-    connector.wait_for_log(r"claimed: ")
-    assert "CONNECTED!" not in connector.log
-    assert connector.health("live") == 200
-    assert connector.health("ready") == 503
-    start.touch()
-    scenario.wait_until_committed(1_000, by=connector)
-    assert connector.log.index("claimed: ") < connector.log.index("CONNECTED!")
-    assert connector.health("ready") == 200
-    assert connector.stop() == 0
-    assert member_count(scenario.kafka, scenario.group) == 0  # its partitions need not wait for the session's end
-    assert not connector.complaints()
-    assert scenario.lake.numbers() == list(range(1_000))
-
-
-@pytest.mark.java
 def test_a_spark_that_does_not_come_up_ends_the_process_and_loses_nothing(scenario: Scenario) -> None:
     scenario.produce(records(1_000))
     refused = scenario.connector(BATCH_SIZE="500", SPARK_DRIVER_MEMORY="900000g")
@@ -84,6 +53,7 @@ def test_a_spark_that_does_not_come_up_ends_the_process_and_loses_nothing(scenar
 
 def test_a_stop_before_the_first_record(scenario: Scenario) -> None:
     connector = scenario.connector()
+    connector.wait_until_ready()
     connector.wait_until(lambda: connector.health("ready") == 200, "readiness")
 
     assert f"assigned: {scenario.topic}[0]" in connector.log
