@@ -90,15 +90,16 @@ def test_rows_without_any_column_left_are_kept(path: Path) -> None:
     assert rows_of(file) == [[{"__key": None}, {"__key": None}]]
 
 
-def test_large_rows_are_in_row_groups_that_a_small_heap_can_hold(path: Path) -> None:
-    megabyte = "x" * 2**20
-    values = [{"v": text * (9 if index in (5, 6) else 0)} for index, text in enumerate([megabyte] * 100)]
-    file = staged(batch(*values, {"v": megabyte * 17}, {"v": megabyte * 7}), spec(), path)
+def test_large_rows_are_in_row_groups_that_a_small_heap_can_hold(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = 2**14
+    monkeypatch.setattr("app.spark.staged_file._MAX_ROW_GROUP_BYTES", 16 * unit)
+    values = [{"v": text * (9 if index in (5, 6) else 0)} for index, text in enumerate(["x" * unit] * 100)]
+    file = staged(batch(*values, {"v": "x" * unit * 17}, {"v": "x" * unit * 7}), spec(), path)
     footer = pq.read_metadata(file.path)
     groups = [footer.row_group(index) for index in range(footer.num_row_groups)]
-    assert [group.num_rows for group in groups if group.total_byte_size > 16 * 2**20 + 1_000] == [1]
+    assert [group.num_rows for group in groups if group.total_byte_size > 16 * unit + 1_000] == [1]
     assert len(groups) < 20, "small ones stay together"
-    assert [len(row.get("v") or "") // 2**20 for row in rows_of(file)[0]] == [0] * 5 + [9, 9] + [0] * 93 + [17, 7]
+    assert [len(row.get("v") or "") // unit for row in rows_of(file)[0]] == [0] * 5 + [9, 9] + [0] * 93 + [17, 7]
 
 
 def test_the_file_is_one_plain_row_group(path: Path) -> None:
