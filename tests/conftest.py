@@ -187,7 +187,13 @@ def promtool(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def parsed_classes(pytestconfig: pytest.Config) -> Iterator[None]:
-    """Start every connector's Java with an archive of parsed classes, as the image does: in half of the time."""
+    """Start every connector's Java with an archive of parsed classes, as the image does: in half of the time.
+
+    Making one costs more than the few starts in the gate would save.
+    """
+    if pytestconfig.option.markexpr == "standard":
+        yield
+        return
     archive = make_once(pytestconfig.stash[SHARED] / "spark.jsa", make_archive, "archiving Spark's classes")
     with pytest.MonkeyPatch.context() as environment:
         for name, value in archive_variables(archive).items():

@@ -30,7 +30,6 @@ ONE_BY_ONE = ("tests/e2e/", "tests/faults/")
 # Most tests wait for servers and Java, so processes may outnumber the cores. Each may have a Java and connectors.
 PROCESSES_A_CORE = 3
 MB_A_PROCESS = 1_200
-SHARES_JAVA = "tests/e2e/test_every_row.py"
 
 
 def processes(config: pytest.Config) -> int | None:
@@ -99,4 +98,4 @@ def take_ports_of_its_own(config: pytest.Config) -> None:
 
 def _scope(nodeid: str) -> str:
     file = nodeid.partition("::")[0]
-    return nodeid if file.startswith(ONE_BY_ONE) and file != SHARES_JAVA else file
+    return nodeid if file.startswith(ONE_BY_ONE) else file

@@ -99,20 +99,23 @@ class ConnectorProcess:
         found: list[re.Match[str]] = []
 
         def look() -> bool:
-            ended = self.exit_code is not None  # asked before reading: what is printed last must not be missed
-            match = re.search(pattern, self.log, re.MULTILINE)
-            if match:
-                found.append(match)
-            elif ended:
-                raise AssertionError(f"ended with code {self.exit_code} before {pattern!r}:\n{self._tail()}")
-            return bool(match)
+            found.extend(re.finditer(pattern, self.log, re.MULTILINE))
+            return bool(found)
 
         self.wait_until(look, f"{pattern!r} in the log")
         return found[0]
 
     def wait_until(self, happened: Callable[[], bool], what: str) -> None:
-        """Wait until something has happened that the connector is to bring about."""
-        waiting.wait_until(happened, what, pause=_PAUSE, details=self._tail)
+        """Wait until something has happened that the connector is to bring about, which it can while it runs."""
+
+        def look() -> bool:
+            ended = self.exit_code is not None  # asked before: what it did last must not be missed
+            if found := happened():
+                return found
+            assert not ended, f"ended with code {self.exit_code} before: {what}\n{self._tail()}"
+            return False
+
+        waiting.wait_until(look, what, pause=_PAUSE, details=self._tail)
 
     def wait_until_ready(self) -> None:
         self.wait_for_log(r"^CONNECTED!$")
@@ -160,7 +163,7 @@ class ConnectorProcess:
 
     def wait_until_nothing_is_left(self) -> None:
         """Wait until no process that it started runs any more."""
-        self.wait_until(lambda: not self._group(), "the end of its child processes")
+        waiting.wait_until(lambda: not self._group(), "the end of its child processes", details=self._tail)
 
     def __enter__(self) -> Self:
         return self
