@@ -20,12 +20,17 @@ from tests.unit.convert.conversions import logical
 READING = record(("ts_ms", "long"), ("x", ["null", "double"]))
 
 
+def seeds(count: int, *, by_day: int) -> list[Any]:
+    """The first few for every change, and all by night."""
+    return [*range(by_day), *(pytest.param(seed, marks=pytest.mark.night) for seed in range(by_day, count))]
+
+
 def table_of(*schemas: Any, **settings: Any) -> Table:
     """A table whose registry has these schemas under the ids 1, 2, and so on."""
     return Table(avro=AvroMessages(MemoryRegistry(dict(enumerate(schemas, 1))).find), **settings)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, by_day=10))
 @pytest.mark.parametrize("hive", [(), ("f0",), ("f1", "~f0")], ids=",".join)
 def test_drawn_schemas(seed: int, hive: tuple[str, ...]) -> None:
     draw = Generator(seed, beyond=True)
@@ -37,7 +42,7 @@ def test_drawn_schemas(seed: int, hive: tuple[str, ...]) -> None:
     assert_both_agree(table_of(*schemas, hive=hive, timestamp="f0"), batches, few=2)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(150, by_day=30))
 def test_datums_that_do_not_fit_their_schema_are_never_read_at_once_in_another_way(seed: int) -> None:
     draw = Generator(seed, beyond=True)
     drawn = draw.record()

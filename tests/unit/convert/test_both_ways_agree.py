@@ -125,7 +125,7 @@ def test_of_a_new_table_a_few_are_read_one_by_one_and_then_none(step: StagingSte
     assert reads(step, ordinary(1), path) == 0
 
 
-@pytest.mark.parametrize("place", [0, 17_000, 49_999])
+@pytest.mark.parametrize("place", [0, pytest.param(17_000, marks=pytest.mark.night), 49_999])
 def test_one_bad_record_among_very_many(step: StagingStep, path: Path, place: int) -> None:
     values = ordinary(50_000)
     reads(step, values[:10], path)
@@ -133,7 +133,7 @@ def test_one_bad_record_among_very_many(step: StagingStep, path: Path, place: in
     assert reads(step, values, path) <= 3 * FEW
 
 
-@pytest.mark.parametrize("place", [0, 9_000, 19_999])
+@pytest.mark.parametrize("place", [0, pytest.param(9_000, marks=pytest.mark.night), 19_999])
 @pytest.mark.parametrize("later", [{"fresh": {"a": [1]}}, {"n": 0.5}], ids=["new", "becomes double"])
 def test_a_new_column_or_one_that_becomes_double(
     step: StagingStep, path: Path, place: int, later: dict[str, Any]
