@@ -38,7 +38,7 @@ def dead_letters(place: Place) -> list[dict[str, Any]]:
     return sorted(found, key=lambda letter: letter["offset"])
 
 
-@pytest.mark.parametrize("each_lane", ["plain", pytest.param("framework", marks=pytest.mark.night)], indirect=True)
+@pytest.mark.night
 @pytest.mark.usefixtures("each_lane")
 def test_a_huge_message_leaves_its_beginning_and_its_size(place: Place) -> None:
     place.produce(10)

@@ -267,6 +267,7 @@ def test_a_disk_that_fills_up_while_spark_writes_is_told_and_the_next_batch_find
     assert sorted(n for file in files for n in pq.read_table(file.path)["n"].to_pylist()) == list(range(len(values)))
 
 
+@pytest.mark.night
 def test_rows_of_the_largest_batch_keep_their_order(writer: SparkWriter, tmp_path: Path) -> None:
     """A sort that goes through the disk would not keep it. Flags take least on the way there, and most in the sort."""
     limits = new_batch_limits(load(SPARK_DRIVER_MEMORY="512m"), DEFAULT, tmp_path)

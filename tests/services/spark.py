@@ -52,4 +52,4 @@ def staged_file(
 
 def kept_variables() -> dict[str, str]:
     """What a command of the connector needs of this environment, with the fixture ``parsed_classes``."""
-    return {name: os.environ[name] for name in ("PATH", "SPARK_SUBMIT_OPTS")}
+    return {name: os.environ[name] for name in ("PATH", "SPARK_SUBMIT_OPTS") if name in os.environ}
