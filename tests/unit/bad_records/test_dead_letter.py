@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from app.bad_records import dead_letter
 from app.errors import DataError
-from app.model import BatchPart, OffsetRange, Rejected, TopicPartition
-from app.table.layout import dead_letter_key, dead_letter_root, file_name
+from app.model import Rejected, TopicPartition
+from app.table.layout import dead_letter_root
 
 TP = TopicPartition("readings", 3)
 NOW = datetime(2025, 3, 4, 5, 6, 7, 8000, tzinfo=UTC)
@@ -38,11 +38,6 @@ def rejected(**fields: Any) -> Rejected:
 def test_the_folder_is_beside_the_table() -> None:
     assert dead_letter_root("lake/time/readings") == "lake/time/_dead_letter/readings"
     assert dead_letter_root("readings") == "_dead_letter/readings"
-
-
-def test_a_file_is_named_like_the_data_files_of_its_batch() -> None:
-    part = BatchPart(OffsetRange(TP, 5, 9), "b0d3311a", 2)
-    assert dead_letter_key("lake/readings", part) == f"lake/_dead_letter/readings/{file_name([part])}"
 
 
 def test_duckdb_reads_everything(tmp_path: Path) -> None:

@@ -141,7 +141,6 @@ def test_a_table_that_the_catalog_does_not_know_is_fine_and_not_yet_created(lake
     [
         (None, False, HIVE_NULL),
         (None, True, QUIX_NULL),
-        ("NYC", False, HIVE_NULL),
         ("NYC", True, QUIX_NULL),
         (QUIX_NULL, False, QUIX_NULL),
         (QUIX_NULL, True, QUIX_NULL),

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from app.errors import ConfigError
 from app.table.compatibility import check_spec
-from app.table.layout import PartitionSpec, data_key, folder, is_data_file, spec_of_key
+from app.table.layout import data_key, is_data_file, spec_of_key
 from app.table.null_folder import HIVE_NULL, QUIX_NULL, null_folder_of
-from tests.support.batches import spec
 
 
 @pytest.mark.parametrize(
@@ -54,14 +53,6 @@ def test_a_hidden_folder_above_the_table_hides_nothing() -> None:
     assert is_data_file("_lake/.t/data_1.parquet", "_lake/.t")
 
 
-def test_virtual_columns_are_levels_of_the_tree_and_no_folders() -> None:
-    tree = PartitionSpec(("year", "place"), "ts_ms", HIVE_NULL, ("year", "driver", "place"))
-    assert tree.virtual == ("driver",)
-    assert folder(dict.fromkeys(tree.columns, "x")) == "year=x/place=x"
-    assert spec("year").order == ("year",)
-    assert spec("year").virtual == ()
-
-
 @pytest.mark.parametrize(
     ("configured", "existing", "advice"),
     [
@@ -76,15 +67,5 @@ def test_the_advice_keeps_virtual_columns(configured: tuple[str, ...], existing:
     assert advice in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("values", "null_value"),
-    [
-        (["2024", QUIX_NULL], QUIX_NULL),
-        (["2024", HIVE_NULL], HIVE_NULL),
-        (["2024", "None", ""], None),
-        ([], None),
-        ([HIVE_NULL, QUIX_NULL], QUIX_NULL),
-    ],
-)
-def test_the_null_folder_of_a_table_is_recognised(values: list[str], null_value: str | None) -> None:
-    assert null_folder_of(values) == null_value
+def test_of_two_null_folders_that_of_quix_is_taken() -> None:
+    assert null_folder_of([HIVE_NULL, QUIX_NULL]) == QUIX_NULL

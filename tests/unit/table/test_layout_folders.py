@@ -1,13 +1,10 @@
 """Folder names and keys: how values are escaped, and how long they may be."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.table.layout import (
     data_key,
     escape,
-    folder,
     too_long,
     unescape,
 )
@@ -25,21 +22,6 @@ def test_what_hive_and_spark_escape_is_escaped_both_ways_and_nothing_else() -> N
 @pytest.mark.parametrize(("text", "read"), [("a%2fb", "a/b"), ("50%", "50%"), ("%zz", "%zz")])
 def test_escapes_of_other_writers_are_understood_and_a_lone_percent_sign_stays(text: str, read: str) -> None:
     assert unescape(text) == read
-
-
-@given(st.text())
-def test_escaping_loses_nothing(text: str) -> None:
-    assert unescape(escape(text)) == text
-
-
-def test_column_names_are_escaped_too() -> None:
-    assert folder({"a=b/c": "1"}) == "a%3Db%2Fc=1"
-    assert folder({}) == ""
-
-
-def test_a_key_is_root_folders_and_name() -> None:
-    assert data_key("data/t", {"year": "2024", "place": "a/b"}, "x.parquet") == "data/t/year=2024/place=a%2Fb/x.parquet"
-    assert data_key("data/t", {}, "x.parquet") == "data/t/x.parquet"
 
 
 @pytest.mark.parametrize(("fits", "more"), [("v" * 253, "v"), ("ü" * 126, "ü"), ("/" * 84, "/")])

@@ -247,17 +247,6 @@ def test_a_column_that_becomes_double_is_logged_once(store: MoodyStore, caplog: 
     assert all("COLUMN_TYPES" in message and "Spark cannot read the mix" in message for message in caplog.messages)
 
 
-def test_a_widening_by_another_member_is_logged_here_too(store: MoodyStore, caplog: pytest.LogCaptureFixture) -> None:
-    first, second = opened(store), opened(store)
-    first.extend(BIGINT)
-    second.extend(BIGINT)
-    first.extend(DOUBLE)
-    caplog.clear()
-    second.extend(OTHER)
-
-    assert len(caplog.messages) == 1
-
-
 # --- of an Iceberg table --------------------------------------------------------------------------------------------
 
 
