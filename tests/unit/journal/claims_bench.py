@@ -39,14 +39,11 @@ class Bench:
         self.kafka.offsets = PartitionOffsets(None, 0, 100, "id")
         self.metrics = Metrics()
         self.ended: set[str] = set()
-        self.fenced: list[str] = []
         self.closed: list[tuple[str, FencedError]] = []  # told by claims
         self.members: list[bool | Exception] = []  # whether Kafka has us in the group, by turns; then it has
         self.registered = self.journals.registered
         self.made: list[Claims] = []
-        self.ownership = JournalOwnership(
-            self.is_current, lambda token, _: self.fenced.append(token), fresh_seconds=10.0
-        )
+        self.ownership = JournalOwnership(self.is_current, lambda *_: None, fresh_seconds=10.0)
 
     def claims(
         self,

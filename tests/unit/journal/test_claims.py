@@ -14,7 +14,7 @@ from app.journal.start_offset import Start
 from app.model import TopicPartition
 from tests.support.waiting import wait_until
 from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, A, B, Bench, claim_of, error_of, through, wait_idle
-from tests.unit.journal.journal_bench import P0, P1, key_of
+from tests.unit.journal.journal_bench import P0, P1
 
 
 @pytest.fixture
@@ -36,13 +36,6 @@ def test_a_first_claim_begins_a_journal_where_the_settings_say(
     log, progress = bench.stored()
     assert (log.owner, log.state, progress.end, progress.topic_id) == (A, "done", offset - 1, "id")
     assert bench.ownership.is_owner(A)
-
-
-def test_partitions_are_claimed_together_and_each_comes_through_once(bench: Bench) -> None:
-    claims = bench.begin(P0, P1)
-    assert {(claim.tp, claim.token) for claim in through(claims, 2)} == {(P0, A), (P1, A)}
-    assert claims.finished() == []
-    assert [each.tp for each in bench.stored()[0].partitions] == [P0, P1]
 
 
 def test_no_partition_is_no_claim(bench: Bench) -> None:
@@ -125,31 +118,6 @@ def test_a_journal_is_owned_before_its_claim_is_through(bench: Bench) -> None:
 # --- outages --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["store", "kafka", "catalog", "deleting", "answers"])
-def test_a_claim_comes_through_an_outage(bench: Bench, what: str) -> None:
-    complete = what == "catalog"
-    bench.left_behind(41, pending=["1", "2"], stored=["1", "2"] if complete else ["1"])
-    outage = [AWAY] * 3
-
-    def refuse(_: str) -> ConnectorError | None:
-        return outage.pop() if outage else None
-
-    if what == "store":
-        bench.store.refuse_small = refuse
-    elif what == "kafka":
-        bench.kafka.errors = [*outage]
-    elif what == "catalog":
-        bench.journals.catalog_errors = [*outage]
-    elif what == "deleting":
-        bench.store.refuse_removal = refuse
-    else:
-        bench.store.lost_answers = 3
-    assert claim_of(bench.claims()).start.offset == (52 if complete else 42)
-    assert bench.registered == ([[key_of("1"), key_of("2")]] if complete else [])
-    assert bench.journals.has("1") == complete
-    assert (bench.owner(), bench.stored()[0].state) == (A, "done")
-
-
 @pytest.mark.parametrize("what", ["store", "Kafka", "group"])
 def test_a_claim_names_the_system_that_it_waits_for(bench: Bench, what: str) -> None:
     is_away = True
@@ -223,27 +191,10 @@ def test_a_claim_that_came_through_for_an_ended_assignment_is_left_out(bench: Be
 
 
 @pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("store", "access denied"),
-        ("kafka", "access denied"),
-        ("catalog", "access denied"),
-        ("entry", "Invalid JSON"),
-        ("unforeseen", r"sensors\[0\].*oops"),
-    ],
+    ("error", "words"), [(DENIED, "access denied"), (ZeroDivisionError("oops"), r"sensors\[0\].*oops")]
 )
-def test_a_lasting_failure_is_raised(bench: Bench, what: str, words: str) -> None:
-    bench.left_behind(41, pending=["1"], stored=["1"])
-    if what == "store":
-        bench.store.refuse_small = lambda _: DENIED
-    elif what == "kafka":
-        bench.kafka.errors = [DENIED]
-    elif what == "catalog":
-        bench.journals.catalog_errors = [DENIED]
-    elif what == "entry":
-        bench.journals.overwrite(bench.journals.claim_key(), b"junk")
-    else:
-        bench.kafka.errors = [ZeroDivisionError("oops")]
+def test_a_lasting_failure_is_raised(bench: Bench, error: Exception, words: str) -> None:
+    bench.kafka.errors = [error]
     with pytest.raises(FatalError, match=words):
         through(bench.begin())
     assert not bench.ownership.is_owner(A)

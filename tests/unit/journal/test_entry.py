@@ -98,11 +98,6 @@ def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> 
     assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "removed": False}]
 
 
-def test_a_log_decides_by_its_data_files_and_by_the_others_where_there_are_none() -> None:
-    assert LOG.deciding == (FILE.key,)
-    assert LOG.changed(files=()).deciding == tuple(LOG.also)
-
-
 def test_a_long_list_of_rolled_back_objects_comes_back_and_takes_little_room() -> None:
     """After a loop of crashes; it is what each batch writes."""
     log = LOG.changed(revoked=tuple(RolledBack(key=f"data/t/p=a/{number}", since=1) for number in range(30_000)))
@@ -138,13 +133,6 @@ def test_a_packed_list_names_the_table_s_objects_only() -> None:
 @pytest.mark.parametrize("claim", [CLAIM, CLAIM.model_copy(update={"state": "off", "owner": ""})])
 def test_a_claim_comes_back_as_it_was_stored(claim: PartitionClaim) -> None:
     assert parse_claim(claim.to_body(), ROOTS) == claim
-
-
-def test_a_change_makes_the_next_version_and_leaves_the_entry_as_it_was() -> None:
-    changed = LOG.changed(writer="ffffffff")
-    assert changed == LOG.model_copy(update={"writer": "ffffffff", "seq": 8})
-    assert LOG.writer == "0a1b2c3d"
-    assert LOG.changed().to_body() != LOG.to_body(), "an equal body would have an equal ETag"
 
 
 # --- what is none ---------------------------------------------------------------------------------------------------

@@ -1,13 +1,11 @@
 """Topics that were recreated since their partitions were claimed, and what asks for it."""
 
-import threading
-
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
-from tests.support.waiting import join, wait_for
+from tests.support.waiting import join, wait_until
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 
@@ -59,37 +57,23 @@ def test_an_unknown_id_is_no_other_one(kafka: Kafka, before: str, now: str) -> N
     assert ids.is_same(P0) is None
 
 
-def _watch(*answers: Exception | None) -> tuple[KafkaWatch, threading.Event]:
-    left, done = list(answers), threading.Event()
-
-    def answer() -> ConnectorError | None:
-        found = left.pop(0) if left else None
-        if not left:
-            done.set()
-        if isinstance(found, (FatalError, type(None))):
-            return found
-        raise found
-
-    return KafkaWatch([answer], seconds=0.001), done
-
-
 def test_what_is_found_from_time_to_time_ends_the_process() -> None:
     error = FatalError("looking", "it is another one")
-    watch, done = _watch(None, RetryableError("asking", "no route to host"), OSError("odd"), error)
+    answers: list[Exception | None] = [None, RetryableError("asking", "no route to host"), OSError("odd"), error]
+
+    def answer() -> ConnectorError | None:
+        found = answers.pop(0)
+        if found in (None, error):
+            return error if found else None
+        raise found
+
+    watch = KafkaWatch([answer], seconds=0.001)
+    watch.raise_found()
     watch.start()
     watch.start()
-    wait_for(done, "all answers are given")
+    wait_until(lambda: not answers, "all answers are given")
     assert watch._thread is not None
     join(watch._thread)
     with pytest.raises(FatalError) as raised:
         watch.raise_found()
     assert raised.value is error
-
-
-def test_where_nothing_is_found_all_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    watch, done = _watch(None, RetryableError("asking", "no route to host"), None)
-    watch.start()
-    wait_for(done, "all answers are given")
-    watch.raise_found()
-    watch.stop()
-    assert caplog.records == []

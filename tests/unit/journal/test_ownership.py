@@ -93,32 +93,6 @@ def bench(tmp_path: Path) -> Bench:
 # --- all is ours ----------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_goes_its_way(bench: Bench) -> None:
-    assert bench.batch()
-    assert (bench.state(A), bench.state(B)) == ("pending", "done")
-    assert bench.ownership.is_owner(A)
-    assert bench.ownership.confirm(A)
-    bench.ownership.done()
-    assert bench.state(A) == "done"
-    assert [bench.journals.end(A, tp) for tp in (P0, P1)] == [9, 9]
-    assert bench.journals.end(B, P2) == -1
-    assert bench.reports == []
-
-
-@pytest.mark.parametrize("is_registered", [True, False])
-def test_done_without_a_batch_that_was_registered_asks_nothing_of_the_store(
-    bench: Bench, *, is_registered: bool
-) -> None:
-    if is_registered:
-        bench.batch()
-        bench.ownership.done()
-    else:
-        bench.ownership.intend(A, intent("1"))
-    bench.asked.clear()
-    bench.ownership.done()
-    assert bench.asked == []
-
-
 def test_offsets_without_rows_say_in_the_same_write_that_the_batch_before_is_done(bench: Bench) -> None:
     bench.batch()
     before = bench.journals.log(A)
@@ -139,16 +113,6 @@ def test_a_batch_carries_how_far_was_read_beyond_its_rows(bench: Bench) -> None:
 
 
 # --- not ours any more ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("taken", [P0, P1])
-def test_a_partition_that_is_taken_fences_its_generation_and_no_other(bench: Bench, taken: TopicPartition) -> None:
-    bench.take_over(taken)
-    assert not bench.batch(A)
-    assert bench.batch(B)
-    assert [bench.ownership.is_owner(token) for token in (A, B)] == [False, True]
-    assert [bench.ownership.confirm(token) for token in (A, B)] == [False, True]
-    assert bench.fenced == [A]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -17,7 +17,7 @@ from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
 from tests.support.batches import properties
-from tests.unit.pipeline.pipeline_line import ROOT, Line, one
+from tests.unit.pipeline.pipeline_line import ROOT
 
 KEY = "data/t/p=a/data_1.parquet"
 
@@ -57,21 +57,6 @@ def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(
     assert registered.last_modified.timestamp() == pytest.approx((tmp_path / KEY).stat().st_mtime)
     assert registered.column_stats == column_stats(pq.read_metadata(tmp_path / KEY), stats)
     assert set(registered.column_stats) == (stats or {"v", "w"})
-
-
-def test_it_is_what_the_owner_himself_registered(tmp_path: Path) -> None:
-    line = Line(tmp_path)
-    line.submit(one(1))
-    assert line.delivered(1)
-    line.pipeline.stop()
-    by_owner: StoredFile = line.catalog.requests[0][0]
-    catalog = MemoryCatalog()
-    registrar = Registrar(catalog, TableLocation(line.store.uri, ROOT), properties("p"), "sensors", None)
-    journaled = JournaledFile(
-        key=by_owner.key, size=by_owner.size, rows=by_owner.rows, partition_values=dict(by_owner.partition_values)
-    )
-    Recovery(line.store, registrar, None).register([journaled], ())
-    assert catalog.requests == [[by_owner]]
 
 
 def test_the_rows_are_not_counted_for_their_source_once_more(tmp_path: Path) -> None:

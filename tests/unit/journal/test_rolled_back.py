@@ -28,15 +28,6 @@ def sweeper(bench: Bench) -> Iterator[Sweeper]:
     sweeper.stop()
 
 
-def test_placeholders_are_deleted_while_nothing_is_consumed(bench: Bench, sweeper: Sweeper) -> None:
-    bench.left_behind(41, pending=["1", "2"], stored=["1"])
-    claim_of(bench.claims())
-    assert bench.journals.is_filled("2")
-    sweeper.start()
-    bench.journals.epoch.advance(HOUR)
-    wait_until(lambda: not bench.journals.is_filled("2"), "the placeholder is deleted")
-
-
 def test_a_sweep_that_fails_is_tried_again(bench: Bench, sweeper: Sweeper) -> None:
     bench.left_behind(41, pending=["1", "2"], stored=["1"])
     claim_of(bench.claims())

@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from app.errors import FatalError, RetryableError
+from app.errors import FatalError
 from app.journal.document import FencedError
 from app.journal.entry import is_log
-from app.model import TopicPartition
 from tests.unit.journal.journal_bench import (
     P0,
     P1,
@@ -58,18 +57,6 @@ def test_files_are_looked_for_only_after_the_log_is_closed(bench: Bench) -> None
     assert bench.registered == [[key_of("1")]]
     with pytest.raises(FencedError):
         former.verify_ownership()
-
-
-def test_a_claim_asks_for_each_partition_once_and_for_the_log_thrice(bench: Bench) -> None:
-    tps = [TopicPartition("sensors", number) for number in range(20)]
-    bench.begun(tps=tps, end=4)
-    asked: list[tuple[str, str]] = []
-    bench.store.on_small = lambda what, key: asked.append((what, key))
-    bench.claimed(tps=tps)
-    keys = [bench.claim_key(tp) for tp in tps]
-    assert asked[:20] == [("read", key) for key in keys]
-    assert asked[20:23] == [("read", bench.log_key()), ("write", bench.log_key()), ("write", bench.log_key(THEIRS))]
-    assert asked[23:] == [("write", key) for key in keys]
 
 
 # --- one of two partitions ------------------------------------------------------------------------------------------
@@ -149,25 +136,6 @@ def undisturbed(bench: Bench, left: Left) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("left", LEFT)
 @pytest.mark.parametrize("number", range(1, 9))
-def test_a_claim_repeated_after_a_lost_answer_ends_as_if_nothing_had_happened(
-    bench: Bench, left: Left, number: int
-) -> None:
-    left(bench)
-    owner = bench.generation(THEIRS)
-    bench.store.lost_write = number
-    ends: dict[TopicPartition, object] = {}
-    for _ in range(6):
-        with contextlib.suppress(RetryableError):
-            ends |= bench.claim(owner, [tp for tp in (P0, P1) if tp not in ends])
-        if len(ends) == len((P0, P1)):
-            break
-    assert ends == {tp: bench.end(THEIRS, tp) for tp in (P0, P1)}
-    assert outcome(bench, THEIRS) == undisturbed(bench, left)
-    owner.verify_ownership()
-
-
-@pytest.mark.parametrize("left", LEFT)
-@pytest.mark.parametrize("number", range(1, 9))
 def test_after_a_crash_at_any_write_the_next_claimer_goes_on_rightly(bench: Bench, left: Left, number: int) -> None:
     left(bench)
     crash_at(bench, number)
@@ -199,34 +167,6 @@ def test_a_claimer_whose_assignment_ends_fences_nobody_any_more(bench: Bench, le
 
 
 # --- two at once ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", range(1, 7))
-@pytest.mark.parametrize("left", [left_complete, left_incomplete])
-def test_two_that_claim_at_once_follow_one_decision(bench: Bench, left: Left, number: int) -> None:
-    """The other one comes at each of the writes; after it, late uploads complete the batch."""
-    left(bench)
-    writes = [0]
-
-    def other(what: str, _: str) -> None:
-        if what == "write":
-            writes[0] += 1
-            if writes[0] == number:
-                bench.store.on_small = lambda *_: None
-                bench.claimed(THIRD, [P0, P1])
-                bench.upload_late("1", "2")
-
-    bench.store.on_small = other
-    with contextlib.suppress(FencedError):
-        bench.claimed(THEIRS, [P0, P1])
-    bench.store.on_small = lambda *_: None
-    heir = "dddddddd"
-    bench.claimed(heir, [P0, P1])
-    registered = {key for keys in bench.registered for key in keys}
-    assert not registered & set(bench.rolled_back(heir))
-    assert not any(bench.has(key.rpartition("/")[2]) for key in bench.rolled_back(heir))
-    assert bench.end(heir, P0) == (9 if key_of("1") in registered else 4)
-    assert bench.end(heir, P1) == (7 if registered & {key_of("2"), key_of("3")} else 4)
 
 
 @pytest.mark.parametrize("times", [2, 100])
