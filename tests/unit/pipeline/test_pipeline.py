@@ -226,22 +226,10 @@ def test_a_disk_that_stays_full_is_tried_once_nothing_is_under_way(new_line: New
 # --- the writer starts ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def writer_up() -> Future[None]:
-    return Future()
-
-
-@pytest.fixture
-def starting(new_line: NewLine, writer_up: Future[None]) -> Line:
-    line: Line = new_line(writer_up=writer_up)
-    return line
-
-
 @pytest.mark.parametrize("batches", [0, 2])
-def test_a_writer_that_cannot_start_fails_the_pipeline_also_without_a_batch(
-    starting: Line, writer_up: Future[None], batches: int
-) -> None:
-    line = starting
+def test_a_writer_that_cannot_start_fails_the_pipeline_also_without_a_batch(new_line: NewLine, batches: int) -> None:
+    writer_up: Future[None] = Future()
+    line: Line = new_line(writer_up=writer_up)
     line.submit(*(one(number) for number in range(1, batches + 1)))
     error = ConfigError("starting Spark", "no Java", "Install one")
     writer_up.set_exception(error)

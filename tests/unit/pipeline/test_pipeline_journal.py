@@ -258,17 +258,6 @@ def test_done_is_left_to_the_next_batch_and_written_at_the_end(line: JournalLine
     ]
 
 
-def test_done_is_said_of_partitions_that_are_not_in_the_last_batch(line: JournalLine, registering: Gate) -> None:
-    line.submit(both(1))
-    registering.wait_reached()
-    line.submit(only(P1, 2))
-    wait_written(line)
-    registering.open()
-    assert line.delivered(2)
-    assert line.states() == ["done", "pending", "pending", "done"]
-    assert [[each.end for each in log.partitions] for log in line.logs()[2:]] == [[11, 11], [11, 20]]
-
-
 def test_a_delivered_batch_is_noted_down_where_a_lasting_failure_follows(line: JournalLine, registering: Gate) -> None:
     """Else the next start would have to judge it by files that somebody may have cleaned away."""
     line.submit(both(1))
@@ -278,16 +267,6 @@ def test_a_delivered_batch_is_noted_down_where_a_lasting_failure_follows(line: J
     registering.open()
     line.failure()
     assert (line.log.state, line.ends) == ("done", [11, 11])
-
-
-def test_a_batch_that_fails_for_good_after_its_intent_is_left_for_the_next_start_to_judge(line: JournalLine) -> None:
-    line.submit(both(1))
-    assert line.delivered(1)
-    line.store.refuse = lambda key: FatalError(f"uploading {key}", "access denied") if "/p=b/" in key else None
-    line.submit(only(P0, 2, {"p": "a"}, {"p": "b"}))
-    line.failure()
-    assert line.log.state == "pending"
-    assert [(each.end, each.to) for each in line.log.partitions] == [(11, 21), (11, None)]
 
 
 def test_a_log_that_cannot_be_written_does_not_hide_the_failure_before(line: JournalLine, registering: Gate) -> None:

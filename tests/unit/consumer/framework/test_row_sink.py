@@ -106,21 +106,6 @@ def test_a_revocation_that_fails_has_a_plain_error_and_leaves_nothing_to_the_nex
     assert [dict(batch.ends) for batch in bench.pipeline.batches[former:]] == [{P1: 3}]
 
 
-@pytest.mark.parametrize("is_noticed_first", [True, False])
-def test_a_new_assignment_claims_again_although_no_flush_came_before(bench: Bench, is_noticed_first: bool) -> None:
-    bench.rows(0)
-    bench.sink.flush()
-    former = bench.partitions.token
-    if is_noticed_first:
-        bench.sink.tick(is_stable=False)
-    bench.rows(1)
-    if not is_noticed_first:
-        bench.sink.tick(is_stable=False)
-    bench.sink.flush()
-    assert bench.sealed == [(0, 0), (0, 1)]
-    assert bench.partitions.token not in (former, None)
-
-
 def test_a_message_that_comes_again_is_claimed_again(bench: Bench) -> None:
     bench.rows(0, 1)
     bench.sink.flush()
