@@ -190,6 +190,18 @@ def test_bad_records_that_come_again_do_not_move_the_log_before_they_do(bench: B
     assert bench.pipeline.batches[former:] == []
 
 
+def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
+    bench.pipeline.on_wait = lambda: None
+    bench.not_deserialized(0)
+    bench.clock.advance(5.1)
+    bench.sink.tick(is_stable=True)
+    dropped = len(bench.rejected)
+    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.clock.advance(5.1)
+    bench.sink.tick(is_stable=True)
+    assert (bench.rejected[dropped:], bench.ends) == ([0], {P0: 0})
+
+
 def test_what_comes_before_a_bad_record_that_ends_the_process_is_in_the_lake() -> None:
     bench = Bench(on_bad_record="fail")
     bench.rows(0)
