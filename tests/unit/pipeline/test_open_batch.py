@@ -124,13 +124,6 @@ def test_rejected_records_are_in_the_order_of_the_topic(gathering: Gathering) ->
     assert (part.offsets.first, [record.offset for record in records]) == (0, [2, 3, 12, 13])
 
 
-def test_records_that_were_all_rejected_make_no_file(gathering: Gathering) -> None:
-    gathering.add(Batch(1, None, batch({"p": "a"}).parts, ([],), 100, (Rejected(TP, 0, None, b"", b"", None, "bad"),)))
-    staged = gathering.batch.close()
-    assert staged.file is None
-    assert len(staged.rejected) == 1
-
-
 def test_what_rejected_records_take_is_counted_one_by_one(gathering: Gathering) -> None:
     """One large record among many small rows is no mean one."""
     rows = batch(*({"p": "a", "v": number} for number in range(100)), first=1)

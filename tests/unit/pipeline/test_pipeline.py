@@ -6,12 +6,10 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
-from app.model import Batch, OffsetRange, TopicPartition
-from app.spark.batch_offsets import read_batch_offsets
+from app.model import Batch
 from tests.support.batches import TP, UNBOUNDED, batch, batch_of, row
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.pipeline.pipeline_line import ROOT, Gate, Line, NewLine, bad, one, own_threads
@@ -35,27 +33,6 @@ def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
     for file in files:
         assert file.uri == f"{line.store.uri}/{file.key}"
         assert file.size == (line.lake / file.key).stat().st_size
-
-
-def test_batches_are_delivered_in_their_order(line: Line) -> None:
-    line.submit(*(one(number) for number in range(1, 21)))
-    assert line.delivered(20)
-    assert [files[0].key.split("_")[-2] for files in line.catalog.requests] == [
-        f"{number:019d}-{number}" for number in range(1, 21)
-    ]
-    assert line.values() == list(range(1, 21))
-    assert list(line.scratch.iterdir()) == []
-
-
-def test_a_batch_is_delivered_only_once_it_is_registered(line: Line) -> None:
-    gate = Gate()
-    line.catalog.refuse = gate
-    line.submit(one(1))
-    gate.wait_reached()
-    assert line.rows() != []
-    assert not line.pipeline.wait_delivered(1, 0.0)
-    gate.open()
-    assert line.delivered(1)
 
 
 def test_a_batch_is_prepared_and_another_written_while_one_is_uploaded(line: Line) -> None:
@@ -193,17 +170,6 @@ def test_rows_of_another_assignment_begin_another_batch(line: Line, caplog: pyte
     ]
 
 
-def test_partitions_share_a_file_that_names_the_topic_and_has_the_offsets_in_its_footer(line: Line) -> None:
-    other = TopicPartition("sensors", 11)
-    line.submit(batch_of({other: [row({"p": "a", "v": 1}, 7)], TP: [row({"p": "a", "v": 2}, 40)]}))
-    assert line.delivered(1)
-    [key] = line.catalog.keys
-    assert key == f"{ROOT}/p=a/data_sensors_batch_0a1b2c3d4e5f607100000003-1.parquet"
-    offsets = read_batch_offsets(pq.read_metadata(line.lake / key).metadata)
-    assert offsets == (OffsetRange(TP, 40, 40), OffsetRange(other, 7, 7))
-    assert line.values() == [1, 2]
-
-
 def test_portions_before_a_record_that_ends_the_process_arrive(line: Line) -> None:
     line.submit(portion(1, {"p": "a", "v": 1}), portion(2, {"p": "a", "v": 2}), bad(3))
     assert line.failure()
@@ -260,47 +226,16 @@ def test_a_disk_that_stays_full_is_tried_once_nothing_is_under_way(new_line: New
 # --- the writer starts ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def writer_up() -> Future[None]:
-    return Future()
-
-
-@pytest.fixture
-def starting(new_line: NewLine, writer_up: Future[None]) -> Line:
-    line: Line = new_line(writer_up=writer_up)
-    return line
-
-
-def test_batches_are_staged_while_the_writer_starts(starting: Line, writer_up: Future[None]) -> None:
-    line = starting
-    line.submit(one(1), one(2))
-    wait_staged(line)
-    assert not line.pipeline.is_idle, "a third batch would only wait: its rows are gathered instead"
-    assert line.writer.batches == 0
-    assert line.pipeline.failure is None
-    writer_up.set_result(None)
-    assert line.delivered(2)
-    assert line.values() == [1, 2]
-
-
 @pytest.mark.parametrize("batches", [0, 2])
-def test_a_writer_that_cannot_start_fails_the_pipeline_also_without_a_batch(
-    starting: Line, writer_up: Future[None], batches: int
-) -> None:
-    line = starting
+def test_a_writer_that_cannot_start_fails_the_pipeline_also_without_a_batch(new_line: NewLine, batches: int) -> None:
+    writer_up: Future[None] = Future()
+    line: Line = new_line(writer_up=writer_up)
     line.submit(*(one(number) for number in range(1, batches + 1)))
     error = ConfigError("starting Spark", "no Java", "Install one")
     writer_up.set_exception(error)
     assert line.failure() is error
     assert line.writer.batches == 0
     assert line.rows() == []
-
-
-def test_a_stop_does_not_wait_for_a_writer_that_starts(starting: Line) -> None:
-    starting.submit(one(1))
-    starting.pipeline.stop()
-    wait_until(lambda: not own_threads(), "all threads have ended")
-    assert starting.pipeline.failure is None
 
 
 # --- failures -------------------------------------------------------------------------------------------------------
@@ -369,23 +304,6 @@ def test_a_failure_lets_arrive_what_is_ahead_of_it(line: Line) -> None:
     line.failure()
     assert line.values() == [1, 2]
     assert line.pipeline.wait_delivered(2, 0.0)
-
-
-@pytest.mark.parametrize("step", ["write", "upload", "register"])
-def test_an_unforeseen_error_is_a_lasting_failure_too(line: Line, step: str) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("oops")
-
-    at, name = {
-        "write": (line.writer, "before"),
-        "upload": (line.store, "refuse"),
-        "register": (line.catalog, "refuse"),
-    }[step]
-    setattr(at, name, fail)
-    line.submit(one(1))
-    failure = line.failure()
-    assert isinstance(failure, FatalError)
-    assert str(failure).startswith("writing a batch: ZeroDivisionError('oops'). Please report this as a bug")
 
 
 def test_the_failure_of_the_earliest_batch_is_the_one_that_is_told_and_ends_a_wait(line: Line) -> None:

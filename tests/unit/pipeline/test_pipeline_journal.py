@@ -159,18 +159,6 @@ def test_the_steps_of_a_batch_come_in_their_order(line: JournalLine) -> None:
     assert line.ends == [11, 11]
 
 
-def test_nothing_is_uploaded_before_the_batch_is_announced_for_all_partitions(line: JournalLine) -> None:
-    line.store.refuse_small = lambda _: AWAY
-    line.submit(both())
-    line.wait_for_obstacle()
-    assert (line.states(), line.store.tried) == (["done"], [])
-    line.store.refuse_small = lambda _: None
-    assert line.delivered(1)
-    assert [each.to for each in line.pending.partitions] == [11, 11]
-    assert line.states() == ["done", "pending", "done"], "it is not announced twice"
-    assert len(line.registered) == 2
-
-
 def test_what_is_announced_is_what_is_stored(line: JournalLine) -> None:
     first = [row({"p": p}, 40 + index) for index, p in enumerate("aba")]
     some = batch_of({P0: first, P1: [row({"p": "a"}, 7)]}, number=4, owners=OWNERS)
@@ -191,16 +179,6 @@ def test_what_is_announced_is_what_is_stored(line: JournalLine) -> None:
         assert f"/p={file.partition_values['p']}/" in file.key
 
 
-def test_a_catalog_that_is_away_gets_the_same_files_later(line: JournalLine) -> None:
-    answers: list[ConnectorError | None] = [AWAY, AWAY, None]
-    line.catalog.refuse = lambda: answers.pop(0)
-    line.submit(both())
-    assert line.delivered(1)
-    assert {file.key for file in line.catalog.requests[0]} == {file.key for file in line.pending.files}
-    assert line.states() == ["done", "pending", "done"]
-    assert line.events.count("read") == 3, "each try asks anew"
-
-
 def test_a_batch_is_delivered_only_once_the_log_says_so(line: JournalLine) -> None:
     def begin_outage() -> None:
         line.store.refuse_small = lambda _: AWAY
@@ -213,18 +191,6 @@ def test_a_batch_is_delivered_only_once_the_log_says_so(line: JournalLine) -> No
     line.store.refuse_small = lambda _: None
     assert line.delivered(1)
     assert line.log.state == "done"
-
-
-def test_a_lost_answer_neither_fences_nor_doubles(line: JournalLine) -> None:
-    line.journaled.lost_answers = 2
-    line.submit(both())
-    assert line.delivered(1)
-    line.journaled.lost_answers = 1
-    line.submit(both(2))
-    assert line.delivered(2)
-    assert line.told == []
-    assert len(line.registered) == 4
-    assert line.states() == ["done", "pending", "done", "pending", "done"]
 
 
 # --- generations of others ------------------------------------------------------------------------------------------
@@ -273,57 +239,6 @@ def test_a_generation_fenced_while_the_catalog_is_away_is_not_registered(line: J
     assert line.registered == line.keys_of(B) != set()
 
 
-def test_a_generation_that_ended_after_its_upload_is_not_registered_and_stays_announced(line: JournalLine) -> None:
-    uploading = Gate()
-    line.store.refuse = uploading
-    line.submit(both(), only(P2, 2))
-    uploading.wait_reached()
-    line.ended.add(A)
-    uploading.open()
-    assert line.delivered(2)
-    assert line.told == []
-    assert line.registered == line.keys_of(B) != set()
-    assert (line.log.state, line.log.closed) == ("pending", False)
-
-
-def test_later_batches_of_a_fenced_generation_are_dropped(line: JournalLine) -> None:
-    line.take_over()
-    line.submit(both(1), only(P2, 2), both(3), only(P2, 4), only(P1, 5), only(P2, 6))
-    assert line.delivered(6)
-    assert line.told == [A]
-    assert line.registered == line.keys_of(B)
-    assert len(line.registered) == 3
-
-
-def test_the_next_owner_registers_what_a_frozen_one_has_uploaded_and_that_one_nothing(line: JournalLine) -> None:
-    frozen = Gate()
-    line.journaled.on_small = lambda what, _: frozen() if what == "read" else None
-    line.submit(both())
-    frozen.wait_reached()
-    line.journaled.on_small = lambda *_: None
-    line.take_over()
-    assert [set(keys) for keys in line.journals.registered] == [line.keys_of(A)]
-    frozen.open()
-    assert line.delivered(1)
-    assert line.registered == set()
-    assert line.told == [A]
-    assert len(line.keys_of(A)) == 2
-
-
-def test_a_late_upload_of_a_frozen_owner_that_is_undone_is_refused(line: JournalLine) -> None:
-    frozen = Gate()
-    line.store.refuse = lambda key: frozen() if A in key else None
-    line.submit(both(), only(P2, 2))
-    frozen.wait_reached()
-    line.take_over()
-    assert line.journals.registered == [], "nothing is complete"
-    line.store.refuse = lambda _: None
-    frozen.open()
-    assert line.delivered(2)
-    assert line.keys_of(A) == set()
-    assert line.registered == line.keys_of(B) != set()
-
-
 # --- saying that it is done -----------------------------------------------------------------------------------------
 
 
@@ -343,24 +258,6 @@ def test_done_is_left_to_the_next_batch_and_written_at_the_end(line: JournalLine
     ]
 
 
-def test_done_is_said_of_partitions_that_are_not_in_the_last_batch(line: JournalLine, registering: Gate) -> None:
-    line.submit(both(1))
-    registering.wait_reached()
-    line.submit(only(P1, 2))
-    wait_written(line)
-    registering.open()
-    assert line.delivered(2)
-    assert line.states() == ["done", "pending", "pending", "done"]
-    assert [[each.end for each in log.partitions] for log in line.logs()[2:]] == [[11, 11], [11, 20]]
-
-
-def test_done_is_written_at_once_when_no_batch_waits(line: JournalLine) -> None:
-    for number in (1, 2):
-        line.submit(only(P0, number))
-        assert line.delivered(number)
-    assert line.states() == ["done", "pending", "done", "pending", "done"]
-
-
 def test_a_delivered_batch_is_noted_down_where_a_lasting_failure_follows(line: JournalLine, registering: Gate) -> None:
     """Else the next start would have to judge it by files that somebody may have cleaned away."""
     line.submit(both(1))
@@ -370,16 +267,6 @@ def test_a_delivered_batch_is_noted_down_where_a_lasting_failure_follows(line: J
     registering.open()
     line.failure()
     assert (line.log.state, line.ends) == ("done", [11, 11])
-
-
-def test_a_batch_that_fails_for_good_after_its_intent_is_left_for_the_next_start_to_judge(line: JournalLine) -> None:
-    line.submit(both(1))
-    assert line.delivered(1)
-    line.store.refuse = lambda key: FatalError(f"uploading {key}", "access denied") if "/p=b/" in key else None
-    line.submit(only(P0, 2, {"p": "a"}, {"p": "b"}))
-    line.failure()
-    assert line.log.state == "pending"
-    assert [(each.end, each.to) for each in line.log.partitions] == [(11, 21), (11, None)]
 
 
 def test_a_log_that_cannot_be_written_does_not_hide_the_failure_before(line: JournalLine, registering: Gate) -> None:

@@ -1,12 +1,11 @@
 """The pipeline while store or catalog is away, when assignments end meanwhile, and when it is stopped."""
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, RetryableError
 from app.model import Batch, TopicPartition
 from tests.fakes.clock import Clock
 from tests.support.batches import TP, batch, batch_of, row
@@ -19,33 +18,6 @@ CATALOG_AWAY = RetryableError("registering files", "503")
 
 
 # --- trying again ---------------------------------------------------------------------------------------------------
-
-
-def test_an_upload_is_tried_until_it_works_and_only_missing_files_again(line: Line) -> None:
-    tries: dict[str, int] = {}
-    lock = threading.Lock()
-
-    def refuse(key: str) -> ConnectorError | None:
-        with lock:
-            tries[key] = tries.get(key, 0) + 1
-        refused = "/p=b/" in key and tries[key] < 5
-        return RetryableError(f"uploading {key}", "503 Slow Down") if refused else None
-
-    line.store.refuse = refuse
-    line.submit(batch({"p": "a", "v": 1}, {"p": "b", "v": 2}, {"p": "c", "v": 3}))
-    assert line.delivered(1)
-    assert sorted(tries.values()) == [1, 1, 5]
-    assert len(line.catalog.keys) == 3
-    assert line.values() == [1, 2, 3]
-
-
-def test_a_registration_is_tried_until_it_works_without_uploading_again(line: Line) -> None:
-    refusals = [CATALOG_AWAY] * 4
-    line.catalog.refuse = lambda: refusals.pop() if refusals else None
-    line.submit(one(1))
-    assert line.delivered(1)
-    assert len(line.store.tried) == 1
-    assert len(line.catalog.keys) == 1
 
 
 def test_what_is_away_is_told_while_it_lasts(line: Line) -> None:
@@ -87,13 +59,6 @@ def test_a_wait_begins_with_an_answer_that_did_not_come_in_time_and_is_no_part_o
     assert line.delivered(1)
     [delivered] = line.metrics.counts().last_batches
     assert sum(delivered.seconds.values()) == 1, "the try that worked"
-
-
-def test_a_lasting_error_after_a_passing_one_is_a_failure(line: Line) -> None:
-    errors: list[ConnectorError] = [STORE_AWAY, FatalError("uploading x", "access denied")]
-    line.store.refuse = lambda _: errors.pop(0)
-    line.submit(one(1))
-    assert "access denied" in str(line.failure())
 
 
 # --- assignments that end -------------------------------------------------------------------------------------------

@@ -46,21 +46,6 @@ def rows_of(file: StagedFile) -> list[list[dict[str, Any]]]:
 # --- groups ---------------------------------------------------------------------------------------------------------
 
 
-def test_each_hive_partition_is_a_group_in_the_order_it_is_first_seen(path: Path) -> None:
-    some = batch({"p": "b", "v": 1}, {"p": "a", "v": 2}, {"p": "b", "v": 3}, {"v": 4})
-    file = staged(some, spec("p"), path)
-    assert [dict(group.partition_values) for group in file.groups] == [{"p": "b"}, {"p": "a"}, {"p": HIVE_NULL}]
-    assert [group.rows for group in file.groups] == [2, 1, 1]
-    assert [[values["v"] for values in rows] for rows in rows_of(file)] == [[1, 3], [2], [4]]
-
-
-def test_topic_partitions_share_the_file_of_a_table_without_folders(path: Path) -> None:
-    rows = {TP: [row({"v": 1}, 5)], OTHER: [row({"v": 2}, 5)]}
-    file = staged(batch_of(rows), spec(), path)
-    assert [([part.offsets.tp for part in group.parts], group.rows) for group in file.groups] == [([TP, OTHER], 2)]
-    assert [[values["v"] for values in rows] for rows in rows_of(file)] == [[1, 2]]
-
-
 def test_many_rows_in_many_groups_are_all_there(path: Path) -> None:
     rows = {tp: [row({"p": i % 37, "q": i % 3, "v": i}, i) for i in range(1_000)] for tp in (TP, OTHER)}
     file = staged(batch_of(rows), spec("p", "q"), path)

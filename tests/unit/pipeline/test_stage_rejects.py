@@ -44,17 +44,6 @@ def test_rows_that_fit_no_folder_are_rejected_and_the_others_stay(path: Path) ->
     assert "needs a folder name of 302 bytes" in staged.rejected[0][1][0].reason
 
 
-def test_a_record_without_any_timestamp_is_rejected_where_a_folder_needs_one(path: Path) -> None:
-    rows = [row({"v": 1}, 5, timestamp=-1), row({"v": 2, "ts_ms": NOON}, 6, timestamp=-1), row({"v": 3}, 7)]
-    staged = stager(spec("year"), metadata=["__timestamp"]).stage(batch_of({TP: rows}), path, lambda work: work())
-    (rejected,) = staged.rejected[0][1]
-    assert (rejected.offset, rejected.timestamp, rejected.value) == (5, None, {"v": 1})
-    assert rejected.reason == "it has no 'ts_ms', and its Kafka message has no timestamp"
-    one, two = rows_of(staged)
-    assert (one["v"], one["ts_ms"], one["__timestamp"]) == (2, NOON, None)
-    assert (two["ts_ms"], two["__timestamp"].timestamp() * 1000) == (NOON, NOON)
-
-
 def test_a_record_without_any_timestamp_is_a_row_like_others_where_no_folder_needs_one(path: Path) -> None:
     some = batch_of({TP: [row({"v": 1}, timestamp=-1), row({"v": 2}, 1, timestamp=-2)]})
     staged = stager(spec(), metadata=["__timestamp"]).stage(some, path, lambda work: work())

@@ -22,17 +22,8 @@ AWAY = RetryableError("asking for a schema", "refused").of("registry")
 AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro"}
 
 
-class Registry:
-    """Does not answer the first questions."""
-
-    def __init__(self, silent: int) -> None:
-        self.silent = silent
-
-    def find(self, _: SchemaId) -> RegisteredSchema:
-        self.silent -= 1
-        if self.silent >= 0:
-            raise AWAY
-        return LONG
+def no_answer(_: SchemaId) -> RegisteredSchema:
+    raise AWAY
 
 
 @pytest.fixture
@@ -41,22 +32,17 @@ def base(tmp_path: Path) -> Base:
     return Base(load(**AVRO, SCHEMA_REGISTRY_URL="http://registry"), timings, Metrics(), tmp_path)
 
 
-def test_the_registry_is_asked_until_it_answers(base: Base) -> None:
-    assert waiting(Registry(3).find, base, threading.Event())(1) == LONG
-    assert not base.metrics.waits.current()
-
-
 def test_the_process_ends_before_kafka_throws_the_member_out(base: Base) -> None:
     hasty = replace(base, timings=replace(base.timings, flush_seconds=0.0))
     with pytest.raises(RetryableError, match="refused"):
-        waiting(Registry(10**9).find, hasty, threading.Event())(1)
+        waiting(no_answer, hasty, threading.Event())(1)
 
 
 def test_a_stop_ends_the_wait_without_a_bad_record(base: Base) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(RetryableError, match="the process stops"):
-        waiting(Registry(10**9).find, base, stop)(1)
+        waiting(no_answer, base, stop)(1)
 
 
 @pytest.mark.parametrize("as_text", [True, False])

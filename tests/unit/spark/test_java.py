@@ -10,9 +10,7 @@ import pytest
 
 from app.errors import ConfigError
 from app.spark.java import Java, find_java
-from dev import java
 from dev.connector import REPO
-from dev.machine import ServiceError
 
 
 @pytest.fixture(autouse=True)
@@ -97,12 +95,3 @@ def test_without_a_java_the_error_says_where_one_comes_from(monkeypatch: pytest.
         find_java()
     monkeypatch.setenv("PATH", str(new.parent))
     assert find_java() == Java(new, 21)
-
-
-def test_kafka_of_the_demo_runs_on_the_same(packaged: Java) -> None:
-    assert java.find_java() == str(packaged.path)
-
-
-def test_the_demo_says_what_is_missing() -> None:
-    with pytest.raises(ServiceError, match="Java 17 or newer is needed"):
-        java.find_java()

@@ -67,14 +67,6 @@ def test_the_folder_is_empty_private_and_in_the_temporary_directory(parent: Path
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_a_killed_process_left_is_removed(parent: Path) -> None:
-    with OtherProcess(parent) as other:
-        (other.folder / "written-7" / "x").mkdir(parents=True)
-        (other.folder / "written-7" / "x" / "part-0.parquet").write_bytes(b"PAR1")
-    folder = make_scratch()
-    assert list(parent.iterdir()) == [folder]
-
-
 def test_the_folder_of_a_process_that_runs_stays(parent: Path) -> None:
     with OtherProcess(parent) as other:
         mine = make_scratch()
@@ -95,9 +87,11 @@ def test_what_a_killed_process_left_is_removed_also_while_a_process_it_started_l
     """As Spark's Java process may, for a moment."""
     with OtherProcess(parent, MAKE_AND_START_ANOTHER) as other:
         heir = int(other.line())
+        (other.folder / "written-7").mkdir()
+        (other.folder / "written-7" / "part-0.parquet").write_bytes(b"PAR1")
     try:
-        make_scratch()
-        assert not other.folder.exists()
+        folder = make_scratch()
+        assert list(parent.iterdir()) == [folder]
     finally:
         os.kill(heir, signal.SIGKILL)
 

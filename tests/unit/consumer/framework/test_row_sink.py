@@ -3,7 +3,7 @@
 import pytest
 from quixstreams.sinks import SinkBackpressureError
 
-from app.errors import DataError, FatalError, RetryableError
+from app.errors import DataError, RetryableError
 from app.journal.start_offset import Start
 from app.model import TopicPartition
 from tests.unit.consumer.framework.row_sink_bench import AWAY, NOON, P0, P1, Bench, refused
@@ -27,22 +27,6 @@ def test_a_flush_claims_and_brings_rows_and_ends_into_the_lake(bench: Bench) -> 
     assert bench.pipeline.batches[-1].reason == "checkpoint"
 
 
-def test_filtered_messages_alone_move_the_log(bench: Bench) -> None:
-    bench.process(0)
-    bench.process(1)
-    bench.sink.flush()
-    assert (bench.sealed, bench.ends) == ([], {P0: 1})
-
-
-def test_what_the_log_has_is_dropped_and_what_follows_is_not(bench: Bench) -> None:
-    bench.claims.starts = {P0: Start(0, replayed_to=2)}
-    bench.rows(0, 1)
-    bench.sink.flush()
-    bench.rows(2, 3)
-    bench.sink.flush()
-    assert bench.sealed == [(0, 3)]
-
-
 def test_a_row_that_comes_late_is_no_repetition(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(3)}
     bench.rows(2, 3)
@@ -51,21 +35,6 @@ def test_a_row_that_comes_late_is_no_repetition(bench: Bench) -> None:
     bench.sink.message_processed(P0, 4)
     bench.sink.flush()
     assert bench.sealed == [(0, 3), (0, "late")]
-
-
-def test_a_partition_that_comes_later_is_claimed_with_the_others_once_their_batches_are_in_the_lake(
-    bench: Bench,
-) -> None:
-    bench.rows(0)
-    bench.sink.flush()
-    first = bench.partitions.token
-    bench.rows(1)
-    bench.rows(0, tp=P1)
-    bench.sink.flush()
-    assert sorted(bench.sealed) == [(0, 0), (0, 1), (1, 0)]
-    of_p0 = [batch.owner for batch in bench.pipeline.batches if P0 in batch.ends]
-    assert of_p0 == [first, first]
-    assert bench.partitions.tps == (P0, P1)
 
 
 def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> None:
@@ -83,40 +52,12 @@ def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> 
     assert bench.pipeline.batches[-1].owner not in ("", former)
 
 
-@pytest.mark.parametrize("can_go_back", [False, True])
-def test_where_topics_are_aligned_or_the_process_stops_a_flush_that_takes_too_long_ends_it(can_go_back: bool) -> None:
-    """quixstreams would lose what it has fetched of other partitions, or wait for a topic without news."""
-    bench = Bench(can_go_back=can_go_back)
-    bench.pipeline.obstacle = AWAY
-    bench.pipeline.on_wait = lambda: None
-    bench.rows(0)
-    if can_go_back:
-        bench.sink.stopping()
-    with pytest.raises(RetryableError, match="no route to host"):
-        bench.sink.flush()
-    assert bench.partitions.token is None
-
-
 def test_where_topics_are_aligned_a_pause_of_another_sink_ends_the_process() -> None:
     bench = Bench(can_go_back=False)
     bench.rows(0)
     with pytest.raises(RetryableError, match="another sink"):
         bench.sink.on_paused()
     assert bench.sealed == []
-
-
-def test_a_closed_log_is_gone_back_from_and_claimed_again(bench: Bench) -> None:
-    bench.rows(0)
-    bench.sink.flush()
-    bench.rows(1)
-    bench.fence()
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
-    bench.rows(1)
-    bench.claims.starts = {P0: Start(1)}
-    bench.sink.flush()
-    assert bench.sealed == [(0, 0), (0, 1), (0, 1)]
-    assert bench.pipeline.batches[-1].owner == bench.partitions.token
 
 
 @pytest.mark.parametrize("others", [(), (P1,)], ids=["alone", "where a partition is claimed beside it"])
@@ -150,20 +91,7 @@ def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> 
         bench.sink.flush()
 
 
-def test_a_failed_pipeline_ends_the_process(bench: Bench) -> None:
-    bench.rows(0)
-    bench.pipeline.failure = FatalError("uploading", "denied")
-    with pytest.raises(FatalError):
-        bench.sink.flush()
-
-
 # --- a revocation ---------------------------------------------------------------------------------------------------
-
-
-def test_a_revocation_brings_all_into_the_lake_and_ends_the_generation(bench: Bench) -> None:
-    bench.rows(0)
-    assert bench.flush_while_revoked() is None
-    assert (bench.sealed, bench.ends, bench.partitions.token) == ([(0, 0)], {P0: 0}, None)
 
 
 def test_a_revocation_that_fails_has_a_plain_error_and_leaves_nothing_to_the_next_assignment(bench: Bench) -> None:
@@ -176,21 +104,6 @@ def test_a_revocation_that_fails_has_a_plain_error_and_leaves_nothing_to_the_nex
     bench.rows(3, tp=P1)
     bench.sink.flush()
     assert [dict(batch.ends) for batch in bench.pipeline.batches[former:]] == [{P1: 3}]
-
-
-@pytest.mark.parametrize("is_noticed_first", [True, False])
-def test_a_new_assignment_claims_again_although_no_flush_came_before(bench: Bench, is_noticed_first: bool) -> None:
-    bench.rows(0)
-    bench.sink.flush()
-    former = bench.partitions.token
-    if is_noticed_first:
-        bench.sink.tick(is_stable=False)
-    bench.rows(1)
-    if not is_noticed_first:
-        bench.sink.tick(is_stable=False)
-    bench.sink.flush()
-    assert bench.sealed == [(0, 0), (0, 1)]
-    assert bench.partitions.token not in (former, None)
 
 
 def test_a_message_that_comes_again_is_claimed_again(bench: Bench) -> None:

@@ -1,13 +1,11 @@
 """Tokens for Amazon MSK; tests/integration/test_kafka_logins.py logs in with such tokens."""
 
 import sys
-import threading
 import types
 
 import pytest
 
-from app.consumer.kafka.msk_token import MskToken, poll_in_background
-from tests.support.waiting import wait_for
+from app.consumer.kafka.msk_token import MskToken
 
 PACKAGE = "aws_msk_iam_sasl_signer"
 
@@ -41,20 +39,3 @@ def test_a_failure_is_told_and_forgotten_after_a_success(
     signer.generate_auth_token = lambda _: ("token", 1)  # type: ignore[attr-defined]
     token("")
     assert token.failure is None
-
-
-def test_clients_are_polled_until_they_are_closed() -> None:
-    class Client:
-        polls = 0
-        closed = threading.Event()
-
-        def poll(self, _: float) -> None:
-            self.polls += 1
-            if self.polls > 1:
-                self.closed.set()
-                raise RuntimeError("Consumer closed")
-
-    client = Client()
-    poll_in_background(client)
-    wait_for(client.closed, "the client is polled")
-    assert client.polls == 2

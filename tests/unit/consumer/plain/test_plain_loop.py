@@ -263,15 +263,6 @@ def test_an_error_that_passes_is_no_reason_to_end(bench: Bench) -> None:
 # --- rebalances -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_taken_away_is_written_and_committed_before(bench: Bench) -> None:
-    def look() -> None:
-        assert bench.client.committed == {P0: 3, P1: 2}
-        assert bench.partitions.tps == ()
-
-    bench.run(bench.client.take_away, look)
-    assert bench.client.calls[-1] == "commit and wait"
-
-
 def test_what_cannot_be_written_in_time_is_left_to_the_next_owner(bench: Bench) -> None:
     begin = bench.clock.now
     bench.pipeline.obstacle = AWAY
@@ -279,29 +270,6 @@ def test_what_cannot_be_written_in_time_is_left_to_the_next_owner(bench: Bench) 
     bench.run(bench.client.take_away, bench.deliver, None)
     assert bench.client.committed == {P0: 0, P1: 0}, "also where it is delivered late"
     assert bench.clock.now - begin == pytest.approx(Timings().revoke_seconds, abs=2)
-
-
-def test_lost_partitions_are_neither_written_nor_committed(bench: Bench) -> None:
-    bench.run(bench.client.lose, None)
-    assert bench.pipeline.batches == []
-    assert bench.client.committed == {P0: 0, P1: 0}
-
-
-def test_partitions_that_come_back_are_claimed_anew(bench: Bench) -> None:
-    tokens = []
-
-    def take_and_give() -> None:
-        tokens.append(bench.partitions.token)
-        bench.claims.starts = {P0: Start(3)}
-        bench.renew()
-
-    def produce() -> None:
-        tokens.append(bench.partitions.token)
-        bench.client.produce(P0, b"{}")
-
-    bench.run(take_and_give, produce, None)
-    assert len(set(tokens)) == len(tokens) == 2
-    assert bench.sealed[P0] == [0, 1, 2, 3]
 
 
 # --- a full buffer --------------------------------------------------------------------------------------------------
@@ -331,18 +299,6 @@ def test_a_full_buffer_pauses_after_a_while_and_goes_on_polling(bench: Bench) ->
     assert bench.sealed[P0] == [0, 1, 2, 3]
 
 
-def test_a_pause_that_a_rebalance_ends_holds_back_no_partition(bench: Bench) -> None:
-    """librdkafka keeps it, also of partitions that were away in between."""
-
-    def empty() -> None:
-        bench.pipeline.held_bytes = 0
-        bench.client.produce(P0, b"{}")
-
-    bench.run(bench.fill, bench.wait, bench.renew, empty, None)
-    assert P0 not in bench.client.paused
-    assert bench.sealed[P0][-1] == 3
-
-
 def test_a_partition_that_is_claimed_in_a_pause_waits_too(bench: Bench) -> None:
     bench.claims.held_back = {P1}
 
@@ -355,17 +311,6 @@ def test_a_partition_that_is_claimed_in_a_pause_waits_too(bench: Bench) -> None:
 
 
 # --- fences ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_closed_log_is_claimed_again_and_read_from_where_it_ends(bench: Bench) -> None:
-    def close() -> None:
-        bench.claims.starts = {P0: Start(1), P1: Start(0)}
-        bench.fence()
-
-    bench.run(close, None)
-    assert bench.claims.closed == [None, str(CLOSED)]
-    assert bench.sealed == {P0: [1, 2], P1: [0, 1]}
-    assert bench.client.committed == {P0: 3, P1: 2}
 
 
 @pytest.mark.parametrize("error", [CLOSED, FencedError("it is gone")])
@@ -416,13 +361,6 @@ def test_a_pipeline_that_failed_ends_the_loop_after_what_was_delivered_is_commit
         bench.run(bench.interval_is_over, fail)
     assert bench.client.committed == {P0: 3, P1: 2}
     assert bench.client.is_closed
-
-
-def test_a_stop_that_comes_too_late_for_some_rows_says_so(bench: Bench) -> None:
-    bench.pipeline.on_wait = lambda: None
-    bench.run()
-    assert not bench.is_all_written
-    assert bench.client.committed == {P0: 0, P1: 0}
 
 
 def test_a_stop_before_the_first_turn_is_a_stop(bench: Bench) -> None:
