@@ -77,7 +77,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/integration/storage/test_behaviour.py::test_more_objects_than_a_page",
     ),
     "seconds each; others of their kind are for every day": (
-        "tests/unit/convert/test_both_ways_agree.py::test_odd_batches",
         "tests/unit/convert/test_rows_names.py::test_records_with_names_of_their_own_do_not_take_the_square",
         "tests/unit/convert/test_rows_names.py::test_a_list_of_objects_that_has_no_place_is_rescued_whole",
     ),

@@ -227,28 +227,6 @@ def test_members_that_register_the_same_batches_at_once_register_each_once(bench
 # --- errors and limits ------------------------------------------------------------------------------------------------
 
 
-def test_a_catalog_that_does_not_answer_is_waited_for(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    member, file = bench.member(), bench.file("one", {"n": [1]})
-    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 0.05)
-    wake, late = threading.Event(), list[threading.Thread]()
-
-    def sleep(count: int) -> None:
-        if count == 1:
-            late.append(threading.current_thread())
-            wait_for(wake, "the second try is through")
-
-    commits(monkeypatch, before=sleep)
-    with pytest.raises(RetryableError, match="no answer in"):
-        member.add_files([file], "readings", marks(9))
-    wait_until(lambda: late, "the first try commits")
-    monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", PATIENCE)
-    member.add_files([file], "readings", marks(9))
-    wake.set()
-    join(late[0])
-    bench.member().add_files([bench.file("two", {"n": [2]})], "readings", marks(19))
-    assert [row["n"] for row in bench.rows("n")] == [1, 2]
-
-
 def test_a_refused_login_is_no_outage_and_shows_no_secret(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.properties |= {"token": "hush-hush", "credential": "me:secret-word"}
     member = bench.member()

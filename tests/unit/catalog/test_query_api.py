@@ -70,18 +70,6 @@ def test_a_refusal_is_a_warning(status: int, caplog: pytest.LogCaptureFixture) -
     assert "t0ken" not in warnings[0]
 
 
-def test_it_is_told_when_it_works_again(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="app")
-    with CannedServer(Answer(503), Answer(200), Answer(503)) as server:
-        tell(server, [FILE], [FILE], [FILE])
-
-    assert [record.levelname for record in caplog.records if record.name.startswith("app")] == [
-        "WARNING",
-        "INFO",
-        "WARNING",
-    ]
-
-
 def test_nobody_waits_for_one_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     go_on = Event()
     with CannedServer(Answer(200, b"{}"), before=go_on.wait) as server:

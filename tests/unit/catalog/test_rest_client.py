@@ -29,11 +29,6 @@ def test_a_catalog_that_is_not_there_is_retryable_and_named() -> None:
         QuixCatalog(f"http://127.0.0.1:{port}/api", "token", "default", "sensors").check()
 
 
-def test_a_host_that_nobody_knows_is_retryable_and_named() -> None:
-    with pytest.raises(RetryableError, match=r"no-such-host\.invalid"):
-        QuixCatalog("http://no-such-host.invalid", "token", "default", "sensors").check()
-
-
 def test_https_to_a_server_that_speaks_http_names_the_setting(server: CatalogServer) -> None:
     url = server.url.replace("http:", "https:")
 
@@ -84,15 +79,6 @@ def test_a_proxy_of_the_environment_is_used(server: CatalogServer, monkeypatch: 
         QuixCatalog("http://catalog.invalid/api", "token", "default", "sensors").check()
 
     assert server.requests[0].path == "http://catalog.invalid/api/health"
-
-
-def test_a_proxy_is_not_used_for_hosts_that_are_excepted(
-    server: CatalogServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("http_proxy", "http://no-such-proxy.invalid")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-
-    QuixCatalog(server.url, server.token, "default", "sensors").check()
 
 
 def test_a_bundle_of_authorities_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

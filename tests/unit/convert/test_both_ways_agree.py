@@ -21,41 +21,6 @@ from tests.support.both_ways import StagingStep, Table, assert_both_agree, messa
 
 # --- what is easily got wrong ---------------------------------------------------------------------------------------
 
-ODD_BATCHES = {
-    "the first value decides, whoever looks at it": ["{'n':1}", '{"x":"text"}', '{"x":1}', '{"x":"more"}'],
-    "columns come in the order of the records": ['{"a":1}', "x", '{"b":1}', '{"c":1}', "x", '{"d":1,"b":2}'],
-    "long whole numbers before a fraction": ['{"x":9007199254740993}', '{"x":[]}', '{"x":2}', '{"x":1.5}', '{"x":3}'],
-    "an object that grows": ['{"o":{"a":1}}', '{"o":{"a":2}}', '{"o":{"b":[1]}}', '{"o":{"b":[]}}', '{"o":{}}'],
-    "whole numbers, then fractions": ['{"x":1}', '{"x":2}', '{"x":1.5}', '{"x":2.0}', '{"x":-0.0}', '{"x":-0}'],
-    "lists before their elements": ['{"l":[]}', '{"l":[null]}', '{"l":[1]}', '{"l":[]}', '{"l":[1.5]}'],
-    "records without a value": ['{"ts_ms":null}', "{}", '{"ts_ms":null,"a":null}', '{"ts_ms":null}'],
-    "a record without a value beside others": ['{"a":1}', '{"ts_ms":null}', '{"ts_ms":null}', '{"b":1}'],
-    "partition values of every kind": ['{"p":1}', '{"p":"1"}', '{"p":1.0}', '{"p":true}', '{"p":null}', '{"p":[1]}'],
-    "partition values that are true or false": ['{"p":true}', '{"p":false}', '{"p":true}', '{"p":true}'],
-    "names in another case": ['{"a":1}', '{"A":1}', '{"a":2,"A":null}', '{"A":"x","a":1}'],
-    "fields of our names": ['{"__key":"k","__offset":7}', '{"_rescued_data":1,"year":1}', '{"__key":null}'],
-    "times of every kind": [
-        '{"ts_ms":1}',
-        '{"ts_ms":"2024-01-15"}',
-        '{"ts_ms":1.5}',
-        '{"ts_ms":true}',
-        "{}",
-        '{"a":1}',
-    ],
-    "objects as times": ['{"ts_ms":{"a":1}}', '{"x":1}', '{"ts_ms":[]}', '{"x":2}', '{"ts_ms":{}}', '{"ts_ms":true}'],
-    "more levels than there are": ['{"a":1}', '{"x":' * 33 + "{}" + "}" * 33, '{"a":' * 40 + "1" + "}" * 40],
-    "an escaped name": ['{"ts_ms":5}', '{"ts\\u005fms":6}', '{"s":"\\u00fc\\n"}', '{"s":"plain"}'],
-}
-
-
-@pytest.mark.parametrize("name", ODD_BATCHES)
-@pytest.mark.parametrize("hive", [(), ("p",), ("year", "hour"), ("__key", "ts_ms"), ("~p", "year")], ids=",".join)
-@pytest.mark.parametrize("few", [1, 2, 256])
-def test_odd_batches(name: str, hive: tuple[str, ...], few: int) -> None:
-    batch = messages(*(text.encode() for text in ODD_BATCHES[name]), raw_key=b"k")
-    table = Table(hive, metadata=("__offset", "__headers"))
-    assert_both_agree(table, [batch, batch[::-1], batch * 2], few=few)
-
 
 @pytest.mark.parametrize("values", [[b'{"a":1}', b'{"ts_ms":null}', b'{"a":2}'], [b'{"ts_ms":null}', b'{"a":{}}']])
 def test_records_without_a_value_and_a_key(values: list[bytes]) -> None:
@@ -66,11 +31,6 @@ def test_a_partition_column_that_the_schema_has_too_is_in_no_file() -> None:
     batch = messages(b'{"p":"a","x":1}', b'{"p":"b","x":2}')
     assert_both_agree(Table(("p",)), [batch, batch], {"p": pa.string(), "x": pa.int64(), "ts_ms": pa.int64()})
     assert_both_agree(Table(("ts_ms",), types="ts_ms:string"), [batch, batch])
-
-
-def test_an_empty_object_is_text_in_a_column_fixed_to_text() -> None:
-    batches = [messages(b'{"y":1}'), messages(b'{"y":2,"x":{}}', b'{"y":3}', first=1)]
-    assert_both_agree(Table(types="x:string"), batches, few=1)
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.binary(), pa.decimal128(10, 2), pa.int32()])
@@ -143,12 +103,6 @@ def test_a_new_column_or_one_that_becomes_double(
     values[place:] = ordinary(20_000, **later)[place:]
     assert reads(step, values, path) <= 3 * FEW
     assert step.schema.current.columns["n"] == (pa.float64() if "n" in later else pa.int64())
-
-
-@pytest.mark.parametrize("place", ["text", 7, True, None])
-def test_partition_columns_of_any_one_type(step: StagingStep, path: Path, place: Any) -> None:
-    reads(step, ordinary(1_000, place=place), path)
-    assert reads(step, ordinary(1_000, place=place), path) == 0
 
 
 def test_messages_without_the_timestamp_column_whatever_is_escaped_in_them(step: StagingStep, path: Path) -> None:

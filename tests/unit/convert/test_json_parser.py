@@ -48,33 +48,21 @@ def _bare(value: Any) -> Any:
         ('{"i":9223372036854775807}', {"i": 2**63 - 1}),
         ('{"i":-9223372036854775808}', {"i": -(2**63)}),
         ('{"i":-0}', {"i": 0}),
-        ('{"d":3}', {"d": 3.0}),
         ('{"d":9007199254740991,"i":9007199254740993}', {"i": 2**53 + 1, "d": 9007199254740991.0}),
         ('{"d":-0.0}', {"d": -0.0}),
         ('{"d":1E+5}', {"d": 100000.0}),
         ('{"d":1e-400}', {"d": 0.0}),
         ('{"d":0.30000000000000004}', {"d": 0.1 + 0.2}),
-        ('{"s":"2024-01-01"}', {"s": "2024-01-01"}),
         ('{"s":"\\u0000\\ud83d\\ude00\\/"}', {"s": "\0😀/"}),
         ('{"s":"{}[]\\"\\\\"}', {"s": '{}[]"\\'}),
-        ('{"s":"ü"}', {"s": "ü"}),
         ('{ "i" :\t1 }', {"i": 1}),
         ('{"i":null,"o":{},"l":null}', {}),
         ('{"o":{"a":null,"z":{}}}', {}),
-        ('{"l":[]}', {"l": []}),
         ("{}", {}),
     ],
 )  # fmt: skip
 def test_what_is_parsed(text: str, record: dict[str, Any]) -> None:
     assert repr(parsed(b'{"i":7}', text.encode())) == repr([{"i": 7}, record])
-
-
-def test_fields_that_are_new_come_in_the_types_of_arrow() -> None:
-    arrays = parse([b'{"i":1,"new":1.5}', b'{"i":2,"empty":null,"void":{"x":{}}}'], {"i": pa.int64()})
-    assert arrays is not None
-    assert arrays["new"].to_pylist() == [1.5, None]
-    assert arrays["empty"].type == pa.null()
-    assert {"i", "new", "empty", "void"} == set(arrays)
 
 
 # --- what is left to the other way ----------------------------------------------------------------------------------
@@ -105,11 +93,8 @@ def test_what_is_no_single_object_of_json(text: bytes) -> None:
         [b'{"l":[{}', b"{}]}"],
         [b'{"s":"}', b'{"}'],
         [b'{"i":1}{"i":2}', b'{"i":3'],
-        [b'{"i":1}{"i":2}', b""],
-        [b'{"i":1}{"i":2}\x00}', b'{"i":3}'],
         [b'{"i":1}{"i":2}', b'\x00{"i":3}'],
         [b'{"i":1}\n{"i":2}', b'{"i":3}'],
-        [b'{"i":1}\n{"i":2}', b""],
     ],
 )
 def test_objects_that_do_not_end_with_their_message(messages: list[bytes]) -> None:
@@ -198,13 +183,6 @@ def test_a_field_is_found_however_its_name_is_written(name: str, upper: bool) ->
         assert json.loads(message) == {name: 1}
         assert has_field([b"{}", message], name)
     assert has_field([b'{"ts\\u005fms":1}'], "ts_ms"), "one escaped character is enough"
-
-
-@pytest.mark.parametrize(
-    "text", ['{"x":"line\\n"}', '{"x":"M\\u00fcnchen \\ud83d\\ude00"}', '{"x":"C:\\\\temp"}', '{"ts":1}']
-)
-def test_escapes_that_no_name_has_are_no_field(text: str) -> None:
-    assert not has_field([text.encode()], "ts_ms")
 
 
 def test_messages_with_names_of_their_own_are_not_parsed_together() -> None:

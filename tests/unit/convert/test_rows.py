@@ -12,7 +12,7 @@ from app.convert.rows import Rules, convert
 from app.convert.values import Rescue
 from app.table.schema import EMPTY, TableSchema
 from tests.support.batches import NOON, row
-from tests.unit.convert.conversions import INT, RULES, converted, rescued_of, stored
+from tests.unit.convert.conversions import RULES, converted, rescued_of, stored
 
 # --- columns --------------------------------------------------------------------------------------------------------
 
@@ -52,11 +52,6 @@ def test_partition_columns_live_in_the_folders() -> None:
     conversion = convert([row({"place": "here", "x": 1}, key="k")], EMPTY, rules)
     assert conversion.table.to_pylist() == [{"x": 1, "ts_ms": NOON}]
     assert list(conversion.schema.columns) == ["x", "ts_ms"]
-
-
-@pytest.mark.parametrize("name", ["a b.c/ü=1", " ", ".a", "[0]", "😀", "a\x01b", "`"])
-def test_names_need_not_be_identifiers(name: str) -> None:
-    assert converted({name: {name: 7}}).table[name].to_pylist() == [{name: 7}]
 
 
 # --- kinds of values ------------------------------------------------------------------------------------------------
@@ -109,12 +104,9 @@ def test_what_spark_has_no_type_for_is_stored_as_its_next_of_kin(value: object, 
     ("values", "kind", "as_stored"),
     [
         ([3, None, 1, 2], "bigint", [3, None, 1, 2]),
-        ([1, 1.0], "bigint", [1, 1]),
         ([1, 2.5, None], "double", [1.0, 2.5, None]),
         ([1, -0.0], "double", [1.0, 0.0]),
         ([1, math.inf], "double", [1.0, math.inf]),
-        ([1, 1e300], "double", [1.0, 1e300]),
-        ([1.0, 1], "double", [1.0, 1.0]),
         ([{"a": 1}, {"a": 1.5}], "struct<a:double>", [{"a": 1.0}, {"a": 1.5}]),
         ([[1], [1.5]], "array<double>", [[1.0], [1.5]]),
         ([{"a": 1}, {"b": "2"}], "struct<a:bigint,b:string>", [{"a": 1, "b": None}, {"a": None, "b": "2"}]),
@@ -126,44 +118,29 @@ def test_what_fits_without_loss_shares_a_column(values: list[object], kind: str,
     assert rescued_of(*values) == [None] * len(values)
 
 
-def test_the_sign_of_zero_and_what_is_no_number_survive_in_a_column_of_whole_numbers() -> None:
-    kind, [one, zero, nan] = stored(1, -0.0, math.nan, schema=INT)
-    assert (kind, one, math.copysign(1, zero), math.isnan(nan)) == ("double", 1.0, -1.0, True)
-
-
 @pytest.mark.parametrize(
     ("values", "kind", "left_over"),
     [
         ([1.5, True], "double", [None, True]),
-        ([1.0, True, 0.0, False], "double", [None, True, None, False]),
         ([[1.5, True]], None, [[1.5, True]]),
-        ([{"a": 1.5}, {"a": True}], "struct<a:double>", [None, {"a": True}]),
-        ([True, 1], "boolean", [None, 1]),
         ([1, True], "bigint", [None, True]),
-        ([1, "abc", 2], "bigint", [None, "abc", None]),
         (["abc", 1], "string", [None, 1]),
         (["abc", b"abc"], "string", [None, "YWJj"]),
-        ([b"abc", "abc"], "binary", [None, "abc"]),
         ([2**63], None, [2**63]),
         ([1, 2**70], "bigint", [None, 2**70]),
         ([0.5, 2**53 + 1, 2**60], "double", [None, 2**53 + 1, None]),
         ([2**53 + 1, 0.5], "double", [2**53 + 1, None]),
-        ([1.5, Decimal("2.5")], "double", [None, "2.5"]),
         ([Decimal("1.5"), 2.5], "decimal(38,18)", [None, 2.5]),
         ([Decimal("1e-19"), Decimal("NaN")], None, ["1E-19", "NaN"]),
         ([date(2024, 1, 1), datetime(2024, 1, 1, 5)], "date", [None, "2024-01-01T05:00:00"]),
-        ([datetime(2024, 1, 1, 5), date(2024, 1, 1)], "timestamp_ntz", [None, "2024-01-01"]),
         (
             [datetime(2024, 1, 1), datetime(2024, 1, 1, tzinfo=UTC)],
             "timestamp_ntz",
             [None, "2024-01-01T00:00:00+00:00"],
         ),
-        ([datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1)], "timestamp", [None, "2024-01-01T00:00:00"]),
         ([datetime(2024, 1, 1), 5], "timestamp_ntz", [None, 5]),
-        ([date(2024, 1, 1), 5], "date", [None, 5]),
         ([1, math.nan, "x"], "double", [None, None, "x"]),
         (["ok", "\ud800"], "string", [None, "\ud800"]),
-        ([{"a": 1}, [1], 2], "struct<a:bigint>", [None, [1], 2]),
         ([[1], {"a": 1}], "array<bigint>", [None, {"a": 1}]),
         ([1, {"a": math.nan, "b": [-math.inf]}], "bigint", [None, {"a": "NaN", "b": ["-Infinity"]}]),
         ([UUID(int=1)], None, [str(UUID(int=1))]),
@@ -187,13 +164,3 @@ def test_what_was_rescued_is_counted_with_an_example() -> None:
     assert conversion.rescued["x"] == Rescue(2, "'abc' in a bigint column")
     assert conversion.rescued["y"] == Rescue(1, "5 in a string column")
     assert len(converted({"x": 1}, {"x": "v" * 10_000}).rescued["x"].example) < 120
-
-
-def test_odd_values_among_many() -> None:
-    """Behind the first stretch that is converted at once."""
-    values: list[object] = [2**53 + 1, *range(9_000), "odd", 0.5, 9]
-    kind, column = stored(*values)
-    assert (kind, column[9_000:]) == ("double", [8_999.0, None, 0.5, 9.0])
-    left_over = rescued_of(*values)
-    assert [at for at, value in enumerate(left_over) if value] == [0, 9_001]
-    assert (left_over[0], left_over[9_001]) == ({"x": 2**53 + 1}, {"x": "odd"})

@@ -44,11 +44,6 @@ def test_a_new_column_still_becomes_double(many: int) -> None:
     assert converted(*[1, 2.5] * many).schema.columns["a"] == pa.float64()
 
 
-def test_whole_numbers_go_into_a_double_column() -> None:
-    conversion = converted(1, 2.5, schema=TableSchema({"a": pa.float64()}))
-    assert conversion.table["a"].to_pylist() == [1.0, 2.5]
-
-
 @pytest.mark.parametrize("value", [{"b.c": 1}, {"b": {"c.d": 1}}])
 def test_a_name_with_a_dot_becomes_no_column(value: dict[str, Any]) -> None:
     conversion = convert([row({"n": 1, **value})], EMPTY, ICEBERG)

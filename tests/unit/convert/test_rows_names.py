@@ -95,13 +95,6 @@ def test_beyond_5000_columns_new_fields_are_rescued() -> None:
     assert rescued(again) == [{"yet": {"x": 1}}]
 
 
-def test_a_wide_table_begins_at_once() -> None:
-    record = {f"c{number}": number for number in range(1_000)}
-    conversion = converted(record)
-    assert conversion.rescued == {}
-    assert conversion.table.select(list(record)).to_pylist() == [record]
-
-
 def test_one_record_adds_a_thousand_columns_at_most() -> None:
     record = {f"id {number}": number for number in range(10_000)}
     conversion = converted({"x": 1}, {"none": None, **record}, {"id 9999": 1})
@@ -235,11 +228,6 @@ def test_the_kafka_key_wins_over_a_field_of_its_name_which_is_rescued_where_it_d
     conversion = convert(rows, EMPTY, RULES)
     assert conversion.table["__key"].to_pylist() == ["kafka", "same", None]
     assert rescued(conversion) == [{"__key": "own"}, None, {"__key": "own"}]
-
-
-@pytest.mark.parametrize("key", ["text", 7, 1.5, b"\xff", {"id": 1}])
-def test_keys_of_any_kind(key: object) -> None:
-    assert convert([row({}, key=key)], EMPTY, RULES).table["__key"].to_pylist() == [key]
 
 
 def test_metadata_win_over_fields_which_are_rescued_where_they_differ() -> None:

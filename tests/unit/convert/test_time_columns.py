@@ -28,14 +28,9 @@ from tests.unit.convert.moments import EAST, LAST_NANOSECOND, NOON, Broken, S, W
         # Before 1970
         (0, "1970-01-01 00"),
         (-1, "1969-12-31 23"),
-        (-3600, "1969-12-31 23"),
-        (-3601, "1969-12-31 22"),
         (-0.5, "1969-12-31 23"),  # rounded down
         (-3599.5, "1969-12-31 23"),
-        (-S, "1915-12-18 12"),
-        (-S * 10**3, "1915-12-18 12"),
         (-S * 10**3 - 1, "1915-12-18 11"),  # a millisecond before the full hour
-        (-S * 10**6 - 1, "1915-12-18 11"),
         (-S * 10**9 - 1, "1915-12-18 11"),
         (-(2**63), "1677-09-21 00"),
         # Nanoseconds beyond 64 bits
@@ -43,26 +38,19 @@ from tests.unit.convert.moments import EAST, LAST_NANOSECOND, NOON, Broken, S, W
         (10**19, "2286-11-20 17"),
         (-(10**19), "1653-02-10 06"),
         (LAST_NANOSECOND, "9999-12-31 23"),
-        (float(10**19), "2286-11-20 17"),
         # Numbers of other libraries
-        (Whole(S), NOON),
         (Whole(S * 10**6), NOON),
         (Whole(2**64 - 1), "2554-07-21 23"),
-        (Broken(S + 0.5), NOON),
         (Broken(S * 1e9), NOON),
         # Texts of ISO-8601
         ("2024-01-15T12:00:00Z", NOON),
-        ("2024-01-15T12:34:56.789Z", NOON),
         ("2024-01-15T12:34:56.123456789Z", NOON),
-        ("2024-01-15T12:34:56", NOON),
         ("2024-01-15 12:34:56.5", NOON),
         ("2024-01-15T12:34", NOON),
         ("2024-01-15T17:30:00+05:30", NOON),
         ("2024-01-15T17:30:00+0530", NOON),
         ("2024-01-15T05:00:00-07:00", NOON),
-        ("2024-01-15T12:00:00+00:00", NOON),
         ("2024-01-15t12:00:00z", NOON),
-        ("2024-01-15T12:34:56.789z", NOON),
         ("2024-01-15 12:00z", NOON),
         ("2024-01-15", "2024-01-15 00"),
         ("0001-01-01T00:00:00", "0001-01-01 00"),
@@ -137,27 +125,7 @@ def test_values_of_one_type_may_have_units_and_zones_of_their_own(alike: list[An
 
 
 # Texts near the forms of ISO-8601: whatever the quick way takes, the slow way must take alike.
-PIECES = (
-    "2024",
-    "-",
-    "01",
-    "15",
-    "T",
-    " ",
-    "12",
-    ":",
-    "34",
-    "60",
-    ".",
-    "5",
-    "Z",
-    "z",
-    "+05:30",
-    "-07",
-    "+0530",
-    "é",
-    ",",
-)
+PIECES = ("2024", "-", "15", "T", " ", "12", ":", "60", ".", "5", "Z", "z", "+05:30", "-07", "+0530", "é", ",")
 BEGINS = ("2024-01-15", "2024-01-15T12:34", "0000-01-01", "")
 
 
@@ -181,12 +149,8 @@ def test_a_text_is_read_alike_with_others_and_alone(start: str, pieces: list[str
     "value",
     [
         S,
-        S * 10**3,
-        S * 10**6,
         S * 10**9 + 999,
-        float(S),
         S * 1e3,
-        "2024-01-15T12:00:00Z",
         "2024-01-15 13:00:00+01:00",
         datetime(2024, 1, 15, 12, tzinfo=UTC),
     ],

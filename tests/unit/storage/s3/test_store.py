@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,23 +22,6 @@ UNKNOWN = refusal(501, "NotImplemented")
 CHANGED = refusal(412, "PreconditionFailed")
 MISSING = refusal(404, "NoSuchKey")
 BROKEN = refusal(500, "InternalError")
-
-
-def test_each_way_to_store_names_the_version_that_it_replaces(file: Path) -> None:
-    with CannedServer(WRITTEN) as server:
-        store = s3_store(server.url)
-        store.write(KEY, OURS, replaces=None)
-        store.write(KEY, OURS, replaces='"1"')
-        store.overwrite(KEY, OURS)
-        store.upload(file, "t/f.parquet")
-
-    new, same, neither = {"if-none-match": "*"}, {"if-match": '"1"'}, dict[str, str]()
-    assert [put.conditions for put in server.requests] == [new, same, neither, new]
-    assert {(put.method, put.body) for put in server.requests} == {("PUT", OURS)}
-    assert {put.path: put.headers["content-type"] for put in server.requests} == {
-        f"/lake/{KEY}": "application/json",
-        "/lake/t/f.parquet": "application/vnd.apache.parquet",
-    }
 
 
 class TestWithoutConditions:
@@ -85,28 +68,6 @@ class TestWithoutConditions:
             with pytest.raises(RetryableError, match="not implemented, and they were at the start"):
                 store.write(KEY, OURS, replaces='"1"')
         assert server.methods[len(probed) :] == ["PUT", "GET"]
-
-
-@pytest.mark.parametrize(
-    ("verb", "right"),
-    [
-        ("reading", "s3:GetObject"),
-        ("downloading", "s3:GetObject"),
-        ("writing", "s3:PutObject"),
-        ("deleting", "s3:DeleteObject"),
-    ],
-)
-def test_a_missing_right_is_named(tmp_path: Path, verb: str, right: str) -> None:
-    with CannedServer(refusal(403, "AccessDenied")) as server:
-        store = s3_store(server.url)
-        calls: dict[str, Callable[[], object]] = {
-            "reading": lambda: store.read_range(KEY, 0, 1),
-            "downloading": lambda: store.download(KEY, tmp_path / "copy"),
-            "writing": lambda: store.write(KEY, OURS, replaces=None),
-            "deleting": lambda: store.delete(KEY),
-        }
-        with pytest.raises(FatalError, match=f"{verb} s3://lake/{KEY}.*Allow {right} on arn:aws:s3:::lake/"):
-            calls[verb]()
 
 
 def test_who_may_not_list_the_whole_bucket_hears_403_of_what_is_not_there() -> None:
