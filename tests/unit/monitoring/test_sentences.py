@@ -74,6 +74,7 @@ def test_who_is_away_since_when_what_comes_next_and_that_nothing_is_lost() -> No
         ("refused", "to_do", "Allow s3:PutObject"),
         ("falling behind", "reason", "The buffer is full: consuming waits for room. The step upload takes 54% of the"),
         ("500 partitions", "reason", "60,000 records behind, the oldest is 2 h 1 min old, in sensor-data[417]"),
+        ("500 partitions", "title", "Running, but behind in sensor-data 417"),
         ("records missing", "reason", "sensor-data[7]: 1,204 records from offset 9,000 on have expired"),
         ("records missing", "records", "lost"),
         ("several away", "title", "The catalog, the store and Kafka are not available"),
