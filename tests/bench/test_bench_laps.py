@@ -84,25 +84,6 @@ def test_a_peer_that_fails_in_a_later_round_has_no_figures_at_all(
     assert field.not_run == {"peer": str(error)}
 
 
-def test_each_sink_gets_the_messages_in_its_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    formats: list[tuple[str, bool]] = []
-
-    def measure(sink: Sink, _stage: Stage, topic: Topic) -> Run:
-        formats.append((sink.name, topic.workload.avro))
-        return RUN
-
-    monkeypatch.setattr(laps, "measure", measure)
-    in_json, in_avro = _sink("ours", is_ours=True), replace(_sink("ours-avro", is_ours=True), avro=True)
-
-    both = _run(Field({sink.name: sink for sink in (in_json, in_avro)}), rounds=1)
-    alone = _run(Field({"ours": in_json}), rounds=1)
-
-    assert formats == [("ours", False), ("ours-avro", True), ("ours", False)]
-    assert both.avro_bytes is not None
-    assert both.avro_bytes < both.message_bytes
-    assert alone.avro_bytes is None
-
-
 def test_a_lost_row_of_ours_ends_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(_sink: Sink, _stage: Stage, _topic: Topic) -> Run:
         raise WrongRowsError("a row is missing")

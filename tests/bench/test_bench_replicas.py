@@ -1,38 +1,12 @@
 """Figures of groups of replicas follow from their files and logs."""
 
 import time
-from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from bench.moves import Many, Move
-from bench.replicas_report import as_markdown, as_picture
-from bench.shared_rate import Rate, Window, window_of
-from bench.standstill import Standstill, unread_seconds
+from bench.shared_rate import Window, window_of
+from bench.standstill import unread_seconds
 from bench.timeline import LandedFile
-from dev.machine import ServiceError
-
-RATE = Rate(
-    replicas=1,
-    share=0.15,
-    messages=1_800_000,
-    measured=1_200_000,
-    rate=20_000.0,
-    seconds=50.0,
-    slowest=20_000.0,
-    fastest=20_000.0,
-    cpu_per_million=7.5,
-    used=0.99,
-    kafka_cores=0.05,
-    minio_cores=0.07,
-    files=80,
-    requests={"putobject": 120, "getobject": 40},
-    replica_mb=900.0,
-)
-MOVE = Move("join", "3 to 4", Standstill(1.6, 1.5, 4.0, 2.5), 9.0)
 
 
 def _files(*rows_at: tuple[float, int]) -> list[LandedFile]:
@@ -46,11 +20,6 @@ def test_the_rate_begins_when_the_last_replica_has_landed_a_file_and_ends_with_m
     assert window_of([first, second], 605) == Window(15.0, 35.0, [200, 200], 7)
     landed_before = _files((10.0, 50), (20.0, 50), (30.0, 50))  # than the shares were given
     assert window_of([landed_before], 200) == Window(10.0, 30.0, [100], 3)
-
-
-def test_too_few_batches_tell_no_rate() -> None:
-    with pytest.raises(ServiceError, match="more messages"):
-        window_of([_files((10.0, 100))], 100)
 
 
 def _log(path: Path, *lines: tuple[float, str]) -> Path:
@@ -77,22 +46,3 @@ def test_a_partition_is_unread_from_the_last_record_of_one_owner_to_the_claim_of
     found = unread_seconds([old, dead, new], records, {dead: now + 4}, now + 3, now + 30)
 
     assert found == {0: 2.0, 1: 3.0, 2: 21.0, 3: 21.0}, "what nobody claims is unread to the end"
-
-
-def test_the_report_tells_the_part_of_linear_and_leaves_out_what_was_not_measured() -> None:
-    two = asdict(RATE) | {"replicas": 2, "rate": 38_000.0}
-    many = Many(500, 2_000_000, 5.0, 30.0, None, 1_100.0, 80)
-
-    def results(**found: Any) -> dict[str, Any]:
-        when, where = "2025-04-01 12:00 UTC", {"Processor": "2 cores"}
-        return {key.replace("_", "-"): {"date": when, "machine": where, "found": value} for key, value in found.items()}
-
-    rates = results(rate_2=two, rate_1=asdict(RATE), moves=[asdict(MOVE)])
-    assert "95%" in as_markdown(rates)
-    assert "| join | 3 to 4   | 1.6, 1.5 | 4.0, 2.5 | 9.0    |" in as_markdown(rates)
-    assert ">40,000<" in as_picture(rates)
-    assert ">38,000<" in as_picture(rates)
-    alone = results(many=asdict(many))
-    assert "linear" not in as_markdown(alone)
-    assert "500 partitions on one replica" in as_markdown(alone)
-    assert as_picture(alone) == ""

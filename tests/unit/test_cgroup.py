@@ -38,7 +38,6 @@ FOUND: Mapping[str, tuple[str | None, dict[str, str], int, str]] = {
     "version 1: known by the name outside": (V1.format(group="/docker/0123"), {TOP: f"{1024 * MB}\n"}, 1024, TOP),
     "none outside of what is seen": ("0::/../x\n", {"../x/memory.max": "1", "memory.max": "8388608"}, 8, "memory.max"),
     "no file of groups: the top": (None, {TOP: f"{600 * MB}\n"}, 600, TOP),
-    "no group: the top": ("", {TOP: f"{600 * MB}\n"}, 600, TOP),
     "no line of groups: the top": ("odd", {TOP: f"{600 * MB}\n"}, 600, TOP),
 }
 NONE: Mapping[str, tuple[str | None, dict[str, str]]] = {

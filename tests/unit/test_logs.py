@@ -78,13 +78,6 @@ def test_an_uncaught_exception_is_a_line_of_the_log(capsys: pytest.CaptureFixtur
     assert "Traceback" in told["exception"]
 
 
-def test_setting_up_twice_does_not_double_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logging("INFO")
-    set_up_logging("INFO")
-    logging.getLogger("app").info("once")
-    assert capsys.readouterr().err.count("once") == 1
-
-
 def test_a_repeated_message_of_kafkas_client_is_logged_once_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging("INFO")
     logger = logging.getLogger("quixstreams.kafka.consumer")
@@ -95,22 +88,6 @@ def test_a_repeated_message_of_kafkas_client_is_logged_once_a_minute(capsys: pyt
     lines = capsys.readouterr().err.splitlines()
     assert len([line for line in lines if "Connect failed" in line]) == 4
     assert len([line for line in lines if "Group authorization" in line]) == 4
-
-
-@pytest.mark.parametrize(
-    ("reason", "lines"),
-    [
-        ("fetch.min.bytes is a consumer property and will be ignored by this producer instance", 0),
-        ("x is deprecated", 1),
-    ],
-)
-def test_a_property_for_another_kind_of_client_is_no_warning(
-    capsys: pytest.CaptureFixture[str], reason: str, lines: int
-) -> None:
-    set_up_logging("INFO")
-    message = f"CONFWARN [rdkafka#producer-2] Configuration property {reason}"
-    _log_at(logging.getLogger("quixstreams.kafka.producer"), 10**6, message)
-    assert len(capsys.readouterr().err.splitlines()) == lines
 
 
 def _log_at(logger: logging.Logger, second: float, message: str) -> None:

@@ -40,22 +40,11 @@ def test_fields_of_a_line_are_beside_its_message() -> None:
     assert (told["message"], told["batch"], told["seconds"]) == ("batch 1", 1, {"spark": 0.5})
 
 
-def test_an_exception_is_a_field() -> None:
-    error = ValueError("odd\nvalue")
-    told = line(record("failed", exc_info=(ValueError, error, None)))
-    assert told["message"] == "failed"
-    assert told["exception"] == "ValueError: odd\nvalue"
-
-
 @pytest.mark.parametrize(
     "text", ['quotes " and \\', "two\nlines", "Grüße 🌊", "half \udc80 a character", "\x00\x1b[31m"]
 )
 def test_any_text_is_one_line_and_comes_back(text: str) -> None:
     assert line(record("%s", text))["message"] == text
-
-
-def test_fields_of_any_kind_are_no_error() -> None:
-    assert line(record("x", fields={"path": object})) == line(record("x", fields={"path": object}))
 
 
 HOSTILE = "one\r\n2026-01-01 00:00:00,000 INFO app: all is well\x1b[2J\x85\u2028\N{RIGHT-TO-LEFT OVERRIDE}"

@@ -99,15 +99,6 @@ def test_another_error_is_not_tried_again() -> None:
         run([busy(), FatalError("uploading x", "no rights")])
 
 
-def test_the_log_has_one_line_for_each_reason_and_one_for_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    run([busy(), busy(), busy(cause="no route"), busy(cause="no route"), busy()])
-    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 3 + [logging.INFO]
-    first, second, *_ = caplog.messages
-    assert "uploading x: busy" in first
-    assert "uploading x: no route" in second
-
-
 def test_a_wait_is_logged_at_its_begin_then_less_and_less_often(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -52,11 +52,9 @@ def test_wrong_usage_ends_before_any_setting_is_read(arguments: list[str], progr
     ("arguments", "loading", "code", "number"),
     [
         (["audit"], "dotenv", 130, signal.SIGTERM),
-        (["audit"], "dotenv", 130, signal.SIGINT),
         (["audit"], "pyarrow", 130, signal.SIGTERM),
         (["check"], "quixstreams", 130, signal.SIGINT),
         ([], "dotenv", 0, signal.SIGTERM),
-        ([], "dotenv", 0, signal.SIGINT),
     ],
 )
 def test_a_stop_while_packages_are_loaded_is_no_success_of_a_command(

@@ -1,6 +1,6 @@
 """The settings in use, as the log begins with them and the status page shows them."""
 
-from tests.support.environment import CONNECTION, CREDENTIALS, ON_PLATFORM, connection, load
+from tests.support.environment import CREDENTIALS, load
 
 
 def test_every_variable_that_has_a_value() -> None:
@@ -19,14 +19,6 @@ def test_every_variable_that_has_a_value() -> None:
     assert (shown["AUTO_DISCOVER"], shown["HTTP_PORT"], shown["BATCH_SIZE"]) == ("false", "0", "1000")
     assert (shown["MAX_BUFFER_MB"], shown["SPARK_DRIVER_MEMORY"]) == ("256", '"1024m"')
     assert shown.keys().isdisjoint({"STORAGE_URL", "METADATA_COLUMNS", "CATALOG_URL", "KAFKA_SASL_PASSWORD"})
-
-
-def test_the_store_of_the_platform() -> None:
-    shown = load(ON_PLATFORM).summary()
-    assert shown["table"] == "s3://quix-lake/acme-prod/data-lake/time-series/sensor-data"
-    assert "https://gateway.example.com" in shown["store"]
-    local = connection("Local", LocalStorage={"DirectoryPath": "/lake"})
-    assert load(ON_PLATFORM, **{CONNECTION: local}).summary()["table"].startswith("file:///lake/")
 
 
 def test_what_is_or_may_be_secret_is_only_known_to_be_set() -> None:

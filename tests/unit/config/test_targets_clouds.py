@@ -75,7 +75,6 @@ class TestAzure:
             (KEY | {"AZURE_STORAGE_SAS_TOKEN": "s"}, f"AZURE_STORAGE_SAS_TOKEN: {BESIDE} AZURE_STORAGE_KEY"),
             (ALONE | {"AZURE_STORAGE_ACCOUNT": "acme"}, f'AZURE_STORAGE_ACCOUNT="acme": {BESIDE} {STANDS_ALONE}'),
             (ALONE | {"AZURE_STORAGE_KEY": "k"}, f"AZURE_STORAGE_KEY: {BESIDE} {STANDS_ALONE}"),
-            (ALONE | {"AZURE_STORAGE_SAS_TOKEN": "s"}, f"AZURE_STORAGE_SAS_TOKEN: {BESIDE} {STANDS_ALONE}"),
             (ALONE | {"AZURE_ENDPOINT_URL": "https://a"}, f'AZURE_ENDPOINT_URL="https://a": {BESIDE} {STANDS_ALONE}'),
         ],
     )
@@ -89,18 +88,6 @@ class TestOtherStores:
     def test_encryption_that_would_not_happen(self, url: str) -> None:
         (problem,) = problems(BROKER_ALONE, STORAGE_URL=url, S3_SSE="AES256")
         assert problem.startswith('S3_SSE="AES256": is for S3 alone')
-
-    @pytest.mark.parametrize(
-        "variables",
-        [
-            {"GCS_CREDENTIALS_JSON": CREDENTIALS},
-            {"AZURE_STORAGE_ACCOUNT": "acme"},
-            {"AZURE_STORAGE_CONNECTION_STRING": STRING},
-        ],
-    )
-    def test_access_to_a_store_that_is_not_named(self, variables: dict[str, str]) -> None:
-        (problem,) = problems(ON_PLATFORM, **variables)
-        assert "is for a store of your own: set S3_BUCKET or STORAGE_URL as well" in problem
 
 
 class TestPlatform:

@@ -84,10 +84,7 @@ def test_half_an_hour_is_kept_and_no_more() -> None:
         (0, [0, 1]),
         (0.3, [0, 0.1, 0.2, 0.3]),
         (1, [0, 0.5, 1]),
-        (7, [0, 2, 4, 6, 8]),
-        (100, [0, 50, 100]),
         (101, [0, 50, 100, 150]),
-        (8_250, [0, 5_000, 10_000]),
         (200_000, [0, 50_000, 100_000, 150_000, 200_000]),
         (1e12, [0, 5e11, 1e12]),
     ],
@@ -109,12 +106,6 @@ def labels(drawn: Chart) -> list[str]:
 def test_both_axes_are_labelled() -> None:
     drawn = lay_out([Point(60, 1_000.0), Point(0, 3_000.0)], 300)
     assert labels(drawn) == ["0", "1k", "2k", "3k", "now", "1 min", "2 min", "3 min", "5 min ago"]
-
-
-@pytest.mark.parametrize(("seconds", "moments"), [(600, [2, 4, 6]), (1_800, [10, 20])])
-def test_moments_do_not_crowd(seconds: float, moments: list[int]) -> None:
-    shown = labels(lay_out([], seconds))
-    assert [word for word in shown if word.endswith(" min")] == [f"{minute} min" for minute in moments]
 
 
 def test_the_newest_point_is_at_the_right_and_the_highest_at_the_top() -> None:

@@ -1,7 +1,7 @@
 """What is counted, and what of it is remembered."""
 
 from app.model import TopicPartition
-from app.monitoring.metrics import DeliveredBatch, DeliveredFile, Metrics, Position
+from app.monitoring.metrics import DeliveredBatch, DeliveredFile, Metrics
 from tests.fakes.clock import Clock
 
 TP, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
@@ -48,19 +48,6 @@ def test_the_last_ten_batches_and_files_are_remembered_newest_first() -> None:
     counts = metrics.counts()
     assert len(counts.last_files) == 10
     assert not counts.last_batches[0].last_files, "a batch of many files is not kept as a whole"
-
-
-def test_the_lag_is_what_is_not_committed() -> None:
-    clock = Clock()
-    metrics = Metrics(clock)
-    metrics.begins(TP, 100)
-    assert metrics.counts().positions == {TP: Position(100, begun_at=1_000.0)}
-    metrics.reaches({TP: 250})
-    assert metrics.counts().positions[TP].lag == 150
-    metrics.committed({TP: 240})
-    counts = metrics.counts()
-    assert counts.positions[TP] == Position(240, 1_000.0, 250, waits_since=1_000.0, begun_at=1_000.0)
-    assert (counts.lag, counts.last_commit) == (10, 1_000.0)
 
 
 def test_the_whole_lag_is_known_when_that_of_each_partition_is_and_never_below_zero() -> None:
@@ -120,16 +107,6 @@ def test_a_commit_that_leaves_messages_begins_their_age_anew() -> None:
     metrics.committed({TP: 200})
     clock.now += 5
     assert freshness(metrics) == 0
-
-
-def test_the_age_of_consumed_records_is_their_own() -> None:
-    clock = Clock()
-    metrics = Metrics(clock)
-    metrics.begins(TP, 100)
-    assert freshness(metrics, oldest=400.0) == 600
-    metrics.reaches({TP: 200})
-    assert freshness(metrics, oldest=400.0) == 600
-    assert freshness(metrics, oldest=1_000.5) == 0
 
 
 def test_the_end_of_a_transaction_does_not_wait() -> None:

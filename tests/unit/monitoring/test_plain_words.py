@@ -21,10 +21,6 @@ from app.monitoring.plain_words import plain
             "cat:80: Failed to resolve 'cat' (Name or service not known)",
         ),
         (
-            "HTTPConnection(host='127.0.0.1', port=23781): Failed to establish a new connection",
-            "127.0.0.1:23781: Failed to establish a new connection",
-        ),
-        (
             "('Connection aborted.', RemoteDisconnected('Remote end closed connection without response'))",
             "Remote end closed connection without response",
         ),
@@ -39,7 +35,6 @@ from app.monitoring.plain_words import plain
             "kafka:9092: Connect to 10.0.0.1:9092 failed: Connection refused",
         ),
         ("KafkaException: _ALL_BROKERS_DOWN: 1/1 brokers are down", "1/1 brokers are down"),
-        ("java.net.ConnectException: Connection refused", "Connection refused"),
         ("writing: ConnectionRefusedError(111, 'Connection refused')", "writing: Connection refused"),
         ("not caught: ValueError('bad'). Please report this as a bug", "not caught: bad. Please report this as a bug"),
     ],

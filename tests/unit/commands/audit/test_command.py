@@ -252,21 +252,6 @@ def test_a_person_reads_aligned_columns(table: Table, run: Audit) -> None:
     ]
 
 
-def test_long_lists_are_cut_and_their_rest_counted(table: Table, run: Audit) -> None:
-    for number in range(5):
-        table.add(10 * number, 10 * number + 3, A, number)
-        table.add(10 * number, 10 * number + 3, B, number)
-        (table.root / f"{number}.parquet").write_bytes(b"")
-    code, lines = run.text("--most", "2")
-    assert code == 1
-    assert [line for line in lines if "more" in line] == [
-        "  … and 3 more: --most N lists more of them",
-        "  … and 2 more: --most N lists more of them",
-        "  … and 3 more: --most N lists more of them",
-    ]
-    assert len([line for line in run.text("--most", "5")[1] if "more" in line]) == 0
-
-
 # --- files of several partitions ------------------------------------------------------------------------------------
 
 P1, P2 = TopicPartition("readings", 1), TopicPartition("readings", 2)
@@ -286,17 +271,6 @@ def test_a_file_of_several_partitions_counts_for_each_of_its_batch(
     assert code == 0
     assert whole(answer) == [(1, 0, 19, 3, 2, 0, 0), (2, 5, 7, 3, 1, 0, 0)]
     assert run.text(*how)[1][0].startswith(f"file://{table.root}: 4 files, ")
-
-
-@BOTH
-def test_doubled_offsets_in_files_of_several_partitions_are_found(
-    table: Table, run: Audit, how: tuple[str, ...]
-) -> None:
-    table.add_shared({P1: range(10), P2: range(10)}, {P1: (0, 9), P2: (0, 9)}, f"{GENERATION}-1")
-    table.add_shared({P1: range(8, 15), P2: range(10, 15)}, {P1: (8, 14), P2: (10, 14)}, f"{GENERATION}-2")
-    code, answer = run.json(*how)
-    assert (code, doubled(answer)) == (1, [(8, 9, [f"{GENERATION}-1", f"{GENERATION}-2"])])
-    assert whole(answer) == [(1, 0, 14, 2, 2, 2, 0), (2, 0, 14, 2, 2, 0, 0)]
 
 
 def test_files_of_several_topics_are_split_by_the_column_of_the_topic(table: Table, run: Audit) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.commands.check.checks import Check, Result, State, as_json, line, run
-from app.errors import ConfigError, RetryableError
+from app.commands.check.checks import Check, Result, State, as_json, run
+from app.errors import RetryableError
 from tests.support.waiting import PATIENCE, wait_for
 
 LONG = 2 * PATIENCE  # so that a wait tells what it waits for
@@ -51,13 +51,6 @@ def test_each_result_comes_as_soon_as_it_is_known_and_the_last_check_last() -> N
     wait_for(last_is_done, "the last check is done")
     may_end.set()
     assert [each.name for each, _ in results] == ["slow", "last"]
-
-
-def test_a_failure_names_what_to_do_and_the_others_go_on() -> None:
-    assert told(check("broker", failing()), check("store")) == {
-        "broker": ("FAIL", "asking: no answer. Look at it"),
-        "store": ("ok", "fine"),
-    }
 
 
 def test_what_needs_a_failed_one_is_skipped_and_so_on() -> None:
@@ -120,20 +113,6 @@ def test_what_nobody_thought_of_is_one_line_too(error: Exception) -> None:
 
     assert state == "FAIL"
     assert detail.startswith(f"broker address: {error!r}. Please report this as a bug")
-
-
-def test_lines_are_aligned_and_a_failure_is_all_that_its_line_has() -> None:
-    error = ConfigError("connecting to Kafka at localhost:9092", "refused", "Check KAFKA_BOOTSTRAP_SERVERS")
-
-    assert [
-        line(check("store"), Result("ok", "written and read a probe", 0.123), 6),
-        line(check("broker"), Result("FAIL", str(error), 20.0), 6),
-        line(check("topic"), Result("--", "skipped: needs the broker"), 6),
-    ] == [
-        "ok    store   store address  written and read a probe  0.12 s",
-        "FAIL  broker  connecting to Kafka at localhost:9092: refused. Check KAFKA_BOOTSTRAP_SERVERS  20.00 s",
-        "--    topic   topic address  skipped: needs the broker",
-    ]
 
 
 @pytest.mark.parametrize(("state", "told"), [("ok", "ok"), ("FAIL", "failed"), ("--", "skipped")])
