@@ -23,7 +23,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
     "builds an image and runs it": ("tests/container/",),
     "hundreds of batches through this sink and through the one that quixstreams ships": ("tests/parity/",),
     "needs a browser": ("tests/integration/test_status_page_states.py",),
-    "downloads and runs a peer of the benchmark": ("tests/integration/test_bench_iceberg.py",),
     "downloads 159 MB and starts them in half a minute; a small registry is for every day": (
         "tests/e2e/test_schema_registry.py::test_a_real_registry",
         "tests/e2e/test_schema_registry.py::test_json_schema",
@@ -54,7 +53,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
     ),
     "hundreds of megabytes, or minutes of Java": (
         "tests/e2e/test_hostile_topic.py",
-        "tests/e2e/test_schema_in_a_batch.py",
         "tests/integration/test_big_records.py",
         "tests/integration/test_dictionaries.py",
         "tests/integration/test_readers.py",

@@ -2,29 +2,22 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
     AdminClient,
     ConfigResource,
-    ResourcePatternType,
-    ResourceType,
 )
 from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.sinks import BatchingSink, SinkBackpressureError
 
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from dev.broker import QUIET, Broker
-from dev.kafka import LocalKafka
+from app.errors import ConfigError, RetryableError
+from dev.broker import QUIET
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import FAST, Place, answered
 
@@ -110,46 +103,6 @@ def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_ta
     assert set(sink.numbers) == set(range(150))
 
 
-def test_a_second_sink_that_fails_is_named_and_loses_nothing(place: Place) -> None:
-    def fail() -> None:
-        raise OSError("disk full")
-
-    place.produce(100)
-    first = place.connector(transform=_with(Second(fail)))
-    error = first.wait()
-    assert isinstance(error, FatalError)
-    assert "disk full" in str(error)
-
-    sink = Second()
-    second = place.connector(transform=_with(sink))
-    place.wait_until_committed(100, by=second)
-    second.stop()
-    place.assert_whole()
-    assert sorted(sink.numbers) == list(range(100))
-
-
-@pytest.mark.night
-@two_partitions
-def test_a_flush_that_a_revocation_has_left_behind_doubles_no_row(place: Place) -> None:
-    """quixstreams then does not flush the table's sink, and reads again from its last commit."""
-    go_on = threading.Event()
-    lazy = {"COMMIT_INTERVAL": "3600"}
-    few = {"session.timeout.ms": 10_000, "max.poll.interval.ms": 10_000}  # quixstreams waits a fifth of it
-    first = place.connector(lazy, transform=_with(Second(go_on.wait)), kafka=few)
-    first.wait_until_consuming()
-    place.produce(10)
-    first.wait_until(lambda: first.waiting_rows == 10, "rows that wait")
-    second = place.connector(transform=_with(Second()))
-    first.wait_until(lambda: len(first.partitions) == 1, "the rebalance")
-    go_on.set()
-    place.produce(10)
-    second.wait_until(lambda: 10 in place.committed(), "its partition")
-    first.stop()
-    place.wait_until_committed(10, 10, by=second)
-    second.stop()
-    place.assert_whole()
-
-
 # --- topics ---------------------------------------------------------------------------------------------------------
 
 
@@ -179,48 +132,6 @@ def test_a_changelog_with_other_partitions_than_the_input_is_told(place: Place) 
     error = place.connector(transform=_counting).wait()
     assert isinstance(error, ConfigError)
     assert "expected 1, got 2" in str(error)
-
-
-@pytest.fixture
-def guarded() -> Iterator[LocalKafka]:
-    """A broker on which everybody may do all but what is forbidden for a kind of topics."""
-    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    settings = {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
-    with LocalKafka(settings=settings) as kafka:
-        yield kafka
-
-
-def _allow_alone(kafka: Broker, prefix: str, *operations: AclOperation) -> None:
-    """Who has a right to topics that begin like this has these alone; without any, it is somebody else who has one."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-    rules = [("User:ANONYMOUS", operation) for operation in operations] or [("User:other", AclOperation.READ)]
-    bindings = [
-        AclBinding(ResourceType.TOPIC, prefix, ResourcePatternType.PREFIXED, who, "*", what, AclPermissionType.ALLOW)
-        for who, what in rules
-    ]
-    for future in admin.create_acls(bindings).values():
-        answered(future)
-
-
-@pytest.mark.night  # it needs a Kafka of its own
-def test_a_missing_right_on_a_topic_of_the_framework_is_named(
-    guarded: LocalKafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with Place(guarded, tmp_path, monkeypatch) as there:
-        changelog = f"changelog__{there.group}--{there.topic}--default"
-        _allow_alone(guarded, "changelog__")
-        error = there.connector(transform=_counting).wait()
-        assert isinstance(error, ConnectorError)
-        assert changelog in str(error)
-
-        rights = (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ)
-        _allow_alone(guarded, "changelog__", *rights)
-        _allow_alone(guarded, "changelog__", AclOperation.WRITE)
-        connector = there.connector(transform=_counting)
-        there.produce(10)
-        there.wait_until_committed(10, by=connector)
-        connector.stop()
-        there.assert_whole()
 
 
 _HASTY = replace(FAST, flush_seconds=1.0)  # a flush that takes too long ends a connector that joins topics

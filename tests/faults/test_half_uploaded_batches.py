@@ -4,7 +4,6 @@ A reader counts the rows of the table's folder all the while, as an engine does 
 """
 
 import json
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,15 +20,14 @@ from app.table.layout import is_data_file
 from dev.broker import Broker
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.scenario import Scenario
-from tests.faults.proxy import FaultProxy, Hold, Reset, Rule, from_on, nth, on
+from tests.faults.proxy import FaultProxy, Reset, Rule, from_on, on
 from tests.faults.site import Site
 from tests.services.leave_group import leave_group
-from tests.support.waiting import wait_for, wait_until
+from tests.support.waiting import wait_until
 
 RECORDS = 4_000
 FOLDERS = 20
 PARTITIONS = 4
-PATIENCE = 300.0
 DATA = "/p="  # of a data file's key
 SETTINGS = {"HIVE_COLUMNS": "p", "BATCH_SIZE": str(RECORDS), "COMMIT_INTERVAL": "2", "MAX_WRITE_WORKERS": "4"}
 
@@ -88,10 +86,9 @@ class Place:
     settings: dict[str, str]
     table: Table
 
-    def produce(self, count: int = RECORDS, first: int = 0) -> None:
+    def produce(self) -> None:
         self.scenario.produce(
-            (None, json.dumps({"n": n, "p": f"{n % FOLDERS:02d}"}), None, n % PARTITIONS)
-            for n in range(first, first + count)
+            (None, json.dumps({"n": n, "p": f"{n % FOLDERS:02d}"}), None, n % PARTITIONS) for n in range(RECORDS)
         )
 
     def member(self) -> ConnectorProcess:
@@ -138,24 +135,3 @@ def test_a_record_that_expired_costs_no_other_row(place: Place) -> None:
     assert lost == {0}
     assert not any(reader.doubled)
     assert "offsets 0 to 0 (1 records) are not in the table" in heir.log
-
-
-def test_an_upload_that_comes_after_the_next_owner_has_begun_doubles_nothing(place: Place) -> None:
-    place.produce()
-    with place.member() as former, Reader(place.table) as reader:
-        arrived = Event()
-        held = place.to_store.add(Rule(on("PUT", DATA), Hold(), nth(2), after=lambda *_: arrived.set()))
-        wait_until(lambda: held.met, "an upload in the network")
-        former.signal(signal.SIGKILL)
-        place.expel_all()
-        with place.member() as heir:
-            wait_for_rows(place, RECORDS)
-            place.to_store.release()
-            wait_for(arrived, "the late upload")
-            looks = len(reader.doubled)
-            wait_until(lambda: len(reader.doubled) > looks + 5, "more looks")
-            place.produce(100, first=RECORDS)
-            wait_for_rows(place, RECORDS + 100)
-            assert heir.stop() == 0
-    assert set(place.table.rows) == set(range(RECORDS + 100))
-    assert not any(reader.doubled)

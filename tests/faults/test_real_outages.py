@@ -16,9 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from dev.kafka import LocalKafka
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Tally
-from tests.e2e.records import records
 from tests.e2e.scenario import Scenario
-from tests.faults.proxy import FaultProxy, Hang, Reset, Rule, on
+from tests.faults.proxy import FaultProxy, Reset, Rule, on
 from tests.faults.site import Site
 from tests.faults.tcp_detour import TcpDetour
 
@@ -101,21 +100,3 @@ def test_what_is_away_is_named_and_waited_for(place: Place, tmp_path: Path, what
 
     lake = place.site.copy_of(scenario.topic, tmp_path / "mirror")
     assert lake.tally_by_duckdb() == Tally.of(range(produced[0]))
-
-
-@pytest.mark.parametrize("what", ["the store", "the catalog"])
-def test_who_never_answers_makes_the_connector_not_ready_before_its_time_is_up(place: Place, what: str) -> None:
-    scenario = place.scenario
-    connector = place.connector(COMMIT_INTERVAL="5")
-    scenario.produce(records(300, partitions=PARTITIONS))
-    wait_for_headline(connector, "Running: the table")
-
-    place.proxy(what).add(Rule(on(), Hang()))
-    scenario.produce(records(300, first=300, partitions=PARTITIONS))
-    wait_for_headline(connector, f"{what} does not answer")  # "is not available" once the time is up
-    assert connector.health("ready") == 503
-
-    place.site.clear()
-    connector.wait_until(lambda: connector.health("ready") == 200, "readiness to come back")
-    wait_for_headline(connector, "Running: the table")
-    assert connector.stop() == 0

@@ -208,39 +208,3 @@ def test_answers_that_come_late_after_an_outage_do_not_end_a_process_that_has_st
     other_kafka.resume()
     wait_until(lambda: not asking.is_alive(), "the end of the process")
     assert asking.exitcode == 0
-
-
-@pytest.mark.night
-class TestAnotherCluster:
-    """With the same topic, group and table."""
-
-    def test_leaves_the_journal_alone(self, place: Place, other_kafka: LocalKafka) -> None:
-        first = place.connector()
-        place.produce(100)
-        place.wait_until_committed(100, by=first)
-        one = place.kafka
-        place.kafka = other_kafka
-        other_kafka.create_topic(place.topic)
-
-        error = place.connector().wait()
-
-        assert isinstance(error, ConfigError)
-        assert f"{one.cluster_id()}" in str(error)
-        assert f"{other_kafka.cluster_id()}" in str(error)
-        place.kafka = one
-        place.produce(100)
-        place.wait_until_committed(200, by=first)
-        first.stop()
-        place.assert_whole()
-
-    def test_takes_it_over_where_the_topic_has_moved_there(self, place: Place, other_kafka: LocalKafka) -> None:
-        place.write(100, 100)
-        place.kafka = other_kafka
-        other_kafka.create_topic(place.topic)
-        place.produce(50)
-        place.commit(20)
-
-        place.write(10, 60, FOLLOW_OFFSETS="once")
-        place.write(10, 70)
-
-        place.assert_whole([*range(100), *range(120, 170)])

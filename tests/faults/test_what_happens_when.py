@@ -1,7 +1,6 @@
 """What docs/guarantees.md promises under "What happens when", as far as nothing has to be killed for it."""
 
 import shutil
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +10,7 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.state import State
 
 from app.errors import RetryableError
-from tests.fakes.journal_store import JournalStore
 from tests.faults.connector_thread import Place
-from tests.support.waiting import PATIENCE, wait_for
 
 LATEST = {"AUTO_OFFSET_RESET": "latest"}
 
@@ -27,22 +24,6 @@ def _counted(sdf: StreamingDataFrame) -> StreamingDataFrame:
         return {**value, "before": before}
 
     return sdf.apply(count, stateful=True)
-
-
-@pytest.mark.night  # test_framework_lane.py has it for every change
-def test_a_topic_recreated_between_two_runs_is_read_from_its_beginning(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    place.write(100, 100)
-    place.make_anew()
-    place.produce(30)
-
-    connector = place.connector(LATEST)
-    place.wait_until_committed(30, by=connector)
-
-    connector.stop()
-    assert "the topic was recreated" in caplog.text
-    place.assert_whole()
 
 
 def test_offsets_moved_back_by_hand_are_told_and_not_followed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
@@ -82,54 +63,17 @@ def test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothi
     place.assert_whole(range(10, 30))
 
 
-class TestLogClosedByALateMember:
-    @pytest.mark.parametrize("place", [2], indirect=True)
-    @pytest.mark.night  # in memory, test_claiming_again.py has each moment of the claim
-    def test_a_member_stands_still_amid_its_claim_and_then_goes_on(self, place: Place) -> None:
-        owner = place.connector()
-        place.produce(100)
-        place.wait_until_committed(50, 50, by=owner)
-        claims, claim_on, poll_on = (threading.Event() for _ in range(3))
-        store = JournalStore(place.store_folder)
-
-        def stand_still(_: str, key: str) -> None:
-            if threading.current_thread().name.startswith("takeover"):
-                claims.set()
-                wait_for(claim_on, "the claim to go on")
-
-        store.on_small = stand_still
-        late = place.connector(store=store)
-        late.in_turn = lambda: claims.is_set() and poll_on.wait(PATIENCE)
-        late.wait_until(claims.is_set, "the claim of the other member")
-        place.expel(late)
-        owner.wait_until_consuming(0, 1)
-        place.produce(100)
-        place.wait_until_committed(100, 100, by=owner)
-        taken = place.claims()
-
-        claim_on.set()
-        late.wait_until(lambda: place.claims() != taken, "the late claim")
-        place.produce(100)
-        place.wait_until_committed(150, 150, by=owner)
-        poll_on.set()
-        place.produce(100)
-        place.wait_until_committed(200, 200, by=owner)
-
-        owner.stop()
-        late.stop()
-        place.assert_whole()
-
-    def test_state_goes_back_to_the_last_commit_too(self, place: Place) -> None:
-        connector = place.connector(transform=_counted)
-        place.produce(90)
-        place.wait_until_committed(90, by=connector)
-        place.close_log()
-        place.produce(90)
-        place.wait_until_committed(180, by=connector)
-        connector.stop()
-        place.assert_whole()
-        rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
-        assert sorted(row["before"] for row in rows) == list(range(180))
+def test_state_goes_back_to_the_last_commit_where_a_late_member_has_closed_the_log(place: Place) -> None:
+    connector = place.connector(transform=_counted)
+    place.produce(90)
+    place.wait_until_committed(90, by=connector)
+    place.close_log()
+    place.produce(90)
+    place.wait_until_committed(180, by=connector)
+    connector.stop()
+    place.assert_whole()
+    rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
+    assert sorted(row["before"] for row in rows) == list(range(180))
 
 
 def test_a_table_that_is_deleted_while_it_is_written_begins_anew(place: Place) -> None:
@@ -180,22 +124,3 @@ class TestGroups:
         first.stop()
         place.assert_whole()
         assert place.files("other") == []
-
-    @pytest.mark.night
-    def test_two_tables_on_one_group_with_a_topic_each(self, place: Place) -> None:
-        topic = place.topic
-        first = place.connector()
-        first.wait_until_consuming()
-        place.produce(100)
-        place.wait_until_committed(100, by=first)
-        place.topic = f"{topic}-2"
-        place.kafka.create_topic(place.topic)
-
-        place.write(50, 50, TABLE_NAME="other")
-
-        place.topic = topic
-        place.produce(50)
-        place.wait_until_committed(150, by=first)
-        first.stop()
-        place.assert_whole([*range(100), *range(150, 200)])
-        place.assert_whole(range(100, 150), table="other")

@@ -87,10 +87,8 @@ SENSORS = "s3://lake/data/sensors"
 YEAR = 365 * 24 * HOUR
 CASES: dict[str, Callable[[], Case]] = {
     # silent
-    "a commit each hour": lambda: slow(replica(interval=HOUR)),
     "an idle topic after a transaction": lambda: slow(replica("a", Partition(rate=0, end=1_001))),
     "a backlog that shrinks": lambda: slow(replica("a", Partition(end=50_000_000, rate=100), most=3_000)),
-    "an idle partition beside others": lambda: slow(replica("a", Partition(), Partition(rate=0))),
     "old records and a commit each hour": lambda: slow(replica("a", Partition(age=YEAR), Partition(), interval=HOUR)),
     "a store that is away for three minutes": lambda: passing(state="paused"),
     "a Kafka that is away for three minutes": lambda: passing(is_cut_off=True),

@@ -73,9 +73,9 @@ def signer(monkeypatch: pytest.MonkeyPatch) -> Signer:
     return made
 
 
-def certificates(kafka: SecuredKafka, name: str = "client", key: str = "client") -> Environment:
+def certificates(kafka: SecuredKafka, key: str = "client") -> Environment:
     return {
-        "KAFKA_SSL_CERTIFICATE": str(kafka.folder / f"{name}.pem"),
+        "KAFKA_SSL_CERTIFICATE": str(kafka.folder / "client.pem"),
         "KAFKA_SSL_KEY": str(kafka.folder / f"{key}.key"),
     }
 
@@ -159,10 +159,6 @@ OTHERS: dict[str, Callable[[SecuredKafka], Environment]] = {
         KAFKA_SSL_CERTIFICATE=(kafka.folder / "client.pem").read_text().replace("\n", "\\n"),
         KAFKA_SSL_KEY=(kafka.folder / "client.key").read_text(),
     ),
-    "certificate of an intermediate authority": lambda kafka: mtls(kafka, **certificates(kafka, "chain", "chain")),
-    "password and other properties": lambda kafka: password(
-        kafka, KAFKA_CLIENT_CONFIG='{"socket.keepalive.enable": true, "fetch.min.bytes": 5, "linger.ms": "3"}'
-    ),
 }
 
 
@@ -200,12 +196,6 @@ def polled(consumer: Any) -> bytes | None:
 
 WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorError], str, str]] = {
     "no certificate": (mtls, ConfigError, "certificate required", "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"),
-    "certificate of another authority": (
-        lambda kafka: mtls(kafka, **certificates(kafka, "other-client", "other-client")),
-        ConfigError,
-        "alert",
-        "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY",
-    ),
     "brokers of an unknown authority": (
         lambda kafka: mtls(kafka, KAFKA_SSL_CA_LOCATION=str(kafka.folder / "other-ca.pem"), **certificates(kafka)),
         ConfigError,
@@ -223,12 +213,6 @@ WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorErro
         RetryableError,
         "",
         "set KAFKA_SECURITY_PROTOCOL",
-    ),
-    "TLS where there is none": (
-        lambda kafka: {"KAFKA_BOOTSTRAP_SERVERS": kafka.address("PASSWORD"), "KAFKA_SECURITY_PROTOCOL": "SSL"},
-        ConnectorError,
-        "SSL handshake failed",
-        "Check KAFKA_SECURITY_PROTOCOL, and the port",
     ),
     "password": (
         lambda kafka: password(kafka, KAFKA_SASL_PASSWORD="wrong"),

@@ -138,24 +138,6 @@ def new_topic(kafka: Broker) -> Callable[[int], str]:
 
 
 @pytest.mark.night
-def test_a_record_that_the_broker_refuses_keeps_its_file(
-    kafka: Broker, tmp_path: Path, new_topic: Callable[[int], str]
-) -> None:
-    small = new_topic(1_000)
-    fine = write_letter(tmp_path, [rejected(small, 1)])
-    too_big = write_letter(tmp_path, [rejected(small, 2, value=os.urandom(5000))])
-
-    ended = replay(kafka, tmp_path, "--delete")
-
-    assert ended.returncode == 1
-    assert ended.stderr.endswith("--to\n")
-    assert f"ERROR! sending {small}/1/2 to topic {small}: " in ended.stderr
-    assert "Traceback" not in ended.stderr
-    assert ended.stdout == "1 record sent; 1 file deleted, 1 file kept\n"
-    assert (fine.exists(), too_big.exists()) == (False, True)
-
-
-@pytest.mark.night
 def test_records_larger_than_the_clients_default_go_back(
     kafka: Broker, tmp_path: Path, new_topic: Callable[[int], str]
 ) -> None:

@@ -27,7 +27,7 @@ _LISTENERS = {
 
 @dataclass(frozen=True)
 class SecuredKafka:
-    """``folder`` has ca.pem and other-ca.pem, and of each client its .pem, .key and -encrypted.key."""
+    """``folder`` has ca.pem and other-ca.pem, and of the client its .pem, .key and -encrypted.key."""
 
     kafka: LocalKafka
     tokens: TokenServer
@@ -86,16 +86,14 @@ def _settings(folder: Path, jwks: str) -> dict[str, str]:
 
 
 def _write_certificates(folder: Path, authority: trustme.CA) -> None:
-    other = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    other.cert_pem.write_to_path(str(folder / "other-ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(folder / "other-ca.pem"))
     server = authority.issue_cert("127.0.0.1")
     (folder / "server.pem").write_bytes(_pkcs8(server) + server.cert_chain_pems[0].bytes())
-    for name, issuer in (("client", authority), ("chain", authority.create_child_ca()), ("other-client", other)):
-        client = issuer.issue_cert(f"{name}@example.com")
-        (folder / f"{name}.pem").write_bytes(b"".join(part.bytes() for part in client.cert_chain_pems))
-        (folder / f"{name}.key").write_bytes(_pkcs8(client))
-        (folder / f"{name}-encrypted.key").write_bytes(_pkcs8(client, KEY_PASSWORD))
+    client = authority.issue_cert("client@example.com")
+    client.cert_chain_pems[0].write_to_path(str(folder / "client.pem"))
+    (folder / "client.key").write_bytes(_pkcs8(client))
+    (folder / "client-encrypted.key").write_bytes(_pkcs8(client, KEY_PASSWORD))
 
 
 def _pkcs8(certificate: trustme.LeafCert, password: str | None = None) -> bytes:

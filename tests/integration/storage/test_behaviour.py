@@ -153,15 +153,6 @@ def test_more_objects_than_a_page_are_listed_from_many_threads_of_uploads(
     assert not caplog.records  # a pool smaller than its threads would say so for each connection it drops
 
 
-def test_listing_asks_no_further_than_it_is_read(place: Place, file: Path) -> None:
-    for key in ("a/1", "b/2"):
-        place.store.upload(file, key)
-
-    listing = place.store.list("")
-
-    assert next(listing).key == "a/1"
-
-
 def test_a_missing_file_is_fatal_and_leaves_nothing(place: Place, tmp_path: Path) -> None:
     with pytest.raises(FatalError, match=r"uploading .*t/f.parquet.*gone\.parquet"):
         place.store.upload(tmp_path / "gone.parquet", "t/f.parquet")

@@ -37,14 +37,6 @@ def test_what_is_written_is_read_with_the_etag_that_writing_gave(place: Place) -
     assert [(found.key, found.size) for found in place.store.list("t/")] == [(KEY, 2)]
 
 
-def test_the_version_that_was_read_can_be_replaced_again_and_again(place: Place) -> None:
-    etag = place.store.write(KEY, b"0", replaces=None)
-    for number in range(1, 4):
-        etag = place.store.write(KEY, b"%d" % number, replaces=etag)
-
-    assert place.store.read(KEY) == Document(b"3", etag)
-
-
 def test_a_version_of_somebody_else_is_not_replaced(place: Place) -> None:
     old = place.store.write(KEY, b"old", replaces=None)
     with pytest.raises(ChangedError, match=f"{place.store.uri}/{KEY}"):

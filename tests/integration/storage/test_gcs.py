@@ -32,18 +32,6 @@ def proxy(gcs_store: Make, gcs_server: LocalGcsServer, monkeypatch: pytest.Monke
         yield proxy
 
 
-def test_a_big_file_goes_in_pieces_and_says_what_it_is(
-    gcs_store: Make, gcs_server: LocalGcsServer, gcs_bucket: str, big: Path, proxy: FaultProxy
-) -> None:
-    gcs_store(gcs_bucket).upload(big, "t/f.parquet")
-
-    size = big.stat().st_size
-    pieces = [len(request.body) for request in proxy.seen if request.method == "PUT"]
-    assert pieces == [8 << 20, 8 << 20, size - (16 << 20)]
-    found = gcs_server.client().bucket(gcs_bucket).get_blob("t/f.parquet")
-    assert (found.size, found.content_type) == (size, "application/vnd.apache.parquet")
-
-
 def test_a_piece_that_is_refused_is_sent_again(
     gcs_store: Make, gcs_bucket: str, big: Path, proxy: FaultProxy, tmp_path: Path
 ) -> None:
