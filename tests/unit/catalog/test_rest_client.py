@@ -81,6 +81,15 @@ def test_a_proxy_of_the_environment_is_used(server: CatalogServer, monkeypatch: 
     assert server.requests[0].path == "http://catalog.invalid/api/health"
 
 
+def test_a_proxy_is_not_used_for_hosts_that_are_excepted(
+    server: CatalogServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://no-such-proxy.invalid")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+    QuixCatalog(server.url, server.token, "default", "sensors").check()
+
+
 def test_a_bundle_of_authorities_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "missing.pem"))
     monkeypatch.setenv("no_proxy", "*")
