@@ -3,7 +3,7 @@
 from itertools import chain
 
 from app.convert.chunks import chunks
-from app.model import Batch, TopicPartition
+from app.model import Batch, Message, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import part, row
 
@@ -11,7 +11,7 @@ from tests.support.batches import part, row
 def test_a_stretch_holds_no_more_bytes_than_are_to_be_copied_at_once() -> None:
     megabyte = 2**20
     sizes = [100] * 50 + [megabyte] * 20 + [9 * megabyte] * 2 + [100] * 50
-    messages = [KafkaMessage(b"x" * size, at=at) for at, size in enumerate(sizes)]
+    messages: list[Message] = [KafkaMessage(b"x" * size, at=at) for at, size in enumerate(sizes)]
     rows = [row({})] * 3
     found = list(chunks(Batch(1, "test", (part(TopicPartition("sensors", 0)),), (rows,), 100, (), (messages,))))
     for chunk in found:
