@@ -58,7 +58,10 @@ def audit(settings: Settings, options: Namespace) -> int:
 def _by_partition(batches: pa.Table) -> Iterator[tuple[TopicPartition, pa.Table]]:
     """Yield the batches of each topic-partition, sorted by their first offsets."""
     ordered = batches.sort_by([(name, "ascending") for name in PARTS.names])
-    counts = ordered.group_by(["topic", "partition"], use_threads=False).aggregate([([], "count_all")])
+    of_partition = ["topic", "partition"]
+    counts = ordered.group_by(of_partition).aggregate([([], "count_all")])
+    # Arrow returns groups in the order of its hash table.
+    counts = counts.sort_by([(name, "ascending") for name in of_partition])
     begin = 0
     for topic, partition, count in rows_of(counts):
         yield TopicPartition(topic, partition), ordered.slice(begin, count)

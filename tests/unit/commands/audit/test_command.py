@@ -150,6 +150,20 @@ def test_batches_that_overlap_are_named_with_their_offsets(table: Table, run: Au
     assert whole(answer) == [(3, 0, 149, 2, 2, 10, 0)]
 
 
+def test_each_partition_has_its_own_batches(table: Table, run: Audit) -> None:
+    """Arrow groups the partitions of this topic in another order than theirs."""
+    ends = [9, 19, 29, 39, 49, 59]
+    for partition, end in enumerate(ends):
+        table.add(0, end, tp=TopicPartition("readings-81", partition))
+        table.add(end + 1, 99, number=1, tp=TopicPartition("readings-81", partition))
+    table.add(100, 109, number=2, tp=TopicPartition("readings-81", 4))
+    code, answer = run.json()
+    assert code == 0
+    assert [(each["partition"], each["first"], each["last"], each["batches"]) for each in answer["partitions"]] == [
+        (partition, 0, 109 if partition == 4 else 99, 3 if partition == 4 else 2) for partition in range(6)
+    ]
+
+
 def test_names_that_overlap_may_hold_different_offsets(table: Table, run: Audit) -> None:
     table.add(0, 9, A, offsets=[0, 2, 4, 6, 8])
     table.add(1, 9, B, offsets=[1, 3, 5, 7, 9])
