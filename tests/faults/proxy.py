@@ -41,6 +41,7 @@ from tests.fakes.http_fake import FakeHandler, FakeServer, HttpFake
 from tests.support.waiting import PATIENCE, wait_for
 
 _BETWEEN_LOOKS = 0.02
+_KEPT_BYTES = 1 << 16  # of each request that was seen: files would be hundreds of megabytes
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "expect", "transfer-encoding", "content-length"})
 
@@ -340,6 +341,8 @@ class Exchange(FakeHandler):
         except BaseException:  # one of the two went away, or a hook went wrong: see handle_error
             self.reset()
             raise
+        finally:
+            self.asked.body = body[:_KEPT_BYTES]
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names are the base class's
 
