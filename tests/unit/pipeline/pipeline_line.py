@@ -118,11 +118,6 @@ class Line:
         return sorted(values["v"] for values in self.rows())
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    """For tests that do not say what they wait for."""
-    waiting.wait_until(holds, "what the test waits for")
-
-
 class Gate:
     """A place where a thread waits until it is let through."""
 
