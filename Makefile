@@ -4,10 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
-# Processes that share the tests with services: by cores and memory (tests/side_by_side.py), or a number.
+# Processes that share the tests which are not quick: by cores and memory (tests/side_by_side.py), or a number.
 PROCESSES ?= auto
-UNIT := tests/unit tests/bench tests/dev tests/documents tests/model
-WITH_SERVICES := tests/e2e tests/faults tests/integration
+UNIT := tests/unit tests/bench tests/dev tests/documents
+REST := tests/model tests/properties tests/e2e tests/faults tests/integration
 # Where Python keeps no compiled code, each of them would compile all tests at each run.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -29,7 +29,7 @@ test-unit: python $(READY) ## run the tests that need no service, no Java and no
 	@$(PY) -m pytest -q -n logical -m unit $(UNIT)
 
 test: test-unit ## run the unit tests, and try each promise once against real services
-	@$(PY) -m pytest -n $(PROCESSES) -m standard $(WITH_SERVICES) -o faulthandler_timeout=300
+	@$(PY) -m pytest -n $(PROCESSES) -m standard $(REST) -o faulthandler_timeout=300
 
 test-image: python $(READY) ## build the container image, and run it once with the least rights
 	@$(PY) -m pytest tests/container/test_container.py::test_rows_get_from_kafka_to_s3_with_the_least_rights_and_the_rest_of_them_at_sigterm

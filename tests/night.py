@@ -53,7 +53,7 @@ PARTS: Mapping[str, Part] = {
         ["pytest", "-n", "auto", "-m", "hypothesis", *SEARCH, f"--ignore={STATE_MACHINES}", "tests"],
     ),
     "state": Part("many new orders of requests", ["pytest", "-n", "2", *SEARCH, STATE_MACHINES], [STATE_MACHINES]),
-    "models": _tests("the models within wider bounds", "tests/model"),
+    "models": _tests("the models within wider bounds, and many cases", "tests/model", "tests/properties"),
     "faults": _tests("each fault at each step", "tests/faults", without=(CHAOS, SOAK, STATE_MACHINES)),
     "stores": _tests("all stores", "tests/integration/storage", "tests/e2e/test_every_store.py"),
     "engines": _tests("engines, readers, commands", "tests/integration", without=("tests/integration/storage",)),

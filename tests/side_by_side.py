@@ -26,7 +26,7 @@ DURATIONS = Path(__file__).with_name("durations.json")
 WORTH_KEEPING = 1.0  # seconds
 # Tests of these need nothing from one another and are dealt out one by one; others stay with those of their file,
 # which share a Java process or cost next to nothing.
-ONE_BY_ONE = ("tests/e2e/", "tests/faults/")
+ONE_BY_ONE = ("tests/e2e/", "tests/faults/", "tests/model/", "tests/properties/")
 # Most tests wait for servers and Java, so processes may outnumber the cores. Each may have a Java and connectors.
 PROCESSES_A_CORE = 3
 MB_A_PROCESS = 1_200

@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.commands.local import local_settings
 
 COMMANDS = ("check", "try", "audit", "replay", "compact", "erase")
-MAIN = Path(__file__).parents[3] / "main.py"
+MAIN = Path(__file__).parents[2] / "main.py"
 
 
 def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
