@@ -35,7 +35,6 @@ from app.spark.staged_file import read_staged_schema, write_staged
 
 logger = logging.getLogger(__name__)
 
-_START_SECONDS = 180.0
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
@@ -52,7 +51,7 @@ class SparkWriter:
         scratch: a private folder of this process; everything below it may be wiped.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
         row_group_rows: most rows of one row group.
-        job_seconds: time limit for one call of Spark.
+        job_seconds: time limit for one call of Spark, and for its start.
 
     Attributes:
         lost: gets the error once the JVM has died or hangs.
@@ -146,7 +145,7 @@ class SparkWriter:
 
     def _start(self) -> None:
         watchdog = threading.Timer(
-            _START_SECONDS, self._declare_lost, ("starting Spark", "Java did not come up in time")
+            self._job_seconds, self._declare_lost, ("starting Spark", "Java did not come up in time")
         )
         watchdog.daemon = True
         watchdog.start()

@@ -162,7 +162,6 @@ def test_a_join_loses_nothing_that_was_fetched_while_its_store_was_away(place: P
     place.produce(200)
     error = place.connector(transform=slow, store=store, timings=_HASTY).wait()
     assert isinstance(error, RetryableError)
-    assert "no route to host" in str(error)
 
     second = place.connector(transform=slow)
     place.produce(2)

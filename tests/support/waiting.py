@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-PATIENCE = 300.0  # seconds
+PATIENCE = 600.0  # seconds
 _PAUSE = 0.01
 
 
