@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
+from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +21,20 @@ _NANOSECONDS = 1000  # in a microsecond
 _DAY_LENGTH = len("2024-01-15")
 
 Stored = tuple[Any, pa.DataType]
+
+
+@Integral.register
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """A number that its type in a schema cannot show, as a day after the year 9999; no column has a type for it."""
+
+    number: int
+
+    def __index__(self) -> int:
+        return self.number
+
+    def __repr__(self) -> str:
+        return str(self.number)
 
 
 def to_python(value: Any) -> Any:

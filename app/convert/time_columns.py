@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.columns import parse_times
-from app.convert.scalars import UNZONED, ZONED
+from app.convert.scalars import UNZONED, ZONED, OutOfRange
 from app.convert.shown_values import shown
 from app.convert.time_texts import TIME_OR_NUMBER, time_or_number
 
@@ -111,7 +111,7 @@ def _micros(values: Sequence[Any]) -> pa.Array:
 
 
 def _converter(kind: type) -> Callable[[Sequence[Any]], pa.Array]:
-    if kind is not bool and issubclass(kind, Integral):
+    if kind not in (bool, OutOfRange) and issubclass(kind, Integral):
         return _micros_of_integers
     if issubclass(kind, Real) and not issubclass(kind, Rational):  # float, and the floats of NumPy
         return _micros_of_floats
@@ -213,7 +213,7 @@ def _reason(value: Any) -> str:
     converter = _converter(type(value))
     if converter is _micros_of_texts and converter([value]).null_count:
         return f"{shown(value)} is no timestamp such as 2024-01-15T12:00:00Z or 1705320000"
-    is_number = converter in (_micros_of_integers, _micros_of_floats)
+    is_number = type(value) is OutOfRange or converter in (_micros_of_integers, _micros_of_floats)
     if not is_number and converter([value]).null_count:
         cause = f"a {type(value).__name__} is no timestamp"
     elif converter is _micros_of_floats and not math.isfinite(value):
