@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from datetime import date, time
+from numbers import Integral
 from typing import Any
 
 
@@ -93,6 +94,8 @@ def _other(value: Any) -> Any:
         return base64.b64encode(bytes(value)).decode()
     if isinstance(value, date | time):
         return value.isoformat()
+    if isinstance(value, Integral):
+        return int(value)
     return _text_of(value)
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app import __version__
+from app.convert.time_texts import moment_of
 
 
 def new_parser() -> ArgumentParser:
@@ -149,6 +150,6 @@ def duration(text: str) -> timedelta:
 
 
 def time(text: str) -> datetime:
-    """A date, or a date and time, in ISO format; in UTC where it names no zone. argparse shows this function's name."""
-    parsed = datetime.fromisoformat(text)
+    """A date, or a date and time (RFC 3339); in UTC where it names no zone. argparse shows this function's name."""
+    parsed = moment_of(text)
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

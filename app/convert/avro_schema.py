@@ -2,8 +2,8 @@
 
 Polars panics on some schemas and refuses others. So the schema decides which way is possible, see ``columns_of``.
 
-Both ways give equal values. A number that its logical type cannot show, such as a date after the year 9999, stays a
-number.
+Both ways give equal values. A number that its logical type cannot show, such as a date after the year 9999, is read by
+the first way, as ``OutOfRange``.
 """
 
 import io
@@ -21,6 +21,7 @@ from fastavro.read import LOGICAL_READERS
 from app.convert.avro_columns import ColumnReader, columns_of
 from app.convert.avro_fit import DatumCheck
 from app.convert.avro_nodes import OURS, SIZE_OF_UUID, Node, logical_type
+from app.convert.scalars import OutOfRange
 
 _EXACT = Context(prec=1_000, traps=[Inexact])
 _LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
@@ -99,22 +100,22 @@ def _cleaned(node: Node) -> Node:
     return cleaned | {"logicalType": OURS + logical} if logical else cleaned
 
 
-def _date(days: int) -> date | int:
+def _date(days: int) -> date | OutOfRange:
     ordinal = _EPOCH_DAY + days
-    return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else days
+    return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else OutOfRange(days)
 
 
-def _time(number: int, micros: int) -> time | int:
+def _time(number: int, micros: int) -> time | OutOfRange:
     if not 0 <= number * micros < _DAY_MICROS:
-        return number
+        return OutOfRange(number)
     return (_EPOCH + timedelta(microseconds=number * micros)).time()
 
 
-def _moment(number: int, micros: int, zone: Any) -> datetime | int:
+def _moment(number: int, micros: int, zone: Any) -> datetime | OutOfRange:
     try:
         return (_EPOCH + timedelta(microseconds=number * micros)).replace(tzinfo=zone)
     except OverflowError:
-        return number
+        return OutOfRange(number)
 
 
 def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:

@@ -5,6 +5,7 @@ day of a datetime among dates, and the zone of a datetime among those without. S
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
 
@@ -134,14 +135,19 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: b
     return recast(array, kind) if accepts(kind, array.type) else None
 
 
+def parse_times(texts: pa.Array, *kinds: pa.DataType) -> pa.Array:
+    """The texts in the first of these types in which Arrow reads the first one; ``ArrowInvalid`` if it refuses any."""
+    first = texts.drop_null()[:1]  # each text that Arrow refuses takes it a microsecond
+    for kind in kinds:
+        with suppress(pa.ArrowInvalid):
+            first.cast(kind)
+            return texts.cast(kind)
+    raise pa.ArrowInvalid("no times that Arrow reads")
+
+
 def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Parses ISO-8601 texts, all with a zone or all without (then UTC); ``None``: fit value by value."""
-    try:
-        moments = array.cast(kind)
-    except pa.ArrowInvalid:
-        if kind != ZONED:
-            raise
-        moments = array.cast(UNZONED).cast(ZONED)
+    """Parses texts of times, all with a zone or all without (then UTC); ``None``: fit value by value."""
+    moments = parse_times(array, *((ZONED, UNZONED) if kind == ZONED else (kind,))).cast(kind)
     # Arrow knows a year 0, also by a zone from the year 1, and Python does not.
     numbers = pc.min_max(moments.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
     first, last = _DAYS if pa.types.is_date(kind) else _MICROSECONDS

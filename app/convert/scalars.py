@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, InvalidOperation
+from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
 
+from app.convert.time_texts import moment_of
 from app.table.type_names import MAX_DIGITS
 
 DECIMAL = pa.decimal128(MAX_DIGITS, 18)
@@ -15,9 +18,23 @@ ZONED = pa.timestamp("us", "UTC")
 UNZONED = pa.timestamp("us")
 _INT_BITS = {pa.int32(): 31, pa.int64(): 63}
 _NANOSECONDS = 1000  # in a microsecond
-_LONGEST_MOMENT = 64  # characters of ISO 8601 text, as in app.convert.time_columns
+_DAY_LENGTH = len("2024-01-15")
 
 Stored = tuple[Any, pa.DataType]
+
+
+@Integral.register
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """A number that its type in a schema cannot show, as a day after the year 9999; no column has a type for it."""
+
+    number: int
+
+    def __index__(self) -> int:
+        return self.number
+
+    def __repr__(self) -> str:
+        return str(self.number)
 
 
 def to_python(value: Any) -> Any:
@@ -112,27 +129,16 @@ def _exactly(value: Decimal, kind: pa.DataType) -> Stored | None:
 
 
 def _moment(text: str, kind: pa.DataType) -> date | datetime | None:
-    """Parses an ISO-8601 text for a column that the user has set to a date or timestamp; without a zone: UTC."""
-    if len(text) > _LONGEST_MOMENT:
-        return None
+    """The moment of a text for a column that the user has set to a date or timestamp; without a zone: UTC."""
     try:
-        if kind == pa.date32():
-            return date.fromisoformat(text)
-        if kind not in (ZONED, UNZONED) or _has_nanoseconds(text):
-            return None
-        moment = datetime.fromisoformat(text.upper())  # RFC 3339 allows t and z
-        if kind == UNZONED:
-            return moment if moment.tzinfo is None else None
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = moment_of(text, exactly=True)
+        if kind == ZONED:
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def _has_nanoseconds(text: str) -> bool:
-    """Digits below a microsecond, which Python would drop."""
-    fraction = text.replace(",", ".").partition(".")[2]
-    digits = fraction[: len(fraction) - len(fraction.lstrip("0123456789"))]
-    return len(digits) > 6 and digits[6:].strip("0") != ""  # noqa: PLR2004 - microseconds
+    if kind == UNZONED:
+        return None if moment.tzinfo else moment
+    return moment.date() if kind == pa.date32() and len(text) == _DAY_LENGTH else None
 
 
 def _stored(value: Any) -> Any:

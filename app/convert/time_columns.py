@@ -3,14 +3,14 @@
 Each value is converted by itself: no row changes the meaning of another. A timestamp has one of these forms:
 
 - A number is an epoch. Its size decides the unit, row by row, because a topic may have several producers.
-- A text is ISO 8601 or RFC 3339 (which allows ``t`` and ``z``), with or without a zone. Without a zone it is UTC.
+- A text is read by ``app.convert.time_texts``. Without a zone it is UTC. Digits alone are the number that they spell.
 - A ``datetime`` or ``date`` may come from a deserializer or from ``transform()``.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from contextlib import suppress
+from datetime import date, datetime
 from numbers import Integral, Rational, Real
 from typing import Any
 
@@ -18,19 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
+from app.convert.columns import parse_times
+from app.convert.scalars import UNZONED, ZONED, OutOfRange
 from app.convert.shown_values import shown
+from app.convert.time_texts import TIME_OR_NUMBER, time_or_number
 
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ZONE = re.compile(r"[T ]\d.*([Zz]|[+-]\d\d(:?\d\d)?)$")
-_MICROSECOND = timedelta(microseconds=1)
 _FIRST = -62_135_596_800 * 10**6  # 0001-01-01T00:00:00Z
 _LAST = 253_402_300_800 * 10**6 - 1  # 9999-12-31T23:59:59.999999Z
 _MICROS_A_SECOND, _MICROS_AN_HOUR = 10**6, 3_600 * 10**6
 _INT64 = range(-(2**63), 2**63)
-MOMENT = pa.timestamp("us", "UTC")
-_LONGEST_TEXT = 64  # characters; ISO 8601 with nanoseconds and seconds in the zone's offset has 44
 
 
 def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
@@ -51,7 +49,7 @@ def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
 def moments(values: Sequence[Any]) -> pa.Array:
     """The moment of each value; null for ``None``, and for values that are no usable timestamps."""
     micros = _micros(values)
-    return pc.if_else(_is_inside(micros), micros, None).cast(MOMENT)
+    return pc.if_else(_is_inside(micros), micros, None).cast(ZONED)
 
 
 def time_parts_of_column(column: pa.Array) -> Mapping[str, pa.Array] | None:
@@ -63,7 +61,7 @@ def time_parts_of_column(column: pa.Array) -> Mapping[str, pa.Array] | None:
 def moments_of_column(column: pa.Array) -> pa.Array | None:
     """The moments of a column without nulls; ``None`` if some are no usable timestamps."""
     micros = _micros_of_column(column)
-    return None if micros is None else micros.cast(MOMENT)
+    return None if micros is None else micros.cast(ZONED)
 
 
 def _micros_of_column(column: pa.Array) -> pa.Array | None:
@@ -74,7 +72,7 @@ def _micros_of_column(column: pa.Array) -> pa.Array | None:
     elif pa.types.is_floating(column.type):
         micros = _epoch_micros_of_doubles(column)
     elif pa.types.is_string(column.type):
-        micros = _micros_of_texts(column.to_pylist())
+        micros = _micros_of_texts(column)
     else:
         return None
     return micros if pc.all(pc.fill_null(_is_inside(micros), False)).as_py() else None
@@ -113,7 +111,7 @@ def _micros(values: Sequence[Any]) -> pa.Array:
 
 
 def _converter(kind: type) -> Callable[[Sequence[Any]], pa.Array]:
-    if kind is not bool and issubclass(kind, Integral):
+    if kind not in (bool, OutOfRange) and issubclass(kind, Integral):
         return _micros_of_integers
     if issubclass(kind, Real) and not issubclass(kind, Rational):  # float, and the floats of NumPy
         return _micros_of_floats
@@ -182,30 +180,18 @@ def _epoch_micros_of_doubles(numbers: pa.Array) -> pa.Array:
     return pc.add(pc.multiply(whole.cast(pa.int64()), _MICROS_A_SECOND), rest.cast(pa.int64()))
 
 
-def _micros_of_texts(values: Sequence[Any]) -> pa.Array:
-    """Parse with Arrow if all texts have a zone or none has, as the first one; otherwise one by one."""
-    # The expression takes the square of the length of a text that nearly fits.
-    first = next(value for value in values if value is not None)[:_LONGEST_TEXT]
-    zone = "UTC" if _ZONE.search(first) else None
+def _micros_of_texts(values: Sequence[Any] | pa.Array) -> pa.Array:
+    """Parse with Arrow if all texts have a zone, or none has one; otherwise one by one."""
     try:
-        stamps = pa.array(values, pa.string()).cast(pa.timestamp("us", zone))
-    except (UnicodeEncodeError, pa.ArrowException):
-        return _micros_one_by_one(values)
-    return stamps.cast(pa.int64())
-
-
-def _micros_one_by_one(texts: Sequence[str | None]) -> pa.Array:
-    return pa.array([None if text is None else _micros_of_text(text) for text in texts], pa.int64())
-
-
-def _micros_of_text(text: str) -> int | None:
-    if len(text) > _LONGEST_TEXT:
-        return None
-    try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError:
-        return None
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+        texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+    except UnicodeEncodeError:
+        return _micros_of_texts([text if text is None or text.isascii() else "" for text in values])
+    with suppress(pa.ArrowInvalid):
+        return parse_times(texts, ZONED, UNZONED).cast(pa.int64())
+    are_ours = pc.match_substring_regex(texts, TIME_OR_NUMBER).to_pylist()
+    return _micros(
+        [time_or_number(text) if ours else None for text, ours in zip(texts.to_pylist(), are_ours, strict=True)]
+    )
 
 
 def _micros_of_datetimes(values: Sequence[Any]) -> pa.Array:
@@ -225,9 +211,9 @@ def _micros_of_dates(values: Sequence[Any]) -> pa.Array:
 def _reason(value: Any) -> str:
     """Why a value is no usable timestamp."""
     converter = _converter(type(value))
-    if converter is _micros_of_texts and _micros_of_text(value) is None:
-        return f"{shown(value)} is no ISO-8601 timestamp"
-    is_number = converter in (_micros_of_integers, _micros_of_floats)
+    if converter is _micros_of_texts and converter([value]).null_count:
+        return f"{shown(value)} is no timestamp such as 2024-01-15T12:00:00Z or 1705320000"
+    is_number = type(value) is OutOfRange or converter in (_micros_of_integers, _micros_of_floats)
     if not is_number and converter([value]).null_count:
         cause = f"a {type(value).__name__} is no timestamp"
     elif converter is _micros_of_floats and not math.isfinite(value):

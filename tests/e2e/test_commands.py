@@ -37,7 +37,7 @@ def main(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     [
         (["chek"], "python main.py", "argument COMMAND: invalid choice: 'chek' (choose from "),
         (["compact", "--dry"], "python main.py", "unrecognized arguments: --dry"),
-        (["replay", "--since=now"], "python main.py replay", "argument --since: invalid time value: 'now'"),
+        (["replay", "--since=20240115120000Z"], "python main.py replay", "argument --since: invalid time value: '2024"),
         (["replay", "--dry-run", "--delete"], "python main.py replay", "argument --delete: not allowed with argument "),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.convert.scalars import OutOfRange
 from app.lenient_json import to_json
 
 
@@ -44,6 +45,7 @@ def nested(depth: int) -> list[Any]:
         (bytearray(b"\x00\xff"), '"AP8="'),
         (Decimal("1.50"), '"1.50"'),
         (2**70, str(2**70)),
+        (OutOfRange(2**31), str(2**31)),
         ("\ud800x", '"\\ud800x"'),
     ],
 )

@@ -1,7 +1,8 @@
-"""Timestamps as tests see them: hours as text, reasons of refusals, numbers of other libraries."""
+"""Timestamps as tests see them: hours as text, reasons of refusals, numbers of other libraries, a reader of texts."""
 
+import re
 from collections.abc import Sequence
-from datetime import timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from numbers import Integral, Real
 from typing import Any
 
@@ -28,6 +29,32 @@ def reasons(values: Sequence[Any]) -> dict[int, str]:
     with pytest.raises(BadRowsError) as caught:
         time_parts(values)
     return caught.value.reasons
+
+
+_CLOCKS = ("00", "00:00", "00:00:00", "00:00:00.0")
+_ZONES = ("", "Z", "z", *(sign + each for sign in "+-" for each in ("00", "0000", "00:00")))
+_FORMS = {"0000-00-00"} | {f"0000-00-00{t}{clock}{zone}" for t in "Tt " for clock in _CLOCKS for zone in _ZONES}
+
+
+def micros_of(text: str) -> int | None:
+    """Microseconds since 1970 of a text, by the forms in docs/records.md and the calendar alone; ``None``: no time."""
+    if re.sub(r"[.,]0{1,30}", ".0", re.sub("[0-9]", "0", text)) not in _FORMS:
+        return None
+    if len(text) == 10:
+        text += "T00"
+    clock, _, zone = text[11:].rstrip("Zz").replace("-", "+").partition("+")
+    hour, minute, second = (*clock.replace(",", ".").split(":"), "0", "0")[:3]
+    seconds, _, fraction = second.partition(".")
+    east, more = int(zone[:2] or 0), int(zone[-2:] if len(zone) > 2 else 0)
+    try:
+        moment = datetime(int(text[:4]), int(text[5:7]), int(text[8:10]), int(hour), int(minute), int(seconds))
+    except ValueError:
+        return None
+    if east > 23 or more > 59:
+        return None
+    offset = timedelta(hours=east, minutes=more) * (-1 if "-" in text[11:] else 1)
+    whole = (moment - datetime(1970, 1, 1) - offset) // timedelta(microseconds=1)
+    return whole + int(fraction[:6].ljust(6, "0"))
 
 
 @Integral.register

@@ -220,36 +220,67 @@ def test_levels_that_a_column_cannot_hold_end_nothing(levels: int, tmp_path: Pat
     assert pq.read_table(staged.file.path)["ts_ms"].to_pylist() == [1]
 
 
+DAY = logical("int", "date")
+BEYOND: dict[str, tuple[Any, bytes, bytes, Any]] = {
+    "date": (DAY, b"\2", encoded(2**31 - 1), 2**31 - 1),
+    "time-millis": (logical("int", "time-millis"), b"\2", encoded(86_400_000), 86_400_000),
+    "time-micros": (logical("long", "time-micros"), b"\2", encoded(-1), -1),
+    **{
+        f"{local}timestamp-{unit}": (logical("long", f"{local}timestamp-{unit}"), b"\2", encoded(number), number)
+        for local in ("", "local-")
+        for unit, number in (("millis", 253_402_300_800_000), ("micros", -62_135_596_800_000_001))
+    },
+    "decimal": (
+        logical("bytes", "decimal", precision=30, scale=0),
+        b"\2\1",
+        encoded(11) + (10**24).to_bytes(11),
+        str(10**24),
+    ),
+    "null or a date": (["null", DAY], b"\2\2", b"\2" + encoded(2**31 - 1), 2**31 - 1),
+    "a wider union": (["null", DAY, "string"], b"\2\2", b"\2" + encoded(2**31 - 1), 2**31 - 1),
+    "array": (
+        {"type": "array", "items": DAY},
+        b"\2\2\0",
+        b"\4\2" + encoded(2**31 - 1) + b"\0",
+        ["1970-01-02", 2**31 - 1],
+    ),
+    "map": ({"type": "map", "values": DAY}, b"\2\2a\2\0", b"\2\2a" + encoded(2**31 - 1) + b"\0", {"a": 2**31 - 1}),
+    "record": (record(("a", DAY), name="R"), b"\2", encoded(2**31 - 1), {"a": 2**31 - 1}),
+}
+
+
 @pytest.mark.parametrize("at_once", [True, False], ids=["many at once", "one by one"])
-@pytest.mark.parametrize(
-    ("kind", "good", "beyond", "rescued"),
-    [
-        (logical("int", "date"), b"\2", encoded(2**31 - 1), 2**31 - 1),
-        (logical("long", "timestamp-millis"), b"\2", encoded(2**63 - 1), 2**63 - 1),
-        (logical("long", "timestamp-micros"), b"\2", encoded(2**62), 2**62),
-        (logical("long", "time-micros"), b"\2", encoded(86_400_000_000), 86_400_000_000),
-        (
-            logical("bytes", "decimal", precision=30, scale=0),
-            b"\2\1",
-            encoded(11) + (10**24).to_bytes(11),
-            str(10**24),
-        ),
-        (["null", "long", "string"], b"\2\2", b"\4\2a", "a"),
-    ],
-    ids=["date", "millis", "micros", "time", "decimal", "union"],
-)
-def test_a_value_that_its_column_cannot_hold_is_rescued(
-    kind: Any, good: bytes, beyond: bytes, rescued: Any, at_once: bool, tmp_path: Path
+@pytest.mark.parametrize("place", [0, 9])
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_value_that_its_type_cannot_hold_is_rescued_and_makes_no_column(
+    name: str, place: int, at_once: bool, tmp_path: Path
 ) -> None:
+    kind, good, beyond, rescued = BEYOND[name]
     avro = AvroMessages(MemoryRegistry({1: record(("ts_ms", "long"), ("x", kind))}).find)
+    usual = StagingStep(Table(avro=avro), at_once=at_once, few=2)
     step = StagingStep(Table(avro=avro), at_once=at_once, few=2)
-    batch = [framed(1, b"\2" + each) for each in [good] * 9 + [beyond]]
+    batch = [framed(1, b"\2" + good)] * 9
+    usual.stage(messages(*batch), tmp_path / "usual")
+    batch.insert(place, framed(1, b"\2" + beyond))
     staged = step.stage(messages(*batch), tmp_path / "staged")
     assert staged.file
-    *others, last = pq.read_table(staged.file.path).to_pylist()
-    assert {each["_rescued_data"] for each in others} == {None}
-    assert json.loads(last["_rescued_data"]) == {"x": rescued}
-    assert last["x"] is None
+    rows = pq.read_table(staged.file.path).to_pylist()
+    odd = rows.pop(place)
+    assert {each["_rescued_data"] for each in rows} == {None}
+    assert None not in [each["x"] for each in rows]
+    assert json.loads(odd["_rescued_data"]) == {"x": rescued}
+    assert odd["x"] is None
+    assert step.schema.current.columns["x"] == usual.schema.current.columns["x"]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["many at once", "one by one"])
+def test_a_moment_after_the_year_9999_is_in_no_folder(at_once: bool, tmp_path: Path) -> None:
+    avro = AvroMessages(MemoryRegistry({1: record(("ts_ms", logical("long", "timestamp-millis")))}).find)
+    step = StagingStep(Table(("year",), avro=avro), at_once=at_once, few=2)
+    batch = messages(*(framed(1, encoded(each)) for each in (0, 253_402_300_800_000, 0)))
+    ((_, (rejected,)),) = step.stage(batch, tmp_path / "staged").rejected
+    assert rejected.offset == 1
+    assert "outside the years 1 to 9999" in rejected.reason
 
 
 @pytest.mark.parametrize("text", ["", "7", '{"type":"record"}', '{"type":"unknown"}', "[" * 100_000])

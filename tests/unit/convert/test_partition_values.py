@@ -155,7 +155,7 @@ def test_bad_rows_of_all_columns_are_reported_at_once_in_their_order() -> None:
     reasons = refusals(values, "x", "year")
     assert list(reasons) == [0, 2, 3]
     assert "no text" in reasons[0]
-    assert "no ISO-8601 timestamp" in reasons[2]
+    assert "no timestamp such as" in reasons[2]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc"), st.integers(0, 3)), min_size=1))

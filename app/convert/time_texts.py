@@ -1,0 +1,34 @@
+"""Reads times from text: one grammar for all columns, that of docs/records.md.
+
+Python alone takes any character for the one between date and time, and digits alone for a date. Arrow reads a part of
+the grammar, and nothing else.
+"""
+
+import re
+from datetime import datetime
+
+_HOUR, _SIXTY = r"(?:[01]\d|2[0-3])", r"[0-5]\d"
+_CLOCK = rf"{_HOUR}(?::{_SIXTY}(?::{_SIXTY}(?:[.,]\d{{1,6}}(?P<finer>\d{{0,24}}))?)?)?"
+_TIME = rf"\d{{4}}-\d\d-\d\d(?:[Tt ]{_CLOCK}(?:[Zz]|[+-]{_HOUR}(?::?{_SIXTY})?)?)?"
+TIME_OR_NUMBER = rf"^(?:{_TIME}|\d{{1,30}})$"  # for Arrow; nanoseconds of the year 9999 have 21 digits
+_ONE_TIME = re.compile(_TIME, re.ASCII)
+
+
+def moment_of(text: str, *, exactly: bool = False) -> datetime:
+    """The moment of a date, or of a date and time; without a zone where the text names none.
+
+    Raises:
+        ValueError: it is no time, or it is to be read ``exactly`` and has digits below microseconds.
+    """
+    found = _ONE_TIME.fullmatch(text)
+    if found is None or (exactly and found["finer"] and found["finer"].strip("0")):
+        raise ValueError(text)
+    return datetime.fromisoformat(text.upper())
+
+
+def time_or_number(text: str) -> datetime | int | None:
+    """What a text of the form ``TIME_OR_NUMBER`` means; ``None`` for a day that the calendar lacks."""
+    try:
+        return int(text) if text.isdecimal() else datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
