@@ -95,7 +95,6 @@ def new_stager(
     read_message: ReadMessage | None = None,
 ) -> Stager:
     """Steps 1 and 2; ``formats`` and ``read_message`` read messages, for batches of messages."""
-    most = settings.memory.max_record_bytes
     many = formats if read_message else None  # else they belong to the consumer's thread
     rules = Rules(
         spec.timestamp_column,
@@ -111,9 +110,7 @@ def new_stager(
         rules=rules,
         metadata=settings.metadata_columns,
         bad_records=bad_records,
-        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, most, many.parser, many.read_key)
-        if many
-        else None,
+        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key) if many else None,
         read_message=read_message,
         ask_with=many.ask_with if many else None,
     )
