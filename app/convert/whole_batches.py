@@ -17,7 +17,7 @@ from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_column
 from app.convert.partition_values import fill_null, texts_of
 from app.convert.rows import Rules
 from app.convert.time_columns import moments_of_column, time_parts_of_column
-from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of, known_timestamp
+from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of_all, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
 
@@ -129,7 +129,7 @@ class WholeBatches:
         values = [value for message in messages if (value := message.value()) is not None]
         if len(values) < len(messages):
             raise OneByOneError
-        headers = list(map(headers_of, messages))
+        headers = headers_of_all(messages)
         fields = self._fields(values, headers, schema.columns)
         moments = self._moments(fields, values, headers, messages)
         keys = self._keys([message.key() for message in messages], headers)

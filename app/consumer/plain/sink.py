@@ -11,7 +11,7 @@ from app.batch_limits import BatchLimits
 from app.consumer.partitions import Partition, Partitions
 from app.consumer.portions import BatchWriter, Portions
 from app.consumer.sink_observer import SinkObserver
-from app.model import Batch, Message, Row, TopicPartition, deep_size, headers_of
+from app.model import Batch, Message, Row, TopicPartition, deep_size, headers_of_all
 from app.timings import DEFAULT, Timings
 
 _MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python
@@ -93,7 +93,7 @@ class MessageSink:
 
     def add(self, partition: Partition, messages: Sequence[Message]) -> int:
         """Take messages by rising offsets, but reject those that are too big; returns the bytes that all came with."""
-        headers = list(chain.from_iterable(filter(None, map(headers_of, messages))))
+        headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
         values, keys = sum(map(len, messages)), sum(map(len, filter(None, map(_key, messages))))
         beside, most = keys + headers_size(headers), self.limits.max_record_bytes
         if values + beside > most and any(message_size(each) > most for each in messages):

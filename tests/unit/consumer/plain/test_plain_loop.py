@@ -292,10 +292,10 @@ def test_keys_and_headers_fill_the_buffer_and_bound_a_poll_whichever_messages_ha
     asked: list[int] = []
     consume = bench.client.consume
 
-    def noting(number: int, timeout: float) -> list[Any]:
-        asked.append(number)
-        assert number * 450 < 1_000_000 - bench.sink.held_bytes, "it would take more than the buffer has room for"
-        return consume(number, timeout)
+    def noting(num_messages: int, timeout: float) -> list[Any]:
+        asked.append(num_messages)
+        assert num_messages * 450 < 1_000_000 - bench.sink.held_bytes, "it would take more than the buffer has room for"
+        return consume(num_messages, timeout)
 
     def look() -> None:
         assert bench.sink.held_bytes > 450 * bench.sink.consumed
