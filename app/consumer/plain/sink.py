@@ -92,7 +92,7 @@ class MessageSink:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def add(self, partition: Partition, messages: Sequence[Message]) -> int:
-        """Take messages by rising offsets, but reject those that are too big; returns the bytes that all came with."""
+        """Take messages by rising offsets, and reject those that are too big; returns the bytes of all in memory."""
         headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
         values, keys = sum(map(len, messages)), sum(map(len, filter(None, map(_key, messages))))
         beside, most = keys + headers_size(headers), self.limits.max_record_bytes

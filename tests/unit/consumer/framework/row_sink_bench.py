@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords, OnBadRecord
@@ -83,7 +82,6 @@ class Bench:
 
     def begin(self, offset: int, tp: TopicPartition = P0, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         context = MessageContext(tp.topic, tp.partition, offset, 10)
-        set_message_context(context)
         raw = b"raw %d" % offset
         self.current.begin(KafkaMessage(raw, raw, offset, tp.partition, tp.topic, raw_headers=list(headers)))
         self.sink.begin_record(context, NOON)
