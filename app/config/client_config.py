@@ -24,6 +24,7 @@ _NEEDED: Final = frozenset(
         "max.partition.fetch.bytes",
         "fetch.message.max.bytes",
         "queued.max.messages.kbytes",
+        "queued.min.messages",
         "acks",
         "request.required.acks",
         "enable.idempotence",

@@ -43,6 +43,11 @@ class MemoryPlan:
         return _FETCHED_AT_ONCE if self.heap_mb > SMALL_HEAP_MB else _FETCHED_AT_ONCE_SMALL
 
     @property
+    def fetched_in_all_bytes(self) -> int:
+        """Compressed bytes of all partitions in one answer; the Kafka client takes no less than one message."""
+        return max(4 * self.fetched_at_once_bytes, 1_000_000)
+
+    @property
     def total_mb(self) -> int:
         """MB that the whole container needs at the least."""
         return _PYTHON_MB + self.buffer_mb + self.heap_mb + _JVM_BESIDE_HEAP_MB

@@ -11,14 +11,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.bad_records.refusals import headers_size, message_size
 from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_columns
 from app.convert.partition_values import fill_null, texts_of
 from app.convert.rows import Rules
 from app.convert.time_columns import moments_of_column, time_parts_of_column
-from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of, known_timestamp
+from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of_all, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
 
@@ -81,7 +80,6 @@ class WholeBatches:
         spec: the table's partitioning.
         rules: the settings that decide how columns are converted.
         metadata: names of ``METADATA_COLUMNS``.
-        max_record_bytes: the largest message that becomes a row.
         parser: of the values; of JSON by default.
         read_key: reads keys that are no text.
     """
@@ -91,14 +89,12 @@ class WholeBatches:
         spec: PartitionSpec,
         rules: Rules,
         metadata: Sequence[str],
-        max_record_bytes: int,
         parser: MessageParser | None = None,
         read_key: ReadKey | None = None,
     ) -> None:
         self._spec = spec
         self._rules = rules
         self._metadata = [name for name in metadata if name not in rules.partition_columns]
-        self._max_record_bytes = max_record_bytes
         self._parser = parser or JsonMessages()
         self._read_key = read_key
         self._own = rules.partition_columns | {KEY_COLUMN, RESCUED_COLUMN, *metadata, rules.timestamp_as}
@@ -131,18 +127,12 @@ class WholeBatches:
             OneByOneError: one of them must be converted by itself.
         """
         values = [value for message in messages if (value := message.value()) is not None]
-        if len(values) < len(messages) or max(map(len, values)) > self._max_record_bytes:
+        if len(values) < len(messages):
             raise OneByOneError
-        headers = list(map(headers_of, messages))
+        headers = headers_of_all(messages)
         fields = self._fields(values, headers, schema.columns)
         moments = self._moments(fields, values, headers, messages)
-        raw_keys = [message.key() for message in messages]
-        keys = self._keys(raw_keys, headers)
-        largest = max(map(len, values)) + max(map(len, filter(None, raw_keys)), default=0)
-        if largest > self._max_record_bytes:
-            raise OneByOneError
-        if any(headers):
-            self._refuse_too_big(messages, largest + max(map(headers_size, headers)))
+        keys = self._keys([message.key() for message in messages], headers)
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
@@ -152,17 +142,6 @@ class WholeBatches:
         if not stored:
             raise OneByOneError
         return Columns(pa.table(stored), self._partition_values(fields, moments, keys))
-
-    def _refuse_too_big(self, messages: Sequence[Message], at_most: int) -> None:
-        """Measures each message only if the longest value, key and headers together are too long.
-
-        Args:
-            messages: to measure.
-            at_most: bytes of the longest value, the longest key and the longest headers together.
-        """
-        most = self._max_record_bytes
-        if at_most > most and any(message_size(one) > most for one in messages):
-            raise OneByOneError
 
     def _fields(
         self, values: Sequence[bytes], headers: AllHeaders, known: Mapping[str, pa.DataType]

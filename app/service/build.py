@@ -56,8 +56,11 @@ logger = logging.getLogger(__name__)
 
 _Application = TypeVar("_Application", bound=Application)
 
-# Half of the client's default, which counts only the bytes of messages, not Python's objects.
+# Half of the client's default. It counts values alone, so the number bounds keys and headers. More are fetched at the
+# latest so many ms after fewer wait; the client's default is a second.
 _FETCHED_AHEAD_KB = 32 * 1024
+_FETCHED_AHEAD = 100
+_FETCH_AGAIN_MS = 5
 _MB = 2**20
 _SWEEP_SECONDS = 10.0
 # Between two checks of the topic's id and of the group's members.
@@ -95,7 +98,6 @@ def new_stager(
     read_message: ReadMessage | None = None,
 ) -> Stager:
     """Steps 1 and 2; ``formats`` and ``read_message`` read messages, for batches of messages."""
-    most = settings.memory.max_record_bytes
     many = formats if read_message else None  # else they belong to the consumer's thread
     rules = Rules(
         spec.timestamp_column,
@@ -111,7 +113,7 @@ def new_stager(
         rules=rules,
         metadata=settings.metadata_columns,
         bad_records=bad_records,
-        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, most, many.parser, many.read_key)
+        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key)
         if many
         else None,
         read_message=read_message,
@@ -302,7 +304,10 @@ def new_application(
         "session.timeout.ms": int(timings.session_seconds * 1000),
         "heartbeat.interval.ms": _HEARTBEAT_MS,
         "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
+        "queued.min.messages": _FETCHED_AHEAD,
+        "fetch.queue.backoff.ms": _FETCH_AGAIN_MS,
         "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
+        "fetch.max.bytes": settings.memory.fetched_in_all_bytes,
         "topic.metadata.refresh.interval.ms": _METADATA_MS,
     }
     check_properties(settings.client_properties, of_consumer)

@@ -30,7 +30,7 @@ def new_plain_lane(common: Common) -> Lane:
     client = new_client(application.config, presence.properties)
     partitions = Partitions(metrics, timings)
     member = Member(partitions, client.memberid, admin)
-    reader = MessageReader(topic, settings.memory.max_record_bytes)
+    reader = MessageReader(topic)
     _, claims, pipeline = open_way(common, application, topic, member, reader.read)
 
     def is_heard(tp: TopicPartition) -> bool:

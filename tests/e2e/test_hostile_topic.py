@@ -1,7 +1,8 @@
 """A topic with everything that one message can do to a connector: nothing stops it, changes, or is lost."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,10 +69,12 @@ ODD = {
     "a year before there were any": _odd(ts_ms="0000-01-01T00:00:00Z"),
 }
 COMPRESSED_MB = 200
+HEAVY = 1_000
+HEADERS = [("trace", os.urandom(700) * 1_000)]
 
 
-def good(first: int) -> list[Record]:
-    return [("key", json.dumps(value(n) | {"id": "good"}), FIRST_MS, 0) for n in range(first, first + GOOD)]
+def good(first: int, count: int = GOOD) -> list[Record]:
+    return [("key", json.dumps(value(n) | {"id": "good"}), FIRST_MS, 0) for n in range(first, first + count)]
 
 
 @pytest.mark.java
@@ -79,13 +82,14 @@ def test_no_message_stops_the_others_or_changes(scenario: Scenario) -> None:
     take_any_timestamp(scenario)
     scenario.produce(good(0))
     scenario.produce(("key", odd.text, odd.timestamp, 0) for odd in ODD.values())
-    produce_compressed(scenario, COMPRESSED_MB * 2**20)
+    produce_compressed(scenario, "gzip", ['{"id": "odd", "text": "' + " " * COMPRESSED_MB * 2**20 + '"}'])
     scenario.produce(good(GOOD))
-    everything = 2 * GOOD + len(ODD) + 1
+    produce_compressed(scenario, "lz4", (text for _, text, *_ in good(2 * GOOD, HEAVY)), HEADERS)
+    everything = 2 * GOOD + len(ODD) + 1 + HEAVY
     connector = scenario.connector(scenario.local_store, SETTINGS)
     scenario.wait_until_committed(everything, connector)
     peak = peak_memory(connector)
-    scenario.produce(good(2 * GOOD))
+    scenario.produce(good(2 * GOOD + HEAVY))
     scenario.wait_until_committed(everything + GOOD, connector)
 
     assert connector.stop() == 0
@@ -96,11 +100,12 @@ def test_no_message_stops_the_others_or_changes(scenario: Scenario) -> None:
     assert max(map(len, lines)) < LOG_LINE
     assert len(lines) < LOG_LINES
     assert "Traceback" not in connector.log
-    # What Python takes anyway, and the message twice: as the client decompresses it, and as it hands it over.
+    # What Python takes anyway, and the message twice: as the client decompresses it, and as it hands it over. The
+    # headers take 700 MB in all.
     assert peak < (2 * COMPRESSED_MB + 350) * 2**20, f"{peak / 2**20:.0f} MB"
 
     again = scenario.connector(scenario.local_store, SETTINGS)  # the very same settings
-    scenario.produce(good(3 * GOOD))
+    scenario.produce(good(3 * GOOD + HEAVY))
     scenario.wait_until_committed(everything + 2 * GOOD, again)
     assert again.stop() == 0
     assert_all_is_there_once(scenario, everything + 2 * GOOD)
@@ -116,20 +121,20 @@ def take_any_timestamp(scenario: Scenario) -> None:
     altered.result()
 
 
-def produce_compressed(scenario: Scenario, size: int) -> None:
-    """One message of so many bytes, which a broker counts as some kilobytes."""
+def produce_compressed(scenario: Scenario, codec: str, texts: Iterable[Any], headers: Any = None) -> None:
+    """Messages that a broker counts as some kilobytes, and that take megabytes."""
     producer = Producer(
         {
             "bootstrap.servers": scenario.kafka.bootstrap_servers,
-            "compression.type": "gzip",
+            "compression.type": codec,
             "message.max.bytes": 1_000_000_000,
             "queue.buffering.max.kbytes": 2_000_000,
             **QUIET,
         }
     )
-    text = b'{"id": "odd", "text": "' + b" " * size + b'"}'
-    producer.produce(scenario.topic, text, key="key", partition=0)
-    wait_until(lambda: producer.flush(1) == 0, "the large message in the topic")
+    for text in texts:
+        producer.produce(scenario.topic, text, key="key", partition=0, headers=headers)
+        wait_until(lambda: producer.flush(1) == 0, "the large message in the topic")
 
 
 def peak_memory(connector: ConnectorProcess) -> int:

@@ -154,7 +154,7 @@ def _stager() -> Stager:
         rules=rules,
         metadata=METADATA,
         bad_records=BadRecords("dead-letter", lambda _: None),
-        whole_batches=WholeBatches(of_table, rules, METADATA, 1_000_000),
+        whole_batches=WholeBatches(of_table, rules, METADATA),
         read_message=_read,
     )
     return Stager(converter, of_table, None)

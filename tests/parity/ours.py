@@ -4,7 +4,6 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 
 from app.bad_records.refusals import NotARowError, Refusal
@@ -97,7 +96,6 @@ class Ours:
     def _add(self, record: Record) -> None:
         """Hand a record to the sink as the application does."""
         tp, context = TopicPartition(TOPIC, record.partition), MessageContext(TOPIC, record.partition, record.number, 9)
-        set_message_context(context)
         self._sink.begin_record(context, record.timestamp)
         try:
             self._sink.add(record.value, record.key, record.timestamp, [], TOPIC, record.partition, record.number)

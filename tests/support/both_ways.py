@@ -34,8 +34,6 @@ from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import OWNER
 
-MAX_RECORD_BYTES = 2_000
-
 
 @dataclass(frozen=True)
 class Table:
@@ -67,13 +65,10 @@ class StagingStep:
     Args:
         table: the settings.
         at_once: whether it may convert many messages at once.
-        max_record_bytes: the largest message that becomes a row.
         few: how many messages are not worth converting at once.
     """
 
-    def __init__(
-        self, table: Table, *, at_once: bool, max_record_bytes: int = MAX_RECORD_BYTES, few: int = FEW
-    ) -> None:
+    def __init__(self, table: Table, *, at_once: bool, few: int = FEW) -> None:
         spec = PartitionSpec(
             tuple(name for name in table.hive if not name.startswith("~")),
             table.timestamp,
@@ -83,10 +78,10 @@ class StagingStep:
         types = parse_column_types(table.types) if table.types else {}
         rules = Rules(table.timestamp, frozenset(spec.columns), types, table.timestamp_as)
         self.schema = MemorySchema()
-        self.reader = CountingReader(_topic(table), max_record_bytes)
+        self.reader = CountingReader(_topic(table))
         parser = table.avro or JsonMessages(have_schemas=table.json_schema)
         read_key = table.avro.read_key if table.avro and table.avro_keys else None
-        whole_batches = WholeBatches(spec, rules, table.metadata, max_record_bytes, parser, read_key)
+        whole_batches = WholeBatches(spec, rules, table.metadata, parser, read_key)
         converter = BatchConverter(
             spec=spec,
             table_root="data/t",

@@ -6,7 +6,7 @@ from typing import Any
 from quixstreams.models import Topic
 
 from app.bad_records.refusals import TooBigError, message_size
-from app.model import Message, headers_of
+from app.model import Message
 
 
 class CurrentMessage:
@@ -15,25 +15,29 @@ class CurrentMessage:
     Args:
         most_bytes: of a message that becomes a row.
         holds_several: whether a message may hold several records; then none is kept.
+
+    Attributes:
+        size: bytes of its value, key and headers.
     """
 
     def __init__(self, most_bytes: int, *, holds_several: bool = False) -> None:
         self._most_bytes = most_bytes
         self._holds_several = holds_several
         self._message: Message | None = None
+        self.size = 0
 
     def watch(self, topics: Iterable[Topic], own: str) -> None:
         """See each message before quixstreams deserializes it.
 
         Kafka's client leaves a null pointer for a header name that is not UTF-8. Its use would end the process; see
-        ``headers_of``.
+        ``headers_of``, by which each message is measured.
 
         Args:
             topics: all that are consumed.
             own: the name of the input topic.
         """
         for topic in topics:
-            see = self.begin if topic.name == own else headers_of
+            see = self.begin if topic.name == own else self._measure
             vars(topic)["row_deserialize"] = _after(see, topic.row_deserialize)  # quixstreams has no other place for it
 
     def begin(self, message: Message) -> None:
@@ -42,10 +46,13 @@ class CurrentMessage:
         Raises:
             TooBigError: the message is.
         """
-        size = message_size(message)
-        if size > self._most_bytes:
-            raise TooBigError(size, self._most_bytes)
+        self._measure(message)
+        if self.size > self._most_bytes:
+            raise TooBigError(self.size, self._most_bytes)
         self._message = None if self._holds_several else message
+
+    def _measure(self, message: Message) -> None:
+        self.size = message_size(message)
 
     def of(self, topic: str, partition: int, offset: int) -> Message | None:
         """The message with this offset, if it is the one that is processed."""

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from quixstreams.context import message_context
 from quixstreams.models import HeadersTuples, MessageContext
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
@@ -191,13 +190,13 @@ class RowSink(BaseSink):
             return
         if not isinstance(value, dict):
             raise no_object(value)
-        size = message_context().size
+        size = self._current.size
         if size > self._limits.max_record_bytes:
             raise TooBigError(size, self._limits.max_record_bytes)
         rows = waiting.rows
         message = self._current.of(topic, partition, offset)
         if message is not None:
-            of_message = _MESSAGE_OVERHEAD + size + len(message.key() or b"")
+            of_message = _MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")  # its headers are the row's too
             if rows and rows[-1].offset == offset:  # it became several rows
                 self._bytes -= of_message if rows[-1].message is not None else 0
                 rows[-1] = rows[-1]._replace(message=None)

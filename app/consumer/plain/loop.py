@@ -7,7 +7,6 @@ partition is assigned to the client once it is claimed. So nothing is read befor
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from operator import lt, methodcaller
 from typing import Any
 
@@ -15,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
-from app.bad_records.refusals import TooBigError, message_size, not_decompressed, not_deserialized
+from app.bad_records.refusals import not_decompressed
 from app.consumer.claiming import Claiming, log_starts
 from app.consumer.consumption import Consumption
 from app.consumer.kafka.errors import cannot_be_decompressed, consuming_failed
@@ -35,7 +34,7 @@ logger = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
 _FIRST_MESSAGES = 100
 _POLL_MESSAGES = 10_000
-_POLL_BYTES = 8 * 2**20
+_POLL_BYTES = 16 * 2**20
 _PATIENCE_SECONDS = 5.0  # for room in the buffer, before the client is paused, which drops what it fetched ahead
 _COPY_AGAIN_SECONDS = 60.0  # a commit that failed is repeated then, if no later one went before
 _MOST_CLAIMS_AGAIN = 3  # in ``Timings.claim_again_seconds``
@@ -81,8 +80,7 @@ class PlainLoop:
         self._metrics = metrics or Metrics()
         self._timings = timings
         self._clock = timings.clock
-        self._most = _FIRST_MESSAGES
-        self._size = 0  # of a message on average, in bytes
+        self._size = _POLL_BYTES // _FIRST_MESSAGES  # of a message in memory on average, in bytes
         self._full_since: float | None = None
         self._copy_again_at = 0.0
         self._claimed_again: deque[float] = deque(maxlen=_MOST_CLAIMS_AGAIN)  # when
@@ -250,54 +248,36 @@ class PlainLoop:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
-        most = max(1, min(self._most, self._sink.room_for(self._size)))
-        polled = self._client.consume(most, _POLL_SECONDS)
+        most = min(_POLL_MESSAGES, min(_POLL_BYTES, self._sink.room) // self._size)  # fewer where they are large
+        polled = self._client.consume(max(1, most), _POLL_SECONDS)
         messages = [message for message in polled if message.error() is None]
         if messages:
             self._presence.heard()
-            largest = self._measure(messages)
-            for number, of_partition in _by_partition(messages).items():
-                self._take(TopicPartition(self._topic, number), of_partition, largest)
+            parts = _by_partition(messages).items()
+            taken = sum(self._take(TopicPartition(self._topic, number), of_part) for number, of_part in parts)
+            self._size = taken // len(messages) or self._size
         if len(messages) < len(polled):  # the good ones first: an error may end the process
             self._failed([message for message in polled if message.error() is not None])
 
-    def _measure(self, messages: Sequence[Message]) -> int:
-        """Ask for less at once where messages are large; returns the size of the largest."""
-        sizes = list(map(len, messages))
-        self._size = max(1, sum(sizes) // len(sizes))
-        self._most = max(1, min(_POLL_MESSAGES, _POLL_BYTES // self._size))
-        return max(sizes)
-
-    def _take(self, tp: TopicPartition, messages: Sequence[Message], largest: int) -> None:
+    def _take(self, tp: TopicPartition, messages: Sequence[Message]) -> int:
+        """Hand the messages of a partition to the sink; returns their bytes in memory."""
         partition = self._partitions.by_tp.get(tp)
         if partition is None or not partition.is_claimed:
-            return  # it was revoked, or assigned again, while these messages were fetched
+            return 0  # it was revoked, or assigned again, while these messages were fetched
         offsets = list(map(_offset, messages))
         if offsets[0] < partition.expected or not all(map(lt, offsets, offsets[1:])):
             raise self._went_back(tp, min(offsets), partition.expected)
-        if largest > self._sink.limits.max_record_bytes:
-            self._add_in_turn(partition, messages)
-        else:
-            self._sink.add(partition, messages)
+        size = self._sink.add(partition, messages)
         partition.uncommitted.consumed(offsets[0], known_timestamp(messages[0].timestamp()[1]))
         partition.expected = offsets[-1] + 1
         self._sink.consumed += len(messages)
+        return size
 
     def _went_back(self, tp: TopicPartition, given: int, expected: int) -> RetryableError:
         cause = f"Kafka gives offset {given} where {expected} comes next"
         if self._claims.is_same_topic(tp) is False:
             return recreated_error(tp, cause)
         return RetryableError(f"consuming {tp}", cause, "The next start goes on from the journal")
-
-    def _add_in_turn(self, partition: Partition, messages: Sequence[Message]) -> None:
-        """Reject messages that are too big, which frees their memory; the dead letter keeps their beginning."""
-        most = self._sink.limits.max_record_bytes
-        for is_too_big, some in groupby(messages, lambda message: len(message) > most):
-            if is_too_big:
-                for message in some:
-                    self._sink.reject(partition, not_deserialized(TooBigError(message_size(message), most), message))
-            else:
-                self._sink.add(partition, list(some))
 
     def _failed(self, failed: Sequence[Any]) -> None:
         passed_over: set[TopicPartition] = set()  # the client repeats an error

@@ -4,7 +4,7 @@ from typing import Any
 
 from quixstreams.models import Topic
 
-from app.bad_records.refusals import Refusal, TooBigError, as_it_came, message_size, no_object, not_deserialized
+from app.bad_records.refusals import Refusal, as_it_came, no_object, not_deserialized
 from app.errors import RetryableError
 from app.model import Message, Row
 from app.retry import Stopped
@@ -15,12 +15,10 @@ class MessageReader:
 
     Args:
         topic: has the deserializers.
-        max_record_bytes: the largest message that becomes a row.
     """
 
-    def __init__(self, topic: Topic, max_record_bytes: int) -> None:
+    def __init__(self, topic: Topic) -> None:
         self._topic = topic
-        self._max_record_bytes = max_record_bytes
 
     def read(self, message: Message) -> Row | Refusal:
         """The message's row, or why it has none.
@@ -29,9 +27,6 @@ class MessageReader:
             RetryableError: a deserializer needs a system that does not answer.
             Stopped: the process stopped while a deserializer waited for one.
         """
-        size = message_size(message)
-        if size > self._max_record_bytes:
-            return not_deserialized(TooBigError(size, self._max_record_bytes), message)
         try:
             row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
         except (RetryableError, Stopped):

@@ -2,20 +2,23 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
+from operator import methodcaller
 
 from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import Refusal
+from app.bad_records.refusals import Refusal, TooBigError, headers_size, message_size, not_deserialized
 from app.batch_limits import BatchLimits
 from app.consumer.partitions import Partition, Partitions
 from app.consumer.portions import BatchWriter, Portions
 from app.consumer.sink_observer import SinkObserver
-from app.model import Batch, Message, Row, TopicPartition, deep_size, headers_of
+from app.model import Batch, Message, Row, TopicPartition, deep_size, headers_of_all
 from app.timings import DEFAULT, Timings
 
 _MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python
+_HEADER_OVERHEAD = 200  # of a name and a value as objects of Python
 _COPIES = 2  # of the value: as it came, and as columns
-_MEASURED_EVERY = 64  # message, as to its key and headers
+
+_key = methodcaller("key")
 
 
 class MessageSink:
@@ -53,7 +56,6 @@ class MessageSink:
         self.observer = observer
         self._clock = timings.clock
         self._rows = self._bytes = 0
-        self._beside_value = _MESSAGE_OVERHEAD  # of a message, in bytes
         self._portions = Portions(pipeline, limits, timings)
         self._sealed: deque[tuple[int, Mapping[TopicPartition, int]]] = deque()  # portions, each with its ends
         self._is_due = False  # a batch is to end as soon as the writer takes it
@@ -66,6 +68,11 @@ class MessageSink:
     def held_bytes(self) -> int:
         """Bytes of all messages in Python, here and in the pipeline."""
         return self._bytes + self._pipeline.held_bytes
+
+    @property
+    def room(self) -> int:
+        """Bytes that the buffer still takes."""
+        return self.limits.max_buffer_bytes - self.held_bytes
 
     @property
     def is_full(self) -> bool:
@@ -84,20 +91,34 @@ class MessageSink:
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    def room_for(self, message_bytes: int) -> int:
-        """How many more messages with values of this size the buffer takes."""
-        room = self.limits.max_buffer_bytes - self.held_bytes
-        return room // (_COPIES * message_bytes + self._beside_value)
-
-    def add(self, partition: Partition, messages: Sequence[Message]) -> None:
-        """Take messages by rising offsets."""
+    def add(self, partition: Partition, messages: Sequence[Message]) -> int:
+        """Take messages by rising offsets, and reject those that are too big; returns the bytes of all in memory."""
+        headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
+        values, keys = sum(map(len, messages)), sum(map(len, filter(None, map(_key, messages))))
+        beside, most = keys + headers_size(headers), self.limits.max_record_bytes
+        if values + beside > most and any(message_size(each) > most for each in messages):
+            return self._add_in_turn(partition, messages)
+        size = _COPIES * values + beside + _MESSAGE_OVERHEAD * len(messages) + _HEADER_OVERHEAD * len(headers)
         partition.messages += messages
-        self._beside_value = _MESSAGE_OVERHEAD + _keys_and_headers(messages[::_MEASURED_EVERY])
         self._rows += len(messages)
-        self._bytes += _COPIES * sum(map(len, messages)) + self._beside_value * len(messages)
+        self._bytes += size
         self._portions.came()
         if self.observer is not None:
             self.observer.messages_added(partition.tp, messages)
+        return size
+
+    def _add_in_turn(self, partition: Partition, messages: Sequence[Message]) -> int:
+        """Reject messages that are too big, which frees their memory; the dead letter keeps their beginning."""
+        size, most = 0, self.limits.max_record_bytes
+        for is_too_big, some in groupby(messages, lambda message: message_size(message) > most):
+            if not is_too_big:
+                size += self.add(partition, list(some))
+                continue
+            for message in some:
+                of_message = message_size(message)
+                self.reject(partition, not_deserialized(TooBigError(of_message, most), message))
+                size += of_message
+        return size
 
     def reject(self, partition: Partition, refusal: Refusal) -> None:
         """Keep a message that cannot become a row for the dead letter."""
@@ -199,9 +220,3 @@ class MessageSink:
             owner=news[0].token,
             ends=ends,
         )
-
-
-def _keys_and_headers(messages: Sequence[Message]) -> int:
-    """Bytes of a message's key and headers, on average."""
-    sizes = (deep_size(message.key()) + deep_size(headers_of(message)) for message in messages)
-    return sum(sizes) // len(messages)

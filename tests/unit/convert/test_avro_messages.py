@@ -199,7 +199,7 @@ FOREIGN: dict[str, tuple[Any, bytes, bytes]] = {
 def test_a_datum_that_is_not_of_its_schema_spoils_no_other(name: str, at_once: bool, tmp_path: Path) -> None:
     kind, good, bad = (FOREIGN[name][0], *(framed(1, b"\2" + each) for each in FOREIGN[name][1:]))
     avro = AvroMessages(MemoryRegistry({1: record(("ts_ms", "long"), ("x", kind))}).find)
-    step = StagingStep(Table(avro=avro), at_once=at_once, few=2, max_record_bytes=2**21)
+    step = StagingStep(Table(avro=avro), at_once=at_once, few=2)
     staged = step.stage(messages(*[good] * 9, bad, *[good] * 9), tmp_path / "staged")
     assert staged.file
     rows = pq.read_table(staged.file.path)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
-from tests.support.both_ways import MAX_RECORD_BYTES, StagingStep, Table, assert_both_agree, messages
+from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
 from tests.unit.convert.conversions import both_ways, staged
 
 METADATA = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
@@ -75,18 +75,6 @@ def test_a_kafka_timestamp_is_not_rescued_where_folders_have_the_field_of_its_co
     table = Table(("__timestamp",), metadata=("__timestamp",))
     odd = KafkaMessage(b'{"ts_ms":1,"__timestamp":"q"}', at=1, timestamp_ms=2**60)
     assert_both_agree(table, [messages(b'{"ts_ms":1}'), [odd]])
-
-
-@pytest.mark.parametrize("metadata", [(), METADATA], ids=["no metadata", "all metadata"])
-def test_headers_make_a_message_too_big_both_ways(metadata: tuple[str, ...], path: Path) -> None:
-    table = Table(metadata=metadata)
-    first = messages(b'{"ts_ms":1,"x":1}', raw_headers=[("h", b"1")])
-    for size in (MAX_RECORD_BYTES - 18, MAX_RECORD_BYTES - 17, MAX_RECORD_BYTES):
-        heavy = messages(b'{"ts_ms":1,"x":1}', b'{"ts_ms":1,"x":2}', first=1, raw_headers=[("h", b"v" * size)])
-        light = messages(b'{"ts_ms":1,"x":1}', first=3)
-        assert_both_agree(table, [first, [*heavy, *light]])
-    found = StagingStep(table, at_once=True).stage([*heavy, *light], path)
-    assert [record.offset for _, records in found.rejected for record in records] == [1, 2]
 
 
 def test_timestamps_at_the_ends_of_the_calendar_are_read(path: Path) -> None:

@@ -63,7 +63,7 @@ class Life:
         self.schema = new_schema(settings, store, place)
         self.schema.open()
         topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
-        self._reader = MessageReader(topic, settings.memory.max_record_bytes)
+        self._reader = MessageReader(topic)
         self._at_once = at_once
         reader = self._reader.read if at_once else None
         formats = new_formats(settings, None)

@@ -1,10 +1,10 @@
 """The sink of the framework's lane on the bench: its clock stands still, and its pipeline delivers by hand."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords, OnBadRecord
@@ -64,20 +64,26 @@ class Bench:
         )
         self.sink.setup()
 
-    def process(self, offset: int, *values: Any, tp: TopicPartition = P0, error: bool = False) -> None:
+    def process(
+        self,
+        offset: int,
+        *values: Any,
+        tp: TopicPartition = P0,
+        error: bool = False,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
         """A message becomes these rows; with ``error``, ``transform()`` then fails."""
-        self.begin(offset, tp)
+        self.begin(offset, tp, headers)
         for value in values:
-            self.sink.add(value, b"k", NOON, [], *tp, offset)
+            self.sink.add(value, b"k", NOON, list(headers), *tp, offset)
         if error:
             self.sink.reject(refused(offset, tp), is_deserialized=True)
         self.sink.message_processed(tp, offset)
 
-    def begin(self, offset: int, tp: TopicPartition = P0) -> None:
+    def begin(self, offset: int, tp: TopicPartition = P0, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         context = MessageContext(tp.topic, tp.partition, offset, 10)
-        set_message_context(context)
         raw = b"raw %d" % offset
-        self.current.begin(KafkaMessage(raw, raw, offset, tp.partition, tp.topic))
+        self.current.begin(KafkaMessage(raw, raw, offset, tp.partition, tp.topic, raw_headers=list(headers)))
         self.sink.begin_record(context, NOON)
 
     def rows(self, *offsets: int, tp: TopicPartition = P0) -> None:

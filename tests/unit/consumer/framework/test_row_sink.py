@@ -1,11 +1,14 @@
 """The sink of the framework's lane, over a pipeline that delivers by hand; the test does what quixstreams does."""
 
 import pytest
+from quixstreams.models import Topic
 from quixstreams.sinks import SinkBackpressureError
 
+from app.bad_records.refusals import TooBigError
 from app.errors import DataError, RetryableError
 from app.journal.start_offset import Start
 from app.model import TopicPartition
+from tests.fakes.kafka_message import KafkaMessage
 from tests.unit.consumer.framework.row_sink_bench import AWAY, NOON, P0, P1, Bench, refused
 
 
@@ -230,6 +233,22 @@ def test_a_message_s_rows_are_in_one_portion() -> None:
     for batch in bench.pipeline.batches:
         values = [row.value["v"] for rows in batch.rows for row in rows]
         assert sorted(values) == sorted([*set(values)] * 2)
+
+
+def test_headers_count_whichever_messages_have_them(bench: Bench) -> None:
+    bench.rows(*range(40))
+    before = bench.sink.held_bytes
+    bench.process(40, {"v": 40}, headers=[("n", b"v" * 900)])
+    assert bench.sink.held_bytes - before > 900
+
+
+def test_headers_make_a_record_of_an_internal_topic_too_big(bench: Bench) -> None:
+    topic = Topic("repartition__sensors", value_deserializer="json", key_deserializer="str")
+    bench.current.watch([topic], P0.topic)
+    headers = [("n", b"v" * 1_000)]
+    topic.row_deserialize(KafkaMessage(b"{}", of_topic=topic.name, raw_headers=headers))  # type: ignore[arg-type]
+    with pytest.raises(TooBigError):
+        bench.sink.add({}, b"k", NOON, headers, topic.name, 0, 0)
 
 
 def test_a_full_buffer_waits_until_a_flush_is_due() -> None:

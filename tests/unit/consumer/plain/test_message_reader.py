@@ -3,7 +3,6 @@
 import pytest
 from quixstreams.models import Topic
 
-from app.bad_records.refusals import Refusal
 from app.consumer.plain.reader import MessageReader
 from app.consumer.registered import RegisteredDeserializer
 from app.errors import RetryableError
@@ -12,44 +11,14 @@ from app.retry import Stopped
 from tests.fakes.kafka_message import KafkaMessage
 
 VALUE = b'{"a":1}'
-LIMIT = len(VALUE) + 10
 
 
-@pytest.fixture
-def reader() -> MessageReader:
-    return MessageReader(Topic("sensors", value_deserializer="json", key_deserializer="str"), LIMIT)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        KafkaMessage(VALUE + b" " * 10),
-        KafkaMessage(VALUE, b"k" * 10),
-        KafkaMessage(VALUE, b"k" * 5, raw_headers=[("h", b"four")]),
-    ],
-)
-def test_a_message_of_the_largest_size_becomes_a_row(reader: MessageReader, message: KafkaMessage) -> None:
-    row = reader.read(message)
+def test_a_message_becomes_a_row_that_keeps_it() -> None:
+    message = KafkaMessage(VALUE, b"k", raw_headers=[("h", b"v")])
+    row = MessageReader(Topic("sensors", value_deserializer="json", key_deserializer="str")).read(message)
     assert isinstance(row, Row)
     assert row.value == {"a": 1}
     assert row.message is message
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        KafkaMessage(VALUE + b" " * 11),
-        KafkaMessage(VALUE, b"k" * 11),
-        KafkaMessage(VALUE, b"k" * 5, raw_headers=[("h", b"fives")]),
-        KafkaMessage(b"no JSON" + b" " * 11),
-    ],
-)
-def test_a_larger_message_is_refused_for_its_size_alone(reader: MessageReader, message: KafkaMessage) -> None:
-    refusal = reader.read(message)
-    assert isinstance(refusal, Refusal)
-    assert refusal.rejected.reason.startswith(f"its message has {LIMIT + 1} bytes, and {LIMIT} are the most")
-    assert refusal.rejected.value == message.raw_value
-    assert "MAX_BUFFER_MB" in refusal.hint
 
 
 @pytest.mark.parametrize("error", [RetryableError("asking for a schema", "refused"), Stopped()])
@@ -59,4 +28,4 @@ def test_a_message_is_not_refused_while_the_schema_registry_is_away(error: Excep
 
     topic = Topic("sensors", value_deserializer=RegisteredDeserializer(ask), key_deserializer="str")
     with pytest.raises(type(error)):
-        MessageReader(topic, LIMIT).read(KafkaMessage(VALUE))
+        MessageReader(topic).read(KafkaMessage(VALUE))

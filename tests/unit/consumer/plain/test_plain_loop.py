@@ -226,13 +226,23 @@ def test_an_offset_that_was_read_already_ends_the_process(bench: Bench) -> None:
 # --- bad messages ---------------------------------------------------------------------------------------------------
 
 
-def test_a_message_that_is_too_big_goes_to_the_dead_letter_in_its_turn(bench: Bench) -> None:
-    bench.client.records[P0][1] = KafkaMessage(b"x" * 2_000, at=1)
+@pytest.mark.parametrize(
+    "big",
+    [
+        KafkaMessage(b"x" * 1_001, at=1),
+        KafkaMessage(b"{}", b"k" * 999, at=1),
+        KafkaMessage(b"{}", b"key", at=1, raw_headers=[("name", b"v" * 500), ("other", b"v" * 487)]),
+    ],
+    ids=["value", "key", "headers"],
+)
+def test_a_message_that_is_too_big_goes_to_the_dead_letter_in_its_turn(bench: Bench, big: KafkaMessage) -> None:
+    fits = KafkaMessage(b"{}", b"k" * 500, at=2, raw_headers=[("name", b"v" * 494)])
+    bench.client.records[P0][1:] = [big, fits]
     bench.run()
     assert bench.sealed[P0] == [0, 2]
     ((offset, reason),) = bench.rejected
     assert offset == 1
-    assert "2,000" in reason
+    assert "its message has 1,001 bytes, and 1,000 are the most" in reason
 
 
 def test_a_message_that_cannot_be_decompressed_is_passed_over(bench: Bench) -> None:
@@ -273,6 +283,29 @@ def test_what_cannot_be_written_in_time_is_left_to_the_next_owner(bench: Bench) 
 
 
 # --- a full buffer --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of_message", [{"raw_headers": [("n", b"v" * 900)]}, {"raw_key": b"k" * 900}])
+def test_keys_and_headers_fill_the_buffer_and_bound_a_poll_whichever_messages_have_them(
+    bench: Bench, of_message: dict[str, Any]
+) -> None:
+    asked: list[int] = []
+    consume = bench.client.consume
+
+    def noting(num_messages: int, timeout: float) -> list[Any]:
+        asked.append(num_messages)
+        assert num_messages * 450 < 1_000_000 - bench.sink.held_bytes, "it would take more than the buffer has room for"
+        return consume(num_messages, timeout)
+
+    def look() -> None:
+        assert bench.sink.held_bytes > 450 * bench.sink.consumed
+
+    bench.client.consume = noting  # type: ignore[method-assign]
+    # Every other message, but none of those that come first in a poll.
+    odd = [KafkaMessage(b"{}", at=at, **(of_message if at % 2 else {})) for at in range(100)]
+    bench.client.records = {P0: odd}
+    bench.run(look, None)
+    assert asked
 
 
 def test_a_full_buffer_pauses_after_a_while_and_goes_on_polling(bench: Bench) -> None:
