@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,12 @@ def test_metadata_columns_tell_where_each_row_is_from(path: Path) -> None:
     ]
     assert (two["__partition"], two["__offset"], two["__headers"]) == (1, 7, None)
     assert json.loads(two["_rescued_data"]) == {"__offset": 99}
+
+
+def test_an_iceberg_table_has_metadata_that_it_is_partitioned_by_as_text(path: Path) -> None:
+    wanted = replace(spec("__partition"), in_files=True)
+    staged = stager(wanted, metadata=["__partition"]).stage(batch({"v": 1}, tp=OTHER), path, lambda work: work())
+    assert [values["__partition"] for values in rows_of(staged)] == ["1"]
 
 
 def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
