@@ -1,6 +1,7 @@
 """Whether messages are converted many at once or one by one: the outcome is the same to the byte."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -74,6 +75,30 @@ def test_metadata_are_columns_where_they_are_virtual_partitions(at_once: bool, t
     file = StagingStep(Table(("~__partition",)), at_once=at_once).stage(messages(b'{"x":1}'), tmp_path / "staged").file
     assert file is not None
     assert pq.read_table(file.path)["__partition"].to_pylist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("column", "records", "told"),
+    [
+        ("timestamp", [b'{"timeStamp":1}'], "TIMESTAMP_COLUMN: none of the first 2 rows has a value in timestamp, so .*"
+         r"the Kafka timestamp.* Did you mean timeStamp\?"),
+        ("meta.at", [b'{"meta":{"at":1}}'], r'Write sdf\["at"\] = .* and at in TIMESTAMP_COLUMN'),
+        ("ts_ms", [b'{"n":1}'], "Check the name"),
+        ("ts_ms", [b'{"n":1}', b'{"ts_ms":1}'], ""),
+        ("ts_ms", [b'{"ts_ms":null,"n":1}'], ""),
+        ("__timestamp", [b'{"n":1}'], ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_timestamp_column_that_the_first_records_lack_is_told_once(
+    at_once: bool, column: str, records: list[bytes], told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = StagingStep(Table(("p",), column), at_once=at_once, few=1)
+    for _ in range(2):
+        step.stage(messages(*records, *records), tmp_path / "staged.parquet")
+    found = [message for message in caplog.messages if message.startswith("TIMESTAMP_COLUMN: ")]
+    assert len(found) == bool(told)
+    assert all(re.search(told, message) for message in found)
 
 
 # --- which way is taken ---------------------------------------------------------------------------------------------
