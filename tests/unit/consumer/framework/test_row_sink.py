@@ -240,7 +240,7 @@ def test_what_was_given_out_stays_what_it_was_while_transform_goes_on_changing_i
     value.clear()
     bench.sink.flush()
     [batch] = bench.pipeline.batches
-    kept = [*batch.rows[0], *batch.rejected]
+    kept: list[Any] = [*batch.rows[0], *batch.rejected]
     assert [(each.value["n"], each.key, each.headers) for each in kept] == [
         (n, {"k": [n]}, [("h", str(n))]) for n in (0, 1, 0, 1)
     ]
