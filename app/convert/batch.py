@@ -184,7 +184,7 @@ class BatchConverter:
     def _is_done_at_once(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
         tps = self._tps(work, chunk.parts.to_pylist()) if self._metadata else []
         try:
-            rows = whole_batches.convert(chunk.messages, chunk.parts, tps, self._schema.current)
+            rows = whole_batches.convert(chunk, tps, self._schema.current)
             refuse_too_long(rows.partition_values, work.batch.parts, self._spec, self._table_root)
         except (OneByOneError, BadRowsError):
             return False

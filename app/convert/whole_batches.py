@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import headers_size, message_size
-from app.convert.chunks import Rows
+from app.convert.chunks import Chunk, Rows
 from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
@@ -104,20 +104,18 @@ class WholeBatches:
                 self._hints[name] = _HINTS.get(found.pop(), pa.string())
         return self._hints != before
 
-    def convert(
-        self, messages: Sequence[Message], parts: pa.Array, tps: Sequence[TopicPartition], schema: TableSchema
-    ) -> Rows:
+    def convert(self, chunk: Chunk, tps: Sequence[TopicPartition], schema: TableSchema) -> Rows:
         """Convert messages, of any partitions.
 
         Args:
-            messages: at least one.
-            parts: the number of the part of each (int32).
+            chunk: has at least one.
             tps: the topic-partition of each, where there are metadata columns.
             schema: of the table.
 
         Raises:
             OneByOneError: one of them must be converted by itself.
         """
+        messages = chunk.messages
         values = [value for message in messages if (value := message.value()) is not None]
         if len(values) < len(messages) or max(map(len, values)) > self._max_record_bytes:
             raise OneByOneError
@@ -140,8 +138,8 @@ class WholeBatches:
         stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
             raise OneByOneError
-        values = self._partition_values({**fields, **extra}, moments, keys)
-        return Rows(pa.table(stored), values, parts, moments is fields[self._rules.timestamp_column])
+        partition_values = self._partition_values({**fields, **extra}, moments, keys)
+        return Rows(pa.table(stored), partition_values, chunk.parts, moments is fields[self._rules.timestamp_column])
 
     def _refuse_too_big(self, messages: Sequence[Message], at_most: int) -> None:
         """Measures each message only if the longest value, key and headers together are too long.
