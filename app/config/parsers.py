@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from app.table.layout import KAFKA_PARTITIONS
+
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.))*"
 _MEMORY = re.compile(r"(\d+)([mg])", re.IGNORECASE)
 _SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
 
 VIRTUAL_MARK: Final = "~"
-METADATA_COLUMNS: Final = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
+_OF_EACH_RECORD: Final = ("__offset", "__timestamp", "__headers")
+METADATA_COLUMNS: Final = (*KAFKA_PARTITIONS, *_OF_EACH_RECORD)
 
 NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter or digit and without ".."'
 
@@ -104,6 +107,8 @@ def partitions(text: str) -> tuple[str, ...]:
     _once(tuple(entry.removeprefix(VIRTUAL_MARK) for entry in entries))
     if VIRTUAL_MARK in entries:
         raise ValueError(f"must have a name behind each {VIRTUAL_MARK}")
+    if refused := {entry.removeprefix(VIRTUAL_MARK) for entry in entries}.intersection(_OF_EACH_RECORD):
+        raise ValueError(f"must not hold {', '.join(sorted(refused))}: nearly each record would have its own folder")
     if any(entry.startswith(".") for entry in entries):
         raise ValueError('must not hold a name that begins with ".": readers skip such folders')
     return entries

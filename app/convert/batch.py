@@ -6,7 +6,7 @@ decides its type.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ import pyarrow as pa
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import BadRowsError, ReadMessage, Refusal, not_written
 from app.convert.chunks import FEW, Chunk, Pace, Rows, chunks, in_one
-from app.convert.kafka_columns import lost_metadata, metadata_columns
+from app.convert.kafka_columns import lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import moments_of, partition_columns, refuse_too_long
 from app.convert.rows import Conversion, Rules, convert, most_scalars
 from app.convert.values import Rescue
@@ -117,7 +117,7 @@ class BatchConverter:
         self._table_root = table_root
         self._schema = schema
         self._rules = rules
-        self._metadata = [name for name in metadata if name not in rules.partition_columns]
+        self._metadata = metadata_of(spec, metadata)
         self._bad_records = bad_records
         self._whole_batches = whole_batches
         self._read_message = read_message
@@ -184,11 +184,11 @@ class BatchConverter:
     def _is_done_at_once(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
         tps = self._tps(work, chunk.parts.to_pylist()) if self._metadata else []
         try:
-            columns = whole_batches.convert(chunk.messages, tps, self._schema.current)
-            refuse_too_long(columns.partition_values, work.batch.parts, self._spec, self._table_root)
+            rows = whole_batches.convert(chunk, tps, self._schema.current)
+            refuse_too_long(rows.partition_values, work.batch.parts, self._spec, self._table_root)
         except (OneByOneError, BadRowsError):
             return False
-        work.add(Rows(columns.table, columns.partition_values, chunk.parts), {})
+        work.add(rows, {})
         return True
 
     # --- one by one -------------------------------------------------------------------------------------------------
@@ -215,22 +215,24 @@ class BatchConverter:
     def _convert_lines(self, work: _Work, lines: _Lines, known: TableSchema) -> None:
         while lines.rows:
             try:
-                values = partition_columns(lines.rows, self._spec)
+                tps = self._tps(work, lines.parts) if self._metadata else []
+                extra = metadata_columns(self._metadata, lines.rows, tps)
+                if self._rules.timestamp_as:
+                    extra[self._rules.timestamp_as] = moments_of(lines.rows, self._spec)
+                values = partition_columns(lines.rows, self._spec, extra)
                 refuse_too_long(values, work.batch.parts, self._spec, self._table_root)
-                conversion = self._conversion(work, lines, known)
+                conversion = self._conversion(work, lines, known, extra)
             except BadRowsError as error:
                 work.refused += self._refusals(work.batch, lines, error.reasons)
                 lines = lines.without(error.reasons)
             else:
-                work.add(Rows(conversion.table, values, pa.array(lines.parts, pa.int32())), conversion.rescued)
+                has_timestamps = any(self._spec.timestamp_column in row.value for row in lines.rows)
+                rows = Rows(conversion.table, values, pa.array(lines.parts, pa.int32()), has_timestamps)
+                work.add(rows, conversion.rescued)
                 return
 
-    def _conversion(self, work: _Work, lines: _Lines, known: TableSchema) -> Conversion:
+    def _conversion(self, work: _Work, lines: _Lines, known: TableSchema, extra: Mapping[str, pa.Array]) -> Conversion:
         """The rows as a table in the types that all members share; without columns if no row has a value."""
-        tps = self._tps(work, lines.parts) if self._metadata else []
-        extra = dict(metadata_columns(self._metadata, lines.rows, tps))
-        if self._rules.timestamp_as:
-            extra[self._rules.timestamp_as] = moments_of(lines.rows, self._spec)
         lost = lost_metadata(self._metadata, lines.rows)
         while True:
             conversion = convert(lines.rows, known, self._rules, extra, most=work.most_scalars, lost=lost)
@@ -266,7 +268,7 @@ class BatchConverter:
         if KEY_COLUMN not in known.columns:
             known = self._extend(work, TableSchema({**known.columns, KEY_COLUMN: pa.string()}))
         nulls = pa.nulls(len(rows.parts), known.columns[KEY_COLUMN])
-        return Rows(pa.table({KEY_COLUMN: nulls}), rows.partition_values, rows.parts)
+        return replace(rows, table=pa.table({KEY_COLUMN: nulls}))
 
 
 def _rows_of(batch: Batch) -> _Lines:

@@ -6,7 +6,7 @@ the messages, because the first value of a column decides its type.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
 import pyarrow as pa
@@ -125,12 +125,13 @@ class Pace:
 class Rows:
     """Converted rows: their columns, one array per partition column, and the number of each row's part (int32).
 
-    Rows without any value have a table without columns.
+    Rows without any value have a table without columns. ``has_timestamps``: whether any brought the timestamp column.
     """
 
     table: pa.Table
     partition_values: Sequence[pa.Array]
     parts: pa.Array
+    has_timestamps: bool
 
 
 def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
@@ -147,11 +148,12 @@ def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows 
             return None
         tables.append(table)
     if len(converted) == 1:
-        return Rows(tables[0], converted[0].partition_values, converted[0].parts)
+        return replace(converted[0], table=tables[0])
     table = pa.concat_tables(tables, promote_options="default")
     table = table.select([name for name in kinds if name in table.column_names])
     values = [pa.concat_arrays(arrays) for arrays in zip(*(rows.partition_values for rows in converted), strict=True)]
-    return Rows(table, values, pa.concat_arrays([rows.parts for rows in converted]))
+    parts = pa.concat_arrays([rows.parts for rows in converted])
+    return Rows(table, values, parts, any(rows.has_timestamps for rows in converted))
 
 
 def _in_types(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table | None:

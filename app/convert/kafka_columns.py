@@ -2,46 +2,40 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from app.bad_records.dead_letter import HEADERS
-from app.model import Headers, TopicPartition, known_timestamp
+from app.model import Headers, Row, TopicPartition, known_timestamp
+from app.table.layout import PartitionSpec
 
+KAFKA_TIMESTAMP = "__timestamp"
 RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data: there __timestamp is the record's own field
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years 1 to 9999. Producers set timestamps as they like, nanoseconds for instance, and readers know no others.
 _READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 
-class Origin(Protocol):
-    """Kafka's metadata of a record: its offset, its timestamp in ms or -1, its headers."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def headers(self) -> Headers | None: ...
+def metadata_of(spec: PartitionSpec, chosen: Sequence[str]) -> Sequence[str]:
+    """The names of ``METADATA_COLUMNS``, and of metadata that the table is partitioned by."""
+    return list(dict.fromkeys([*chosen, *(name for name in spec.order if name in METADATA)]))
 
 
-def metadata_columns(
-    names: Sequence[str], rows: Sequence[Origin], tps: Sequence[TopicPartition]
-) -> Mapping[str, pa.Array]:
-    """The metadata columns that the user chose, each as long as ``rows``.
+def metadata_columns(names: Sequence[str], rows: Sequence[Row], tps: Sequence[TopicPartition]) -> dict[str, pa.Array]:
+    """The metadata columns, each as long as ``rows``.
 
     Args:
-        names: of ``METADATA_COLUMNS``.
+        names: see ``metadata_of``.
         rows: as they came.
         tps: the topic-partition of each row.
     """
     return {name: METADATA[name](rows, tps) for name in names}
 
 
-def lost_metadata(names: Sequence[str], rows: Sequence[Origin]) -> Mapping[str, Mapping[int, Any]]:
+def lost_metadata(names: Sequence[str], rows: Sequence[Row]) -> Mapping[str, Mapping[int, Any]]:
     """Values that the columns cannot store, by their name in ``_rescued_data`` and the row."""
-    if "__timestamp" not in names:
+    if KAFKA_TIMESTAMP not in names:
         return {}
     stamps = ((row, known_timestamp(origin.timestamp)) for row, origin in enumerate(rows))
     lost = {row: ms for row, ms in stamps if ms is not None and ms not in _READABLE_MS}
@@ -67,7 +61,7 @@ def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
     return next((form(moment) for fits, form in forms if fits(kind)), ms)
 
 
-def _timestamp(origin: Origin) -> int | None:
+def _timestamp(origin: Row) -> int | None:
     ms = known_timestamp(origin.timestamp)
     return ms if ms is not None and ms in _READABLE_MS else None
 
@@ -79,11 +73,11 @@ def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | N
     return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]
 
 
-METADATA: Mapping[str, Callable[[Sequence[Origin], Sequence[TopicPartition]], pa.Array]] = {
+METADATA: Mapping[str, Callable[[Sequence[Row], Sequence[TopicPartition]], pa.Array]] = {
     "__topic": lambda _, tps: pa.array([tp.topic for tp in tps], pa.string()),
     "__partition": lambda _, tps: pa.array([tp.partition for tp in tps], pa.int32()),
     "__offset": lambda rows, _: pa.array([row.offset for row in rows], pa.int64()),
-    "__timestamp": lambda rows, _: (
+    KAFKA_TIMESTAMP: lambda rows, _: (
         pa.array(map(_timestamp, rows), pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
     ),
     "__headers": lambda rows, _: pa.array([_headers(row.headers) for row in rows], HEADERS),

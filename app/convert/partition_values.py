@@ -21,12 +21,13 @@ _MOST_GATHERED = 10**8  # offsets of one batch
 _MOST_BATCHES = 10**9  # of a process
 
 
-def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array]:
+def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[str, pa.Array] = {}) -> list[pa.Array]:
     """The partition values of every row, each from the row's own values: no row changes the folder of another.
 
     Args:
         rows: records; one that lacks the timestamp column has its Kafka timestamp there, any other column is null.
         spec: the table's partitioning.
+        extra: columns that are no fields of the records; a partition column of such a name has these values.
 
     Returns:
         One string array without nulls per folder column of the spec, each as long as the rows.
@@ -34,7 +35,7 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array
     Raises:
         BadRowsError: timestamps that cannot be used and values that are no text, in all rows that have any.
     """
-    strings: dict[str, pa.Array] = {}
+    strings = {name: extra[name].cast(pa.string()) for name in spec.columns if name in extra}
     reasons: dict[int, str] = {}
     if any(column in TIME_COLUMNS for column in spec.columns):
         timestamps = _values(rows, spec.timestamp_column, spec)
@@ -43,7 +44,7 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec) -> list[pa.Array
             strings.update(time_parts(timestamps))
         except BadRowsError as error:
             reasons.update(error.reasons)
-    for column in (column for column in spec.columns if column not in TIME_COLUMNS):
+    for column in (column for column in spec.columns if column not in {*TIME_COLUMNS, *extra}):
         try:
             strings[column] = texts_of(_values(rows, column, spec), column)
         except BadRowsError as error:

@@ -7,7 +7,6 @@ Columns are converted as a whole, in C++, and value by value only if they mix ki
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -36,8 +35,6 @@ from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
 
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
-_NO_EXTRA: Mapping[str, pa.Array] = MappingProxyType({})
-_NO_LOSSES: Mapping[str, Mapping[int, Any]] = MappingProxyType({})
 _CASE = "has a name that differs only in case from another one"
 
 
@@ -94,10 +91,10 @@ def convert(
     rows: Sequence[Row],
     schema: TableSchema,
     rules: Rules,
-    extra: Mapping[str, pa.Array] = _NO_EXTRA,
+    extra: Mapping[str, pa.Array] = {},
     *,
     most: int | None = None,
-    lost: Mapping[str, Mapping[int, Any]] = _NO_LOSSES,
+    lost: Mapping[str, Mapping[int, Any]] = {},
 ) -> Conversion:
     """Convert rows to a table.
 
@@ -105,7 +102,8 @@ def convert(
         rows: as they came; a field that is missing, null or ``{}`` is null.
         schema: the table's, as it is known so far.
         rules: of the table's settings.
-        extra: further columns, as long as ``rows``; they take precedence over fields of the same name.
+        extra: further columns, as long as ``rows``; they take precedence over fields of the same name. One that is a
+            partition column is not stored.
         most: how many scalar fields the table may have after these rows, without the connector's own columns; by
             default ``most_scalars``.
         lost: values that ``extra`` cannot store, by the name in ``_rescued_data`` and the row.
@@ -134,7 +132,7 @@ class _Batch:
         self._values = [row.value for row in rows]
         self._known = schema.columns
         self._rules = rules
-        self._extra = {name: array for name, array in extra.items() if name not in rules.partition_columns}
+        self._extra = extra
         self._columns: dict[str, Column] = {}
         self._left_over: dict[int, dict[str | _OfKafka, Any]] = {}
         self._rescued: dict[str, Rescue] = {}
@@ -243,7 +241,7 @@ class _Batch:
     def add_extra(self) -> None:
         for name, array in self._extra.items():
             kind = self._kind(name)
-            if array.null_count == len(array):
+            if name in self._rules.partition_columns or array.null_count == len(array):
                 continue
             if kind in (None, array.type):
                 self._add(name, Column(array, array.type, {}, array.is_valid().index(True).as_py()))

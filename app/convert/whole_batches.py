@@ -5,15 +5,15 @@ differ.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.convert.chunks import Chunk, Rows
 from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import JsonMessages
-from app.convert.kafka_columns import in_form_of, lost_metadata, metadata_columns
+from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import fill_null, texts_of
 from app.convert.rows import Rules
 from app.convert.time_columns import moments_of_column, time_parts_of_column
@@ -58,21 +58,6 @@ class MessageParser(Protocol):
         """Whether a field of this name may occur in any of the values; ``False`` is certain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Messages as columns: those of the schema that have values, in its order, and one array per partition column."""
-
-    table: pa.Table
-    partition_values: list[pa.Array]
-
-
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    offset: int
-    timestamp: int
-    headers: Headers | None
-
-
 class WholeBatches:
     """Converts messages.
 
@@ -94,12 +79,12 @@ class WholeBatches:
     ) -> None:
         self._spec = spec
         self._rules = rules
-        self._metadata = [name for name in metadata if name not in rules.partition_columns]
+        self._metadata = metadata_of(spec, metadata)
         self._parser = parser or JsonMessages()
         self._read_key = read_key
-        self._own = rules.partition_columns | {KEY_COLUMN, RESCUED_COLUMN, *metadata, rules.timestamp_as}
+        self._own = rules.partition_columns | {KEY_COLUMN, RESCUED_COLUMN, *self._metadata, rules.timestamp_as}
         self._derived = frozenset(spec.columns) & frozenset(TIME_COLUMNS)
-        plain = (name for name in spec.columns if name not in self._derived and name != KEY_COLUMN)
+        plain = (name for name in spec.columns if name not in {*self._derived, *METADATA, KEY_COLUMN})
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
 
     def learn(self, rows: Iterable[Row]) -> bool:
@@ -115,17 +100,18 @@ class WholeBatches:
                 self._hints[name] = _HINTS.get(found.pop(), pa.string())
         return self._hints != before
 
-    def convert(self, messages: Sequence[Message], tps: Sequence[TopicPartition], schema: TableSchema) -> Columns:
+    def convert(self, chunk: Chunk, tps: Sequence[TopicPartition], schema: TableSchema) -> Rows:
         """Convert messages, of any partitions.
 
         Args:
-            messages: at least one.
+            chunk: has at least one.
             tps: the topic-partition of each, where there are metadata columns.
             schema: of the table.
 
         Raises:
             OneByOneError: one of them must be converted by itself.
         """
+        messages = chunk.messages
         values = [value for message in messages if (value := message.value()) is not None]
         if len(values) < len(messages):
             raise OneByOneError
@@ -136,19 +122,22 @@ class WholeBatches:
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
-        arrays |= self._extra_columns(moments, messages, headers, tps, schema.columns)
+        extra = self._extra_columns(moments, messages, headers, tps, schema.columns)
+        arrays |= extra
         in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
         stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
             raise OneByOneError
-        return Columns(pa.table(stored), self._partition_values(fields, moments, keys))
+        partition_values = self._partition_values({**fields, **extra}, moments, keys)
+        return Rows(pa.table(stored), partition_values, chunk.parts, moments is fields[self._rules.timestamp_column])
 
     def _fields(
         self, values: Sequence[bytes], headers: AllHeaders, known: Mapping[str, pa.DataType]
     ) -> Mapping[str, pa.Array]:
         """All fields of the table's columns."""
-        wanted = {name: kind for name, kind in known.items() if name not in self._own} | self._hints
-        if self._rules.timestamp_column not in wanted:
+        timestamp = self._rules.timestamp_column
+        wanted = {name: kind for name, kind in known.items() if name not in self._own - {timestamp}} | self._hints
+        if timestamp not in wanted:
             raise OneByOneError
         parsed = self._parser.parse(values, headers, wanted, self._rules.fixed)
         if parsed is None:
@@ -170,7 +159,7 @@ class WholeBatches:
     ) -> pa.Array:
         """The timestamp column, or Kafka's timestamps if no message has the field; an explicit null is rare."""
         name = self._rules.timestamp_column
-        if not fields[name].null_count:
+        if not fields[name].null_count and name not in self._metadata:
             return fields[name]
         if self._parser.has_field(values, headers, name):
             raise OneByOneError
@@ -241,7 +230,7 @@ class WholeBatches:
         columns: dict[str, pa.Array] = {}
         if self._metadata:
             origins = [
-                _Origin(one.offset(), one.timestamp()[1], its) for one, its in zip(messages, headers, strict=True)
+                Row({}, None, one.timestamp()[1], one.offset(), its) for one, its in zip(messages, headers, strict=True)
             ]
             if lost_metadata(self._metadata, origins):
                 raise OneByOneError
@@ -251,7 +240,8 @@ class WholeBatches:
             if found is None:
                 raise OneByOneError
             columns[self._rules.timestamp_as] = found
-        if any(_has_values(array) and known.get(name) != array.type for name, array in columns.items()):
+        stored = ((name, array) for name, array in columns.items() if name not in self._rules.partition_columns)
+        if any(_has_values(array) and known.get(name) != array.type for name, array in stored):
             raise OneByOneError
         return columns
 

@@ -9,12 +9,13 @@ import pyarrow.compute as pc
 
 from app.convert.batch import BatchConverter, Converted, Patiently
 from app.convert.chunks import Rows
+from app.convert.kafka_columns import KAFKA_TIMESTAMP
 from app.convert.values import Rescue
 from app.errors import cut
 from app.formatting import counted
 from app.model import Batch
 from app.pipeline.open_batch import OpenBatch, Staged
-from app.table.layout import TIME_COLUMNS, PartitionSpec, folder
+from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, folder
 from app.table.null_folder import likely_meant
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class Stager:
         self._warn_of_rescued(converted.rescued)
         if converted.rows and not self._has_rows:
             self._has_rows = True
-            self._warn_of_null_folders(converted.rows, converted.rescued)
+            self._warn_of_missing(converted.rows, converted.rescued)
         return converted
 
     def stage(self, batch: Batch, path: Path, patiently: Patiently) -> Staged:
@@ -72,19 +73,21 @@ class Stager:
         opened.append(batch, self.convert(batch, patiently))
         return opened.close()
 
-    def _warn_of_null_folders(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
-        """Log each partition column without a value in the first rows: most often it is misspelled."""
-        null, names = self._spec.null_value, (*TIME_COLUMNS, *rows.table.column_names, *rescued)
-        for column, values in zip(self._spec.columns, rows.partition_values, strict=True):
-            if pc.all(pc.equal(values, null)).as_py():
-                logger.warning(
-                    "HIVE_COLUMNS: none of the first %s has a value in %s, so they go to %s. "
-                    "Rows cannot change their folder later. %s",
-                    counted(len(values), "row"),
-                    column,
-                    folder({column: null}),
-                    likely_meant(column, names) or "Check the name",
-                )
+    def _warn_of_missing(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
+        """Log each column that the settings name and the first rows lack: most often it is misspelled."""
+        null, timestamp = self._spec.null_value, self._spec.timestamp_column
+        missing = {
+            column: ("HIVE_COLUMNS", f"go to {folder({column: null})}. Rows cannot change their folder later")
+            for column, values in zip(self._spec.columns, rows.partition_values, strict=True)
+            if pc.all(pc.equal(values, null)).as_py()
+        }
+        if not rows.has_timestamps and timestamp != KAFKA_TIMESTAMP:
+            outcome = f"have the Kafka timestamp there. Name {KAFKA_TIMESTAMP} if that is meant"
+            missing[timestamp] = "TIMESTAMP_COLUMN", outcome
+        names = (*TIME_COLUMNS, *KAFKA_PARTITIONS, *rows.table.column_names, *rescued)
+        for column, (setting, outcome) in missing.items():
+            said = f"none of the first {counted(len(rows.parts), 'row')} has a value in {column}, so they {outcome}"
+            logger.warning("%s: %s. %s", setting, said, likely_meant(column, names, setting) or "Check the name")
 
     def _warn_of_rescued(self, rescued: Mapping[str, Rescue]) -> None:
         """Log each column once, in one line a batch: names come with the data, of any length and number."""

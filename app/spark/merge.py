@@ -202,7 +202,7 @@ class Merge:
                 "Another program has taken the metadata from another file: write the file without them",
             )
         frame = self._session.read.schema(spark_schema).parquet(*uris)
-        columns, misfits = [], []
+        columns, misfits = [], dict[str, Column]()
         for name, wanted in self._types.items():
             if name == self._target.rescued:
                 continue
@@ -212,13 +212,13 @@ class Merge:
             fitted = _fitted(quoted(name), spark_schema[name].dataType, wanted, schema.field(name).type)
             columns.append(fitted.value.alias(name))
             if fitted.is_misfit is not None:
-                misfits.append(f.when(fitted.is_misfit, quoted(name)).alias(name))
+                misfits[name] = f.when(fitted.is_misfit, quoted(name))
         rescued = self._target.rescued
         before = f.lit(None).cast("string")
         if rescued in schema.names and not pa.types.is_null(kind := schema.field(rescued).type):
             before = _fitted(quoted(rescued), spark_schema[rescued].dataType, StringType(), kind).value
         self._may_rescue |= bool(misfits)
-        return frame.select(*columns, _rescued(before.alias(rescued), misfits).alias(rescued))
+        return frame.select(*columns, _rescued(before, rescued, misfits).alias(rescued))
 
 
 @_translated("looking for folders with such rows")
@@ -273,24 +273,31 @@ def _require_lasting(session: SparkSession, frame: DataFrame) -> None:
         raise ValueError("its answer changes with the time or at random; write a date instead of the current one")
 
 
-def _rescued(before: Column, misfits: Sequence[Column]) -> Column:
+def _rescued(before: Column, column: str, misfits: Mapping[str, Column]) -> Column:
     """The JSON object in ``before``, with the values that do not fit.
 
-    Any other text in ``before``, which another program has written, becomes one of the values.
+    A name that the object has already gets ``_`` in front, more of them than any other name begins with. Any other text
+    in ``before``, which another program has written, becomes one of the values, by the name of its ``column``.
     """
     if not misfits:
         return before
-    added = f.nullif(f.to_json(f.struct(*misfits), _JSON), f.lit("{}"))
     kept = f.trim(before)
-    members = f.trim(f.substring(kept, f.lit(2), f.length(kept) - 2))
-    joined = f.concat(f.lit("{"), members, f.lit(","), f.substring(added, f.lit(2), f.length(added)))
-    is_object = kept.startswith("{") & kept.endswith("}")
-    return (
-        f.when(added.isNull(), before)
-        .when(before.isNull() | (is_object & (members == "")), added)
-        .when(is_object, joined)
-        .otherwise(f.to_json(f.struct(before, *misfits), _JSON))
-    )
+    names = f.when(kept.startswith("{") & kept.endswith("}"), f.json_object_keys(kept))
+    all_names = f.concat(names, f.array(*map(f.lit, misfits)))
+    underscores = f.array_max(f.transform(all_names, lambda name: f.length(name) - f.length(f.ltrim(name, f.lit("_")))))
+    prefix = f.repeat(f.lit("_"), underscores + 1)
+    prefixes = {name: f.when(f.array_contains(names, name), prefix) for name in misfits}
+    added = f.concat_ws(",", *(_member(name, value, prefixes[name]) for name, value in misfits.items()))
+    members = f.substring(kept, f.lit(2), f.length(kept) - 2)
+    inside = f.when(names.isNull(), _member(column, before, f.lit(""))).when(f.size(names) > 0, members)
+    return f.when(added == "", before).otherwise(f.concat(f.lit("{"), f.concat_ws(",", inside, added), f.lit("}")))
+
+
+def _member(name: str, value: Column, prefix: Column) -> Column:
+    """The value in a JSON object, by its name with the prefix, without the braces; null for null."""
+    alone = f.to_json(f.struct(value.alias(name)), _JSON)
+    member = f.substring(alone, f.lit(3), f.length(alone) - 3)
+    return f.when(value.isNotNull(), f.concat(f.lit('"'), f.coalesce(prefix, f.lit("")), member))
 
 
 def _absent(wanted: DataType, partition_value: str | None) -> Column:

@@ -14,6 +14,7 @@ from app.model import BatchPart, OffsetRange, TopicPartition
 
 RESCUED_COLUMN = "_rescued_data"
 TIME_COLUMNS = ("year", "month", "day", "hour")
+KAFKA_PARTITIONS = ("__topic", "__partition")  # metadata that a table may be partitioned by
 
 MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
 MAX_KEY_BYTES = 1024  # S3's limit for a key

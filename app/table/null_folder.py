@@ -23,13 +23,13 @@ def default_null_folder(*, has_catalog: bool) -> str:
     return QUIX_NULL if has_catalog else HIVE_NULL
 
 
-def likely_meant(column: str, names: Iterable[str]) -> str:
-    """Guess the intended name of a partition column that rows lack: a similar name, or a path into an object.
+def likely_meant(column: str, names: Iterable[str], setting: str = "HIVE_COLUMNS") -> str:
+    """Guess the intended name of a column that rows lack: a similar name, or a path into an object.
 
     Returns:
         The advice, empty without a guess.
     """
-    folded = {name.casefold(): name for name in names}
+    folded = {name.casefold(): name for name in names if name != column}
     near = difflib.get_close_matches(column.casefold(), folded, n=1, cutoff=_NEAR)
     if near:
         return f"Did you mean {folded[near[0]]}?"
@@ -39,5 +39,5 @@ def likely_meant(column: str, names: Iterable[str]) -> str:
     keys = "".join(f'["{name}"]' for name in path)
     return (
         "A column is a field of the record, and no path into an object. "
-        f'Write sdf["{last}"] = sdf{keys} in transform(), and {last} in HIVE_COLUMNS'
+        f'Write sdf["{last}"] = sdf{keys} in transform(), and {last} in {setting}'
     )

@@ -84,10 +84,16 @@ def check(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog: Catal
 
 
 def test_what_transform_builds_is_tried_and_no_topic_of_it_created(
-    check: Checker, scenario: Scenario, tmp_path: Path
+    check: Checker, scenario: Scenario, s3_server: LocalMinio, bucket: str, tmp_path: Path
 ) -> None:
+    schema = json.dumps(TableSchema({"timeStamp": pa.int64()}).to_document())
+    s3_server.client().put_object(Bucket=bucket, Key=f"data/{scenario.topic}/_journal/schema.json", Body=schema)
     text = "def transform(sdf):\n    sdf = sdf.apply(lambda v, state: v, stateful=True)\n    return sdf.aply(print)\n"
-    failures = check(*WITHOUT_SPARK, root=customised(tmp_path / "tree", text)).failures("transform")
+    names = {"HIVE_COLUMNS": "Year", "TIMESTAMP_COLUMN": "timestamp"}
+    checked = check(*WITHOUT_SPARK, root=customised(tmp_path / "tree", text), **names)
+    assert "HIVE_COLUMNS: rows without the field Year" in checked.output
+    assert re.search(r"TIMESTAMP_COLUMN: .*field timestamp.* Did you mean timeStamp\?", checked.output)
+    failures = checked.failures("transform")
     assert (
         "AttributeError: 'StreamingDataFrame' object has no attribute 'aply' at app/transform.py:3"
         in (failures["transform"])

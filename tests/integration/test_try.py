@@ -150,7 +150,7 @@ def test_records_are_taken_as_the_settings_say() -> None:
         REPO,
         "try",
         records="".join(json.dumps(record) + "\n" for record in records) + '{"cut": ',
-        HIVE_COLUMNS="year,place,~n",
+        HIVE_COLUMNS="year,place,~n,__topic",
         TIMESTAMP_COLUMN="t",
         METADATA_COLUMNS="__topic,__offset",
         input="r",
@@ -158,9 +158,9 @@ def test_records_are_taken_as_the_settings_say() -> None:
     assert done.returncode == 1
     told = done.stdout.splitlines()
     assert told[0] == (
-        'row   line 1  year=2024/place=a%2Fb  {"t":"2024-03-04T05:06:07Z","n":1,"v":5,"__topic":"r","__offset":0}'
+        'row   line 1  year=2024/place=a%2Fb/__topic=r  {"t":"2024-03-04T05:06:07Z","n":1,"v":5,"__offset":0}'
     )
-    assert told[1].startswith('row   line 2  year=2024/place=__HIVE_DEFAULT_PARTITION__  {"t":')
+    assert told[1].startswith('row   line 2  year=2024/place=__HIVE_DEFAULT_PARTITION__/__topic=r  {"t":')
     assert '"_rescued_data":"{\\"n\\":\\"one\\"}"' in told[1]
     reasons = [(line[:4], line[6:12], line[14:]) for line in told[2:6]]
     assert [reason[:2] for reason in reasons] == [("bad ", f"line {number}") for number in (3, 4, 5, 6)]

@@ -1,6 +1,7 @@
 """Whether messages are converted many at once or one by one: the outcome is the same to the byte."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from app.convert.chunks import FEW
 from app.convert.whole_batches import WholeBatches
 from app.table.layout import RESCUED_COLUMN
+from app.table.null_folder import HIVE_NULL
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
 from tests.support.batches import NOON
@@ -48,9 +50,60 @@ def test_the_column_of_rescued_values_has_its_place_where_the_first_is(at_once: 
     assert list(step.schema.current.columns) == ["a", "ts_ms", "b", RESCUED_COLUMN, "c"]
 
 
+@pytest.mark.parametrize("metadata", [(), ("__topic", "__partition", "__offset")])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_metadata_are_partition_columns_whether_or_not_they_are_to_be_columns(
+    at_once: bool, metadata: tuple[str, ...], tmp_path: Path
+) -> None:
+    step = StagingStep(Table(("__topic", "__partition", "__key"), metadata=metadata), at_once=at_once)
+    some = messages(b'{"x":1}', b'{"x":2,"__partition":"1"}', raw_key=b"k", of_partition=1)
+    some += messages(*[b'{"x":3}'] * 1_000, first=9, of_partition=2)
+    for _ in range(2):
+        file = step.stage(some, tmp_path / "staged.parquet").file
+        assert file is not None
+        assert [(dict(group.partition_values), group.rows) for group in file.groups] == [
+            ({"__topic": "sensors", "__partition": "1", "__key": "k"}, 2),
+            ({"__topic": "sensors", "__partition": "2", "__key": HIVE_NULL}, 1_000),
+        ]
+        table = pq.read_table(file.path)
+        assert {*table.column_names} - {file.group_column} == {"x", "ts_ms", RESCUED_COLUMN, *metadata[2:]}
+        assert [*filter(None, table[RESCUED_COLUMN].to_pylist())] == ['{"__partition":"1"}']
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_metadata_are_columns_where_they_are_virtual_partitions(at_once: bool, tmp_path: Path) -> None:
+    file = StagingStep(Table(("~__partition",)), at_once=at_once).stage(messages(b'{"x":1}'), tmp_path / "staged").file
+    assert file is not None
+    assert pq.read_table(file.path)["__partition"].to_pylist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("column", "records", "told"),
+    [
+        ("timestamp", [b'{"timeStamp":1}'], "TIMESTAMP_COLUMN: none of the first 2 rows has a value in timestamp, so .*"
+         r"the Kafka timestamp.* Did you mean timeStamp\?"),
+        ("meta.at", [b'{"meta":{"at":1}}'], r'Write sdf\["at"\] = .* and at in TIMESTAMP_COLUMN'),
+        ("ts_ms", [b'{"n":1}'], "Check the name"),
+        ("ts_ms", [b'{"n":1}', b'{"ts_ms":1}'], ""),
+        ("ts_ms", [b'{"ts_ms":null,"n":1}'], ""),
+        ("__timestamp", [b'{"n":1}'], ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_timestamp_column_that_the_first_records_lack_is_told_once(
+    at_once: bool, column: str, records: list[bytes], told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = StagingStep(Table(("p",), column), at_once=at_once, few=1)
+    for _ in range(2):
+        step.stage(messages(*records, *records), tmp_path / "staged.parquet")
+    found = [message for message in caplog.messages if message.startswith("TIMESTAMP_COLUMN: ")]
+    assert len(found) == bool(told)
+    assert all(re.search(told, message) for message in found)
+
+
 # --- which way is taken ---------------------------------------------------------------------------------------------
 
-ORDINARY = Table(("year", "hour", "place"), metadata=("__offset",))
+ORDINARY = Table(("year", "__partition", "place"), metadata=("__offset",))
 
 
 def ordinary(count: int, **more: Any) -> list[bytes]:
@@ -105,7 +158,9 @@ def test_a_new_column_or_one_that_becomes_double(
     assert step.schema.current.columns["n"] == (pa.float64() if "n" in later else pa.int64())
 
 
-def test_messages_without_the_timestamp_column_whatever_is_escaped_in_them(step: StagingStep, path: Path) -> None:
+@pytest.mark.parametrize("table", [ORDINARY, Table(timestamp="__timestamp", metadata=("__timestamp",))])
+def test_messages_without_the_timestamp_column_whatever_is_escaped_in_them(table: Table, path: Path) -> None:
+    step = StagingStep(table, at_once=True)
     values = [json.dumps({"x": 1.5, "place": "Zürich\n"}).encode()] * 1_000
     assert b"\\u00fc" in values[0]
     reads(step, values, path)
@@ -125,11 +180,11 @@ def test_where_all_are_odd_little_is_tried_in_vain(step: StagingStep, path: Path
 TABLES = st.builds(
     Table,
     hive=st.lists(
-        st.sampled_from(["year", "day", "hour", "p", "a", "s", "ts_ms", "__key", "~s", "~a", "~year", "q"]),
+        st.sampled_from(["year", "day", "hour", "p", "a", "s", "ts_ms", "__key", "~s", "~a", "~year", "q", "__topic"]),
         max_size=3,
         unique_by=lambda name: name.removeprefix("~"),
     ).map(tuple),
-    timestamp=st.sampled_from(["ts_ms", "ts_ms", "ts_ms", "a", "s", "t", "year"]),
+    timestamp=st.sampled_from(["ts_ms", "ts_ms", "ts_ms", "a", "s", "t", "year", "__timestamp"]),
     types=st.sampled_from(
         ["", "", "", "a:double", "a:string", "a:timestamp", "a:timestamp_ntz", "a:date", "a:bigint", "a:int",
          "a:boolean", "a:binary", "a:decimal(38,18)", "a:decimal(20,0)", "a:array<timestamp>,b:array<double>",

@@ -70,8 +70,9 @@ TEXTS = st.one_of(
 
 NAMES = st.sampled_from(
     ["a", "b", "A", "B", "\\u0061", "ts_ms", "ts\\u005fms", "TS_MS", "p", "P", "q", "s", "t", "year", "__key", "__Key",
-     "__offset", "__kafka_key", "_rescued_data", "_Rescued_Data", "", " ", ".", "a.b", "a[0]", "é", "É", "e\u0301", "ß",
-     "ẞ", "SS", "İ", "i\u0307", "\u0131", "I", "i", "\u212a", "k", "\\u0000", "\\ud83d\\ude00", "\\n", '\\"']
+     "__offset", "__topic", "__timestamp", "__kafka_key", "_rescued_data", "_Rescued_Data", "", " ", ".", "a.b", "a[0]",
+     "é", "É", "e\u0301", "ß", "ẞ", "SS", "İ",
+     "i\u0307", "\u0131", "I", "i", "\u212a", "k", "\\u0000", "\\ud83d\\ude00", "\\n", '\\"']
 ).map(lambda name: f'"{name}"'.encode())  # fmt: skip
 
 _SPACE = st.sampled_from([b"", b"", b"", b"", b"", b" ", b"\n", b"\t", b"\r", b"  "])

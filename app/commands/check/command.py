@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,8 +60,7 @@ def check(settings: Settings, options: Namespace) -> int:
     if settings.memory_warning:
         logger.warning("%s", settings.memory_warning)
     for column in settings.hive_columns:
-        if column not in TIME_COLUMNS and (meant := likely_meant(column, TIME_COLUMNS)):
-            logger.warning("HIVE_COLUMNS: rows without the field %s go to the null folder. %s", column, meant)
+        _warn("HIVE_COLUMNS", column, TIME_COLUMNS, "go to the null folder")
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
@@ -74,6 +73,11 @@ def check(settings: Settings, options: Namespace) -> int:
         took = f"{time.monotonic() - begin:.1f} s"
         print_line(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
     return 1 if failed else 0
+
+
+def _warn(setting: str, column: str, names: Iterable[str], outcome: str) -> None:
+    if meant := likely_meant(column, names, setting):
+        logger.warning("%s: rows without the field %s %s. %s", setting, column, outcome, meant)
 
 
 class _Attempts:
@@ -225,8 +229,11 @@ class _Attempts:
         return "written, read, replaced, listed and deleted a probe"
 
     def _compare_table(self) -> str:
-        spec = new_spec(self._settings, self._store, self._location, self._known)
-        new_schema(self._settings, self._store, self._location, self._known).look()
+        settings = self._settings
+        spec = new_spec(settings, self._store, self._location, self._known)
+        known, column = new_schema(settings, self._store, self._location, self._known).look(), settings.timestamp_column
+        if column not in {*known.columns, *spec.order}:
+            _warn("TIMESTAMP_COLUMN", column, known.columns, "have the Kafka timestamp there")
         columns = f"partitioned by {', '.join(spec.order)}" if spec.order else "without partitions"
         return f"at {self._location.uri}, {columns}"
 

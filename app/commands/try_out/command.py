@@ -187,9 +187,9 @@ class _Trial:
         if staged.file:
             for row in pq.ParquetFile(path).read().to_pylist():
                 group = staged.file.groups[row.pop(staged.file.group_column)]
-                topic, offset = row[_TOPIC], row[_OFFSET]
+                topic, offset = row.get(_TOPIC, group.partition_values.get(_TOPIC)), row[_OFFSET]
                 for added in {_TOPIC, _OFFSET}.difference(self._metadata):
-                    del row[added]
+                    row.pop(added, None)
                 self._rescued += row.get(RESCUED_COLUMN) is not None
                 values = {column: value for column, value in row.items() if value is not None}
                 self._note("row", topic, offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")

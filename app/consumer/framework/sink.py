@@ -15,6 +15,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from quixstreams.models import HeadersTuples, MessageContext
@@ -25,6 +26,7 @@ from app.bad_records.refusals import Refusal, TooBigError, no_object
 from app.batch_limits import BatchLimits
 from app.consumer.claiming import Claiming, log_starts
 from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.own_copy import own_copy
 from app.consumer.framework.row_size import RowSizer
 from app.consumer.framework.waiting import Waiting
 from app.consumer.partitions import Partitions, taken_over
@@ -179,7 +181,7 @@ class RowSink(BaseSink):
     def add(
         self, value: Any, key: Any, timestamp: int, headers: HeadersTuples, topic: str, partition: int, offset: int
     ) -> None:
-        """Take a row.
+        """Take a copy of a row.
 
         Raises:
             NotARowError: the value is no dict, or the message is too big.
@@ -203,8 +205,9 @@ class RowSink(BaseSink):
                 message = None
             else:
                 self._bytes += of_message
-        rows.append(Row(value, key, timestamp, offset, headers, message))
-        self._bytes += self._sizer.size((value, key, headers), size)
+        row = Row(own_copy(value), own_copy(key), timestamp, offset, own_copy(headers), message)
+        rows.append(row)
+        self._bytes += self._sizer.size((row.value, row.key, row.headers), size)
         self._expect_flush()
         if self._observer is not None:
             self._observer.row_added(TopicPartition(topic, partition), key)
@@ -344,6 +347,8 @@ class RowSink(BaseSink):
         self.consumed += 1
 
     def _keep(self, rejected: Rejected, hint: str, waiting: Waiting) -> None:
+        key, value, headers = map(own_copy, (rejected.key, rejected.value, rejected.headers))
+        rejected = replace(rejected, key=key, value=value, headers=headers)
         try:
             is_kept = self._bad_records.keep(rejected, hint)
         except DataError:

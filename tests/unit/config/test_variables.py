@@ -86,6 +86,8 @@ class TestSingleValues:
             ("COLUMN_TYPES", "speed", "':' is missing after the name 'speed'"),
             ("METADATA_COLUMNS", "__topic,offset", "any of __topic, __partition, __offset, __timestamp, __headers"),
             ("METADATA_COLUMNS", "__topic,__topic", "more than once: __topic"),
+            ("HIVE_COLUMNS", "__partition,~__offset", "must not hold __offset: nearly each record would"),
+            ("HIVE_COLUMNS", "__headers,__timestamp", "must not hold __headers, __timestamp: nearly"),
             ("ON_BAD_RECORD", "ignore", "must be 'dead-letter', 'skip' or 'fail'"),
             ("HIVE_COLUMNS", "a\tb", "none of them empty or with control characters"),
             ("HIVE_COLUMNS", ".a", 'must not hold a name that begins with "."'),

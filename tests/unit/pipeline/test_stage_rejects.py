@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_rescued_columns_are_told_once(path: Path, caplog: pytest.LogCaptureFixt
     some = stager(spec(), schema=MemorySchema(TableSchema({"v": pa.int64()})))
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            assert some.stage(batch({"v": "warm"}, {"v": "hot"}), path, lambda work: work()).rescued == 2
+            assert some.stage(batch({"v": "warm", "ts_ms": 1}, {"v": "hot"}), path, lambda work: work()).rescued == 2
     (record,) = caplog.records
     assert "column 'v'" in record.getMessage()
     assert "'warm'" in record.getMessage()
@@ -96,12 +97,18 @@ def test_metadata_columns_tell_where_each_row_is_from(path: Path) -> None:
     assert json.loads(two["_rescued_data"]) == {"__offset": 99}
 
 
+def test_an_iceberg_table_has_metadata_that_it_is_partitioned_by_as_text(path: Path) -> None:
+    wanted = replace(spec("__partition"), in_files=True)
+    staged = stager(wanted, metadata=["__partition"]).stage(batch({"v": 1}, tp=OTHER), path, lambda work: work())
+    assert [values["__partition"] for values in rows_of(staged)] == ["1"]
+
+
 def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stage = stager(spec()).stage
     with caplog.at_level(logging.WARNING):
         for first in range(0, 6_000, 2_000):
             names = [f"{number:06}" + "n" * 200_000 * (number % 500 == 0) for number in range(first, first + 2_000)]
-            stage(batch({"x": 1, **dict.fromkeys(names, 1)}), path, lambda work: work())
+            stage(batch({"ts_ms": 1, **dict.fromkeys(names, 1)}), path, lambda work: work())
     assert 1 <= len(caplog.messages) <= 2
     assert all(len(message) < 3_000 for message in caplog.messages)
     assert "column '001000" in caplog.messages[0]

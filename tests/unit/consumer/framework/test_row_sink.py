@@ -1,13 +1,17 @@
 """The sink of the framework's lane, over a pipeline that delivers by hand; the test does what quixstreams does."""
 
+from threading import Lock
+from types import MappingProxyType
+from typing import Any
+
 import pytest
 from quixstreams.models import Topic
 from quixstreams.sinks import SinkBackpressureError
 
-from app.bad_records.refusals import TooBigError
+from app.bad_records.refusals import Refusal, TooBigError
 from app.errors import DataError, RetryableError
 from app.journal.start_offset import Start
-from app.model import TopicPartition
+from app.model import Rejected, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 from tests.unit.consumer.framework.row_sink_bench import AWAY, NOON, P0, P1, Bench, refused
 
@@ -219,6 +223,34 @@ def test_a_row_has_its_message_as_it_came_if_that_became_no_other_row(bench: Ben
     bench.sink.flush()
     kept = [row.message and row.message.value() for batch in bench.pipeline.batches for row in batch.rows[0]]
     assert kept == [b"raw 0", None, None]
+
+
+def test_what_was_given_out_stays_what_it_was_while_transform_goes_on_changing_it(bench: Bench) -> None:
+    raw, inner, numbers, lock = bytearray(b"0"), {"n": 0}, [0], Lock()
+    value: dict[str, Any] = {"v": {"nested": [[inner]], "twice": [numbers, numbers], "pair": (numbers, 0)}}
+    value |= {"raw": raw, "view": memoryview(raw), "seen": MappingProxyType(inner), "set": set(), "lock": lock}
+    key, headers = {"k": numbers}, [("h", "0")]
+    for n in range(2):
+        value["n"] = inner["n"] = numbers[0] = n
+        raw[:], headers[0] = b"%d" % n, ("h", str(n))
+        value["set"].add(n)
+        bench.begin(2 * n)
+        bench.sink.add(value, key, NOON, headers, *P0, 2 * n)
+        bench.sink.message_processed(P0, 2 * n)
+        bad = Rejected(P0, 2 * n + 1, NOON, key, value, headers, "of several in a message")
+        bench.sink.reject(Refusal(bad, ""), is_deserialized=False)
+    value.clear()
+    bench.sink.flush()
+    [batch] = bench.pipeline.batches
+    kept: list[Any] = [*batch.rows[0], *batch.rejected]
+    assert [(each.value["n"], each.key, each.headers) for each in kept] == [
+        (n, {"k": [n]}, [("h", str(n))]) for n in (0, 1, 0, 1)
+    ]
+    for each in kept:
+        n, raw_n = each.value["n"], b"%d" % each.value["n"]
+        assert each.value["v"] == {"nested": [[{"n": n}]], "twice": [[n], [n]], "pair": ([n], 0)}
+        assert (each.value["raw"], each.value["view"], each.value["seen"]) == (raw_n, raw_n, {"n": n})
+        assert (each.value["set"], each.value["lock"]) == ({*range(n + 1)}, lock)
 
 
 # --- portions -------------------------------------------------------------------------------------------------------
