@@ -14,7 +14,7 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
 from app.consumer.consumption import Consumption
-from app.consumer.framework.application import Callbacks, run
+from app.consumer.framework.application import Callbacks, mark_commits, run
 from app.consumer.framework.first_commit import commit_where_partitions_begin
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.sink import RowSink
@@ -46,6 +46,7 @@ def new_framework_lane(common: Common) -> Lane:
     admin = new_admin(application.config.broker_address)
     check_group(common, application, admin, topic)
     announcer = new_announcer(common, application, visible)
+    mark_commits(built.processing_context.consumer)
     partitions = Partitions(metrics, timings)
     topics = {each.name: each for each in (topic, *built.topics)}
     current.watch(topics.values(), topic.name)

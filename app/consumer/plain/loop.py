@@ -24,6 +24,7 @@ from app.consumer.plain.client import BrokerPresence
 from app.consumer.plain.sink import MessageSink
 from app.errors import RetryableError
 from app.journal.claims import Claim
+from app.journal.group_offsets import own_offset
 from app.journal.kafka_watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
 from app.monitoring.metrics import Metrics
@@ -342,7 +343,7 @@ class PlainLoop:
         if not copied:
             return
         self._copy_again_at = now + _COPY_AGAIN_SECONDS
-        offsets = [KafkaTopicPartition(*each.tp, each.written) for each in copied]
+        offsets = [own_offset(*each.tp, each.written) for each in copied]
         try:
             self._client.commit(offsets=offsets, asynchronous=asynchronous)
         except KafkaException as error:
