@@ -80,7 +80,7 @@ def start_of(
         keeps_state: whether ``transform()`` keeps state or repartitions: both are as far as the group's offset.
 
     Raises:
-        ConfigError: the group's offset is ahead of the journal.
+        ConfigError: the group's offset is ahead of the journal, and Kafka still has records in between.
     """
     if progress is None:
         return _by_kafka(kafka, first)
@@ -102,7 +102,7 @@ def start_of(
 
 def _after_journal(tp: TopicPartition, progress: Progress, kafka: PartitionOffsets, keeps_state: bool) -> Start:
     end, committed = progress.end, kafka.committed
-    if committed is not None and end + 1 < committed <= kafka.high:
+    if committed is not None and max(end + 1, kafka.low) < committed <= kafka.high:
         raise _gone_on(tp, end, committed, is_set=kafka.is_set)
     if end + 1 < kafka.low:
         return _expired(end + 1, kafka.low)

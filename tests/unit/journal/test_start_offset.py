@@ -85,7 +85,7 @@ def test_the_journal_decides_and_there_is_nothing_to_say(position: PartitionOffs
     assert begin(entry(), position, "earliest") == begin(entry(), position, "latest") == start
 
 
-@pytest.mark.parametrize("committed", [None, 100, 500])
+@pytest.mark.parametrize("committed", [None, 100, 500, 501])  # the last as the framework's lane has committed it
 def test_records_gone_before_they_were_read_are_a_loss_and_never_skip_to_the_latest(committed: int | None) -> None:
     start = begin(entry(), kafka(committed, low=501, high=2_000))
     assert (start.offset, start.is_loss) == (501, True)
