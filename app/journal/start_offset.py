@@ -22,6 +22,7 @@ class Start:
         is_loss: Kafka no longer has some records that are not in the table.
         skipped: how many records after the group's offset are in the table already, after a crash for example.
         replayed_to: the last offset in the table, if records up to it are read again for the state of ``transform()``.
+        is_set: whether a tool has set the group's offset: the connector commits its own before anything is written.
     """
 
     offset: int
@@ -29,6 +30,7 @@ class Start:
     is_loss: bool = False
     skipped: int = 0
     replayed_to: int = -1
+    is_set: bool = False
 
     @property
     def in_table(self) -> int:

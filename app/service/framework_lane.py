@@ -46,7 +46,6 @@ def new_framework_lane(common: Common) -> Lane:
     admin = new_admin(application.config.broker_address)
     check_group(common, application, admin, topic)
     announcer = new_announcer(common, application, visible)
-    mark_commits(built.processing_context.consumer)
     partitions = Partitions(metrics, timings)
     topics = {each.name: each for each in (topic, *built.topics)}
     current.watch(topics.values(), topic.name)
@@ -68,6 +67,7 @@ def new_framework_lane(common: Common) -> Lane:
         current=current,
         observer=common.stream_timeouts.new_observer(is_heard, announcer),
         on_start=_restoring_signal_handlers(),
+        commit=mark_commits(built.processing_context.consumer),
         metrics=metrics,
         timings=timings,
         can_go_back=not is_aligned,

@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import TooBigError, message_size, not_decompressed, not_deserialized
-from app.consumer.claiming import Claiming, log_starts
+from app.consumer.claiming import Claiming, log_starts, mark_set_offsets
 from app.consumer.consumption import Consumption
 from app.consumer.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.consumer.partitions import Partition
@@ -184,6 +184,7 @@ class PlainLoop:
         if not claims:
             return
         self._report(claims)
+        mark_set_offsets(claims, self._client.commit)
         for claim in claims:
             self._partitions.by_tp[claim.tp].begin(claim.start.offset)
             self._metrics.begins(claim.tp, claim.start.offset)

@@ -83,9 +83,10 @@ def test_an_offset_moved_by_hand_is_followed_once_for_each_text(bench: Bench) ->
     bench.left_behind(41)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", is_set=True)
     claims = bench.claims(follow_offsets="today")
-    assert claim_of(claims).start.offset == 70
+    start = claim_of(claims).start
+    assert (start.offset, start.is_set) == (70, True)
     bench.taken_by_another_member().advance({P0: 89})
-    assert claim_of(claims, B).start == Start(90, skipped=20)
+    assert claim_of(claims, B).start == Start(90, skipped=20, is_set=True)
     assert claim_of(bench.claims(follow_offsets="today"), "cccccccc").start.offset == 90
     assert claim_of(bench.claims(), "dddddddd").start.offset == 90
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
