@@ -1,10 +1,14 @@
-"""Claims partitions in the background, and logs where they begin."""
+"""Claims partitions in the background, logs where they begin, and marks offsets that a tool has set."""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
+from confluent_kafka import KafkaException
+
+from app.errors import RetryableError
 from app.journal.claims import Claim
+from app.journal.group_offsets import own_offset
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -34,3 +38,19 @@ def log_starts(claims: Iterable[Claim]) -> None:
         if claim.start.remark:
             level = logging.ERROR if claim.start.is_loss else logging.WARNING
             logger.log(level, "%s: %s", claim.tp, claim.start.remark)
+
+
+def mark_set_offsets(claims: Iterable[Claim], commit: Callable[..., object]) -> None:
+    """Commit the beginnings of partitions whose offsets a tool has set, before anything is written.
+
+    Else a crash would leave such an offset behind the journal, and the next text would follow it again.
+
+    Raises:
+        RetryableError: they are not committed.
+    """
+    offsets = [own_offset(*claim.tp, claim.start.offset) for claim in claims if claim.start.is_set]
+    try:
+        if offsets:
+            commit(offsets=offsets, asynchronous=False)
+    except KafkaException as error:
+        raise RetryableError("committing where partitions begin", error.args[0].str()) from None

@@ -303,7 +303,7 @@ class Claims:
         return Begin((start, kafka.topic_id), self._progress(tp, former, start, kafka))
 
     def _start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
-        return start_of(
+        start = start_of(
             tp,
             former,
             kafka,
@@ -311,6 +311,7 @@ class Claims:
             follows=self._follows(former),
             keeps_state=self._keeps_state,
         )
+        return replace(start, is_set=kafka.is_set)
 
     def _follows(self, former: Progress | None) -> bool:
         """Whether the group's offset is to be followed: once for each text that the user sets."""

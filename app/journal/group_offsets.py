@@ -24,6 +24,12 @@ _NOT_GIVEN = frozenset(
     }
 )
 _NO_DEFAULT = object()
+_OWN = "ts-datalake-sink"  # metadata of an offset
+
+
+def own_offset(topic: str, partition: int, offset: int) -> KafkaTopicPartition:
+    """An offset to commit with the connector's mark, which it loses where a tool sets it."""
+    return KafkaTopicPartition(topic, partition, offset, _OWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,7 @@ class PartitionOffsets:
         high: the offset of the next record.
         topic_id: of the current topic of that name; empty if the broker does not give it.
         cluster_id: of the cluster; empty if the broker does not give it.
+        is_set: whether a tool or another program has set ``committed``: it lacks the connector's mark.
     """
 
     committed: int | None
@@ -43,6 +50,7 @@ class PartitionOffsets:
     high: int
     topic_id: str
     cluster_id: str = ""
+    is_set: bool = False
 
 
 class GroupOffsets:
@@ -70,7 +78,8 @@ class GroupOffsets:
         committed = self._committed([tp])[0]
         low, high = self._watermarks(tp)
         offset = committed.offset if committed.offset >= 0 else None
-        return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id())
+        is_set = offset is not None and committed.metadata != _OWN
+        return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), is_set)
 
     def topic_id(self, topic: str) -> str:
         """The id of the current topic of that name; empty if the broker does not give it.

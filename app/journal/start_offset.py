@@ -22,6 +22,7 @@ class Start:
         is_loss: Kafka no longer has some records that are not in the table.
         skipped: how many records after the group's offset are in the table already, after a crash for example.
         replayed_to: the last offset in the table, if records up to it are read again for the state of ``transform()``.
+        is_set: whether a tool has set the group's offset: the connector commits its own before anything is written.
     """
 
     offset: int
@@ -29,6 +30,7 @@ class Start:
     is_loss: bool = False
     skipped: int = 0
     replayed_to: int = -1
+    is_set: bool = False
 
     @property
     def in_table(self) -> int:
@@ -76,11 +78,11 @@ def start_of(
         progress: by the settled journal, ``None`` without one; of another cluster only after ``check_cluster``.
         kafka: the partition's offsets in Kafka.
         first: the first offset if ``lacks_offset``.
-        follows: whether the group's offset decides, where there is one, and not the journal.
+        follows: whether the group's offset decides, where one was set, and not the journal.
         keeps_state: whether ``transform()`` keeps state or repartitions: both are as far as the group's offset.
 
     Raises:
-        ConfigError: the group's offset is ahead of the journal, so another program has committed it.
+        ConfigError: the group's offset is ahead of the journal, and Kafka still has records in between.
     """
     if progress is None:
         return _by_kafka(kafka, first)
@@ -88,7 +90,7 @@ def start_of(
         why = f"the cluster is {kafka.cluster_id} now and was {progress.cluster_id}"
         return _followed(_by_kafka(kafka, first), why)
     is_another_topic = _is_another_topic(progress, kafka)
-    if follows and kafka.committed is not None and (is_another_topic or kafka.committed != progress.end + 1):
+    if follows and kafka.is_set and (is_another_topic or kafka.committed != progress.end + 1):
         journal = "of a deleted topic of the same name" if is_another_topic else f"at {progress.end + 1}"
         return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
     if is_another_topic:
@@ -102,8 +104,8 @@ def start_of(
 
 def _after_journal(tp: TopicPartition, progress: Progress, kafka: PartitionOffsets, keeps_state: bool) -> Start:
     end, committed = progress.end, kafka.committed
-    if committed is not None and end + 1 < committed <= kafka.high:
-        raise _gone_on(tp, end, committed)
+    if committed is not None and max(end + 1, kafka.low) < committed <= kafka.high:
+        raise _gone_on(tp, end, committed, is_set=kafka.is_set)
     if end + 1 < kafka.low:
         return _expired(end + 1, kafka.low)
     if end + 1 > kafka.high:
@@ -133,12 +135,14 @@ def _followed(start: Start, why: str) -> Start:
     return replace(start, remark=remark.rstrip(". "))
 
 
-def _gone_on(tp: TopicPartition, end: int, committed: int) -> ConfigError:
+def _gone_on(tp: TopicPartition, end: int, committed: int, *, is_set: bool) -> ConfigError:
+    who = "another program" if is_set else "a connector with a later journal or another table"
+    again = "" if is_set else f"set the group's offset to {committed} with a tool, and "
     return ConfigError(
         f"claiming {tp}",
-        f"offsets {end + 1} to {committed - 1} are not in the table by its journal, and another program has committed "
-        "them for the consumer group",
-        "If that program wrote them into this table, or they are not wanted, set FOLLOW_OFFSETS to a new text, such as "
+        f"offsets {end + 1} to {committed - 1} are not in the table by its journal, and {who} has committed them for "
+        "the consumer group",
+        f"If they were written into this table, or are not wanted, {again}set FOLLOW_OFFSETS to a new text, such as "
         "today's date, to go on after them. If they are missing in the table, delete the group's offset in Kafka or "
         f"set it back to {end + 1}, to write them",
     )

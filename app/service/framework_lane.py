@@ -14,7 +14,7 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
 from app.consumer.consumption import Consumption
-from app.consumer.framework.application import Callbacks, run
+from app.consumer.framework.application import Callbacks, mark_commits, run
 from app.consumer.framework.first_commit import commit_where_partitions_begin
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.sink import RowSink
@@ -67,6 +67,7 @@ def new_framework_lane(common: Common) -> Lane:
         current=current,
         observer=common.stream_timeouts.new_observer(is_heard, announcer),
         on_start=_restoring_signal_handlers(),
+        commit=mark_commits(built.processing_context.consumer),
         metrics=metrics,
         timings=timings,
         can_go_back=not is_aligned,

@@ -6,6 +6,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from app.journal.group_offsets import own_offset
 from app.model import TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 
@@ -102,6 +103,7 @@ class PlayedClient:
     def commit(self, *, offsets: list[KafkaTopicPartition], asynchronous: bool) -> None:
         if self.commit_errors:
             raise KafkaException(KafkaError(self.commit_errors.pop(0)))
+        assert all(tp.metadata == own_offset(*_ours(tp), tp.offset).metadata for tp in offsets)
         self.calls.append("commit" if asynchronous else "commit and wait")
         self.commits.append({_ours(tp): tp.offset for tp in offsets})
 

@@ -425,10 +425,10 @@ class Place:
         """The offsets that the group has committed, by partition; -1 where it has none."""
         return [max(-1, offset) for offset in committed_offsets(self.kafka, group or self.group, self._tps())]
 
-    def commit(self, *offsets: int) -> None:
-        """Set the group's offsets by hand, as admin tools do while no member is there."""
+    def commit(self, *offsets: int, first: int = 0) -> None:
+        """Set the group's offsets from this partition on by hand, as admin tools do while no member is there."""
         with closing(self._consumer()) as consumer:
-            consumer.commit(offsets=self._tps(*offsets), asynchronous=False)
+            consumer.commit(offsets=self._tps(*offsets)[first:], asynchronous=False)
 
     def expire(self, *before: int) -> None:
         """Delete the records before these offsets, as retention does."""

@@ -9,7 +9,7 @@ from quixstreams.context import message_context
 from quixstreams.models import Row, Topic
 
 from app.bad_records.policy import BadRecords
-from app.consumer.framework.application import Callbacks, translated
+from app.consumer.framework.application import Callbacks, mark_commits, translated
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.sink import RowSink
 from app.model import TopicPartition
@@ -47,16 +47,6 @@ class FrameworkMember(Process):
         current = CurrentMessage(1_000_000)
         callbacks = Callbacks(current)
         arguments = callbacks.arguments({})
-        self.sink = callbacks.sink = RowSink(
-            pipeline=self.pipeline,
-            partitions=self.partitions,
-            claims=self.claims,
-            limits=LIMITS,
-            bad_records=BadRecords("dead-letter", lambda _: None, world.clock),
-            commit_interval=COMMIT_SECONDS,
-            current=current,
-            timings=self.timings,
-        )
         self._application = Application(
             broker_address="127.0.0.1:9",
             consumer_group="group",
@@ -66,6 +56,21 @@ class FrameworkMember(Process):
             state_dir=world.scratch / name / "state",
             **arguments,
         )
+        consumer: Any = self._application._consumer
+        for method in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
+            setattr(consumer, method, getattr(client, method))
+        mark_commits(consumer)
+        self.sink = callbacks.sink = RowSink(
+            pipeline=self.pipeline,
+            partitions=self.partitions,
+            claims=self.claims,
+            limits=LIMITS,
+            bad_records=BadRecords("dead-letter", lambda _: None, world.clock),
+            commit_interval=COMMIT_SECONDS,
+            current=current,
+            commit=consumer.commit,
+            timings=self.timings,
+        )
         client.on_error = lambda error, message: bool(
             arguments["on_consumer_error"](error, message, logging.getLogger())
         )
@@ -73,9 +78,6 @@ class FrameworkMember(Process):
         producer: Any = self._application._producer
         producer.poll = lambda _: None
         producer.flush = lambda **_: 0  # how many messages are left
-        consumer: Any = self._application._consumer
-        for method in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
-            setattr(consumer, method, getattr(client, method))
         self._context = self._application._processing_context
         self._context.revoke_flush_timeout = -1.0  # none: it would be told by a real clock
         self._context.sink_manager.register(self.sink)

@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.models import MessageContext, Row
 
 from app.errors import RetryableError
-from app.journal.group_offsets import PartitionOffsets
+from app.journal.group_offsets import PartitionOffsets, own_offset
 from app.model import TopicPartition
 from tests.faults.lanes import Fate, Network, pause
 
@@ -16,6 +16,7 @@ TOPIC = "sensors"
 _TIME = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
 _TOPIC_ID = "first-life"
 _SIZE = 400  # of a message, in bytes
+_OWN = own_offset(TOPIC, 0, 0).metadata
 
 
 class Group:
@@ -25,11 +26,16 @@ class Group:
         partitions: how many the topic has.
         network: late commits stay there.
         on_commit: told each offset that is committed by a member.
+
+    Attributes:
+        follow_offsets: the setting of all members that start from now on.
     """
 
     def __init__(self, partitions: int, network: Network, on_commit: Callable[[TopicPartition, int], None]) -> None:
         self.records: dict[TopicPartition, list[str]] = {TopicPartition(TOPIC, n): [] for n in range(partitions)}
         self.committed: dict[TopicPartition, int] = {}
+        self.set_by_hand: set[TopicPartition] = set()
+        self.follow_offsets = ""
         self.owners: dict[TopicPartition, Consumer | None] = dict.fromkeys(self.records)
         self.network = network
         self.on_commit = on_commit
@@ -60,7 +66,8 @@ class Group:
         if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
-        return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID)
+        is_set = tp in self.set_by_hand
+        return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, is_set=is_set)
 
     def topic_id(self, topic: str) -> str:
         """What ``app.journal.group_offsets.GroupOffsets`` finds out; nothing where there is no answer."""
@@ -71,7 +78,13 @@ class Group:
 
     def commit(self, tp: TopicPartition, offset: int) -> None:
         self.committed[tp] = offset
+        self.set_by_hand.discard(tp)
         self.on_commit(tp, offset)
+
+    def set_back(self, tp: TopicPartition, by: int) -> None:
+        """Somebody sets the offset with a tool."""
+        self.committed[tp] = max(self.committed[tp] - by, 0)
+        self.set_by_hand.add(tp)
 
 
 class Consumer:
@@ -120,6 +133,7 @@ class Consumer:
         return offsets
 
     def _commit(self, offsets: list[KafkaTopicPartition]) -> KafkaError | None:
+        assert all(each.metadata == _OWN for each in offsets)
         fate = pause("commit")
 
         def carry_out() -> None:

@@ -209,6 +209,15 @@ class MemoryStore:
     def _with_rows(self) -> set[str]:
         return {key for key, found in self.objects.items() if found.etag != PLACEHOLDER}
 
+    def found_end(self, tp: TopicPartition) -> int:
+        """The last offset that is in the table once the next owner has settled the log, if nobody writes any more."""
+        log = self.log_of(self.claims[claim_key(ROOT, GROUP, tp)].owner)
+        progress = log.of(tp) if log else None
+        assert log
+        assert progress
+        is_there = log.state == "pending" and set(log.deciding) <= self._with_rows
+        return max(progress.end, progress.to or -1) if is_there else progress.end
+
     def rows_of(self, keys: set[str]) -> Counter[RowId]:
         """How often these files have each row."""
         return Counter(row for key in keys for row in self.rows[key])
@@ -228,7 +237,8 @@ class WatchfulCatalog:
         self._store = store
         self._violations = violations
         self._known = CatalogTable(f"{URI}/{ROOT}", ("p",))
-        self._holders: dict[RowId, str] = {}
+        self._holders: dict[RowId, set[str]] = {}
+        self.wanted_again: Counter[RowId] = Counter()
         self._committed: set[str] = set()
         self._asked = 0
         self._properties: dict[str, str] = {}
@@ -284,8 +294,9 @@ class WatchfulCatalog:
             if file.key in self._store.revoked:
                 self._violations.append(f"{file.key} is registered and was rolled back")
             for row in self._store.rows[file.key]:
-                if self._holders.setdefault(row, file.key) != file.key:
-                    self._violations.append(f"{row} is registered twice: {self._holders[row]}, {file.key}")
+                self._holders.setdefault(row, set()).add(file.key)
+                if len(self._holders[row]) > 1 + self.wanted_again[row]:
+                    self._violations.append(f"{row} is registered too often: {self._holders[row]}")
             former = self.files.setdefault(file.key, file)
             if (former.size, former.rows, former.partition_values) != (file.size, file.rows, file.partition_values):
                 self._violations.append(f"{file.key} is registered again as another file")

@@ -172,7 +172,7 @@ class Process:
             is_current=self.partitions.is_current,
             first_offset=lambda _, kafka: kafka.low,
             topic_ids=TopicIds(group.topic_id),
-            follow_offsets="",
+            follow_offsets=group.follow_offsets,
             keeps_state=False,
             is_member=lambda: group.has(self.kafka),
             on_fenced=self._fenced,

@@ -18,7 +18,7 @@ from app.errors import ConfigError, RetryableError
 from app.model import TopicPartition
 from dev.kafka import LocalKafka
 from tests.faults.conftest import same
-from tests.faults.connector_thread import Place
+from tests.faults.connector_thread import Place, Transform
 from tests.services.offsets import committed_offsets
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -130,6 +130,27 @@ def test_another_program_in_the_group_is_found_out_and_nothing_doubled_before_th
     place.write(10, 410, FOLLOW_OFFSETS="once")
     place.write(10, 420)
     place.assert_whole([*range(100), *range(400, 420)])
+
+
+@two_partitions
+@pytest.mark.parametrize("then", [None, same], ids=["plain", "framework"])
+def test_of_the_offsets_behind_the_table_only_one_that_a_tool_has_set_is_followed(
+    place: Place, then: Transform | None
+) -> None:
+    first = place.connector(transform=same)
+    place.produce(200)
+    first.crash_before_commit(lambda: [entry["end"] for entry in place.journals().values()] == [99, 99])
+    assert place.committed() != [100, 100]
+    place.commit(0, 90, first=1)
+    place.transform = then
+
+    place.write(20, 110, 110, FOLLOW_OFFSETS="once")
+
+    again = list(range(181, 200, 2))
+    place.assert_whole([*range(220), *again])
+    place.commit(0, 110, first=1)  # where it is
+    place.write(20, 120, 120, FOLLOW_OFFSETS="twice")
+    place.assert_whole([*range(240), *again])
 
 
 @two_partitions

@@ -16,6 +16,8 @@ from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.models.topics import TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
+from app.consumer.framework.application import mark_commits
+from app.journal.group_offsets import own_offset
 from tests.support.waiting import PATIENCE, TookTooLong, join, wait_until
 
 _CONFIG = TopicConfig(1, 1, {"retention.ms": "1000", "retention.bytes": "-1", "cleanup.policy": "delete"})
@@ -75,6 +77,7 @@ class Bench:
             consumer_extra_config={"statistics.interval.ms": 100, "stats_cb": self._counted, "log_level": 0},
         )
         dataframe = self.application.dataframe(self.application.topic("sensors"))
+        mark_commits(dataframe.processing_context.consumer)
         dataframe[dataframe["v"] > 0].sink(self.sink)
         producer = Producer({"bootstrap.servers": self.address, "log_level": 0})
         for v in range(3):
@@ -92,6 +95,7 @@ class Bench:
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": "group", "log_level": 0})
         (found,) = consumer.committed([KafkaTopicPartition("sensors", 0)], timeout=60)
         consumer.close()
+        assert found.offset < 0 or found.metadata == own_offset("sensors", 0, 0).metadata
         return int(found.offset)
 
 

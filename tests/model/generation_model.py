@@ -17,17 +17,22 @@ deletion of placeholders an hour later, and stores without conditional writes.
 A member begins where the log ends, or at the group's offset (``Bounds.from_committed``) as the framework does: it then
 reads records again that are in the table, and drops them.
 
+With all members stopped, a user gives a *new text* of ``FOLLOW_OFFSETS``, perhaps after a *set*: a tool sets the
+group's offset of one partition. The next claim of each partition follows its offset, unless that has the mark of a
+member's commit. *Mark* is the commit with which a claimer puts its mark on offsets that a tool has set.
+
 What must hold: see ``Model.violation``. It looks at each state whether the catalog lists a file that does not exist,
 whether readers see rows that were rolled back although the next owner reads on, and whether the group's offset is at
 most one behind the log's end: the next owner takes any later one for that of another program. It looks at each final
-state whether the table and the catalog have every row once, but for rows that expired in Kafka.
+state whether the table and the catalog have every row once, but for rows that expired in Kafka; once more if the user
+wants it again, and not if the user has passed over it.
 
 A ``Rule`` is what the protocol needs to be right. A model without it shows why: it has a violation.
 """
 
 import random
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import product
@@ -56,6 +61,10 @@ class Rule(Enum):
     COMMIT_AFTER_REGISTER = "A batch is committed, and the next owner rolls it back."
     DROP_TO_THE_END = "A member begins at the group's offset, and writes again what is in the table."
     SMALLER_LOSS = "One record expires, and the rows of all files that are missing are given up for it."
+    MARK_COMMITS = "A crash leaves an offset behind the log, and it is followed as if a user had set it."
+    MARK_BEFORE_WRITING = (
+        "A user's offset is followed, the member dies before its first commit, and the next text follows it again."
+    )
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,7 @@ class Bounds:
         expiries: records that Kafka deletes, of those that some member has read.
         filtered: offsets of each partition that give no row.
         from_committed: whether members begin at the group's offset, and not where the log ends.
+        texts: that a user gives, perhaps after the offset of one partition was set.
     """
 
     partitions: int = 2
@@ -83,6 +93,7 @@ class Bounds:
     expiries: int = 0
     filtered: tuple[int, ...] = ()
     from_committed: bool = False
+    texts: int = 0
 
 
 class Span(NamedTuple):
@@ -127,11 +138,13 @@ class Claim(NamedTuple):
 class Log(NamedTuple):
     """``ends`` is the last offset of each partition that is in the table; ``None`` if the log does not have it.
 
-    ``kept`` are the files of a kept batch, which may lack some.
+    ``followed`` is the user's last text when each was claimed. ``kept`` are the files of a kept batch, which may lack
+    some.
     """
 
     version: int
     ends: tuple[int | None, ...]
+    followed: tuple[int, ...]
     closed: bool = False
     state: Literal["done", "pending", "kept"] = "done"
     batch: Batch | None = None
@@ -186,7 +199,9 @@ class State(NamedTuple):
     """Everything at one moment. Members and logs are counted by generation.
 
     ``owners``, ``committed`` and ``low`` are Kafka's: the generation of each partition, the group's offset and the
-    first offset that is left. ``stored`` are files with rows, ``filled`` placeholders. The last five say how much may
+    first offset that is left. ``stored`` are files with rows, ``filled`` placeholders. ``marked`` says which of the
+    group's offsets have the mark of a member. ``text`` is the user's last one, ``texts`` those with which each
+    partition was set last, and ``wanted`` says how often the table is to have each row. The last six say how much may
     still happen.
     """
 
@@ -199,11 +214,16 @@ class State(NamedTuple):
     stored: frozenset[File]
     filled: frozenset[File]
     registered: frozenset[File]
+    marked: tuple[bool, ...]
+    text: int
+    texts: tuple[int, ...]
+    wanted: tuple[tuple[int, ...], ...]
     rebalances: int
     crashes: int
     lost_answers: int
     late_closes: int
     expiries: int
+    texts_left: int
 
     def is_current(self, generation: int) -> bool:
         """Whether its partitions are still its own: all of them move together."""
@@ -257,6 +277,7 @@ class Model:
             "take over": self._take_over,
             "point": self._point,
             "fill": self._fill,
+            "mark": self._mark,
             "run": self._run,
             "intend": self._intend,
             "advance": self._advance,
@@ -279,16 +300,21 @@ class Model:
             stored=nothing,
             filled=nothing,
             registered=nothing,
+            marked=(self._keeps(Rule.MARK_COMMITS),) * bounds.partitions,  # it was committed where they begin
+            text=0,
+            texts=(0,) * bounds.partitions,
+            wanted=(tuple(int(at not in bounds.filtered) for at in range(bounds.offsets)),) * bounds.partitions,
             rebalances=bounds.rebalances,
             crashes=bounds.crashes,
             lost_answers=bounds.lost_answers,
             late_closes=bounds.late_closes,
             expiries=bounds.expiries,
+            texts_left=bounds.texts,
         )
 
     def steps(self, state: State) -> list[Step]:
         """All that can happen next."""
-        found = [*self._rebalance(state), *self._expire(state)]
+        found = [*self._rebalance(state), *self._expire(state), *self._set(state)]
         for generation, member in enumerate(state.members):
             if member is ENDED:
                 continue
@@ -312,18 +338,19 @@ class Model:
             log = state.logs[generation]
             if member.step in _READING and not log.closed and log.rolled_back & state.stored:
                 return "readers see rows that were rolled back, and their owner reads them again"
-        for partition, claim in enumerate(state.claims):
-            if claim.owner != NOBODY and state.committed[partition] > _found_end(state, claim.owner, partition) + 1:
+        for partition, committed in enumerate(state.committed):
+            if state.marked[partition] and committed > _found_end(state, partition) + 1:
                 return "the group's offset is ahead of the log"
         return self._violation_at_the_end(state) if self.is_final(state) else None
 
     def _violation_at_the_end(self, state: State) -> str | None:
         lost = 0
         for number in range(FILES):
-            rows = _rows(state.stored, number)
-            if len(set(rows)) != len(rows):
+            rows = Counter(_rows(state.stored, number))
+            wanted = Counter({(p, at): n for p, each in enumerate(state.wanted) for at, n in enumerate(each)})
+            if rows - wanted:
                 return "rows are there twice"
-            lost += len(state.owners) * len(self._rows_in(range(self.bounds.offsets))) - len(rows)
+            lost += (wanted - rows).total()
         if lost > FILES * sum(state.low):
             return "more rows are lost than have expired"
         if state.registered != state.stored:
@@ -367,7 +394,7 @@ class Model:
                 len(way),
                 state._replace(
                     members=(*state.members, *(Member("read claim", each, waiting=each) for each in way)),
-                    logs=(*state.logs, *(Log(0, (None,) * len(every)) for _ in way)),
+                    logs=(*state.logs, *(Log(0, (None,) * len(every), (0,) * len(every)) for _ in way)),
                     owners=tuple(owners),
                     rebalances=left,
                 ),
@@ -381,6 +408,32 @@ class Model:
             if end is not None and low <= end:
                 after = state._replace(low=_put(state.low, partition, low + 1), expiries=state.expiries - 1)
                 yield Step("expire", partition, after)
+
+    def _set(self, state: State) -> Iterator[Step]:
+        """A user gives a new text, perhaps for an offset that is set once what was set there before is followed."""
+        if not state.texts_left or any(member is not ENDED for member in state.members):
+            return
+        state = state._replace(text=state.text + 1, texts_left=state.texts_left - 1)
+        yield Step("new text", NOBODY, state)
+        for partition, text in enumerate(state.texts):
+            owner, end = state.claims[partition].owner, _found_end(state, partition)
+            if text > (0 if owner == NOBODY else state.logs[owner].followed[partition]):
+                continue
+            for offset in range(self.bounds.offsets + 1):
+                again, passed_over = self._rows_in(range(offset, end + 1)), self._rows_in(range(end + 1, offset))
+                wanted = tuple(
+                    times + (at in again) - (at in passed_over) for at, times in enumerate(state.wanted[partition])
+                )
+                yield Step(
+                    f"set to {offset}",
+                    partition,
+                    state._replace(
+                        committed=_put(state.committed, partition, offset),
+                        marked=_put(state.marked, partition, False),
+                        texts=_put(state.texts, partition, state.text),
+                        wanted=_put(state.wanted, partition, wanted),
+                    ),
+                )
 
     # --- claiming: app.journal.takeover and settle --------------------------------------------------------------------
 
@@ -492,18 +545,21 @@ class Model:
     def _take_over(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         """Write how far the partitions are written, and what was rolled back, into our own log."""
         log = state.logs[generation]
-        ends, listed = list(log.ends), log.rolled_back
+        ends, followed, listed = list(log.ends), list(log.followed), log.rolled_back
         for partition, claim in zip(member.waiting, member.claims, strict=True):
             if claim.owner == NOBODY:
                 ends[partition] = state.committed[partition] - 1
             elif claim.owner != generation:
-                ends[partition] = state.logs[claim.owner].ends[partition]
+                former = state.logs[claim.owner]
+                follows = state.text > former.followed[partition] and not state.marked[partition]
+                ends[partition] = state.committed[partition] - 1 if follows else former.ends[partition]
                 if self._keeps(Rule.INHERIT_ROLLED_BACK):
-                    listed |= state.logs[claim.owner].rolled_back
+                    listed |= former.rolled_back
+            followed[partition] = state.text
             if (end := ends[partition]) is not None:
                 ends[partition] = max(end, state.low[partition] - 1)
         then = member._replace(step="point" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "fill")
-        new = log._replace(ends=tuple(ends), rolled_back=listed)
+        new = log._replace(ends=tuple(ends), followed=tuple(followed), rolled_back=listed)
         if new == log:
             yield "take over", state.with_member(generation, then)
         else:
@@ -542,10 +598,16 @@ class Model:
     def _fill(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         files = state.logs[generation].rolled_back
         without = state.fill(files) if self._keeps(Rule.FILL) else state._replace(stored=state.stored - files)
-        yield (
-            "fill",
-            without.with_member(generation, Member("run", member.partitions, read=self._begins(state, generation))),
-        )
+        is_marked = all(state.marked[partition] for partition in member.partitions)
+        step = "run" if is_marked or not self._keeps(Rule.MARK_BEFORE_WRITING) else "mark"
+        read = self._begins(state, generation)
+        yield "fill", without.with_member(generation, Member(step, member.partitions, read=read))
+
+    def _mark(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Commit where the partitions begin, before anything is written."""
+        if state.is_current(generation):
+            marked = self._committed(state, member.partitions, member.read)
+            yield "mark", marked.with_member(generation, member._replace(step="run"))
 
     def _begins(self, state: State, generation: int) -> tuple[int, ...]:
         """The first offset to read of each partition."""
@@ -576,12 +638,15 @@ class Model:
 
     def _commit(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         """Copy to Kafka how far the partitions are read; all of it is delivered."""
-        if state.is_current(generation):
-            committed = list(state.committed)
-            for partition in member.partitions:
-                committed[partition] = max(committed[partition], member.read[partition])
-            if tuple(committed) != state.committed:
-                yield "commit", state._replace(committed=tuple(committed))
+        news = [partition for partition in member.partitions if member.read[partition] > state.committed[partition]]
+        if news and state.is_current(generation):
+            yield "commit", self._committed(state, news, member.read)
+
+    def _committed(self, state: State, partitions: Iterable[int], read: tuple[int, ...]) -> State:
+        committed, marked = list(state.committed), list(state.marked)
+        for partition in partitions:
+            committed[partition], marked[partition] = read[partition], self._keeps(Rule.MARK_COMMITS)
+        return state._replace(committed=tuple(committed), marked=tuple(marked))
 
     def _batches(self, generation: int, member: Member, log: Log) -> Iterator[Batch]:
         """Up to three of the next offsets, of one or several partitions."""
@@ -685,8 +750,11 @@ def _read(member: Member, batch: Batch) -> tuple[int, ...]:
     return tuple(read)
 
 
-def _found_end(state: State, owner: int, partition: int) -> int:
+def _found_end(state: State, partition: int) -> int:
     """The end that the next owner finds in the log: with a pending batch if all its files are there."""
+    owner = state.claims[partition].owner
+    if owner == NOBODY:
+        return state.committed[partition] - 1
     log = state.logs[owner]
     is_there = log.batch is not None and log.batch.files <= state.stored
     end = (log.moved if is_there else log.ends)[partition]

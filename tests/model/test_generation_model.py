@@ -17,6 +17,7 @@ QUICK = (
     Bounds(partitions=1, rebalances=1, lost_answers=1),
     Bounds(partitions=2, rebalances=0, lost_answers=1),  # files are shared by two partitions
     Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, filtered=(0,), from_committed=True),
+    Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=2, from_committed=True),
 )
 THOROUGH = (
     Bounds(partitions=1, rebalances=1, crashes=1, late_closes=1),
@@ -28,11 +29,16 @@ THOROUGH = (
     Bounds(partitions=1, rebalances=1, crashes=1, lost_answers=1, late_closes=1),
     Bounds(partitions=2, offsets=2, rebalances=0, crashes=1, filtered=(1,)),
     Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, lost_answers=1, filtered=(1,), from_committed=True),
+    Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, texts=2),
+    Bounds(partitions=2, rebalances=0, crashes=1, texts=1),
 )
 MANY = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, expiries=2)
 FILTERED = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, filtered=(0, 2))
 FROM_COMMITTED = Bounds(
     partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, filtered=(1,), from_committed=True
+)
+SET_BY_HAND = Bounds(
+    partitions=3, offsets=3, rebalances=2, crashes=6, lost_answers=2, late_closes=2, from_committed=True, texts=3
 )
 # The fewest that show what each rule prevents: two claimers at once, or one of them and a death.
 TWO_CLAIMERS = Bounds(partitions=1, rebalances=2)
@@ -43,6 +49,8 @@ BOUNDS = {
     Rule.LOG_BEFORE_COMMIT: Bounds(partitions=1, rebalances=0, filtered=(0,)),
     Rule.DROP_TO_THE_END: Bounds(partitions=1, rebalances=1, from_committed=True),
     Rule.SMALLER_LOSS: Bounds(partitions=1, offsets=3, rebalances=0, crashes=1, expiries=1),  # three rows in two files
+    Rule.MARK_COMMITS: Bounds(partitions=1, rebalances=0, crashes=1, texts=1),
+    Rule.MARK_BEFORE_WRITING: Bounds(partitions=1, rebalances=0, crashes=1, texts=2),
 }
 
 
@@ -65,6 +73,7 @@ def test_every_row_is_there_once_in_every_order_of_the_steps(bounds: Bounds) -> 
         pytest.param(MANY, id="all"),
         pytest.param(FILTERED, id="filtered", marks=pytest.mark.night),
         pytest.param(FROM_COMMITTED, id="from committed", marks=pytest.mark.night),
+        pytest.param(SET_BY_HAND, id="set by hand", marks=pytest.mark.night),
     ],
 )
 def test_every_row_is_there_once_after_many_steps_at_random(bounds: Bounds) -> None:

@@ -6,15 +6,17 @@ polls, so also where no message does.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams import Application, message_context
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError, CheckpointProducerTimeout
 from quixstreams.checkpointing.exceptions import InvalidStoredOffset as InvalidStoredOffsetError
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.exceptions import PartitionAssignmentError, QuixException
+from quixstreams.kafka.consumer import BaseConsumer
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 from quixstreams.models import Row
 from quixstreams.state.exceptions import StateTransactionError, StoreTransactionFailed
@@ -34,6 +36,7 @@ from app.consumer.kafka.errors import (
 )
 from app.consumer.user_code import at, line_of
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.journal.group_offsets import own_offset
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -131,6 +134,17 @@ class Callbacks:
         self.assigned = group["assignment_size"]
         self._on_tick()
         sink.tick(is_stable=former == self._rebalances)
+
+
+def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
+    """Let a consumer of quixstreams commit offsets with the connector's mark; returns its function for that."""
+    commit = consumer.commit
+
+    def marked(offsets: Sequence[KafkaTopicPartition], **how: Any) -> Any:
+        return commit(offsets=[own_offset(each.topic, each.partition, each.offset) for each in offsets], **how)
+
+    vars(consumer)["commit"] = marked
+    return marked
 
 
 def run(application: Application) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import FatalError, RetryableError
-from app.journal.group_offsets import PartitionOffsets
+from app.journal.group_offsets import PartitionOffsets, own_offset
 from app.journal.start_offset import Start
 from app.model import TopicPartition
 
@@ -54,7 +54,7 @@ def commit_where_partitions_begin(
     for tp, (start, kafka) in zip(tps, each(claims.look, tps), strict=True):
         is_ahead = kafka.committed is not None and kafka.committed > start.offset
         if is_ahead or kafka.committed is None:
-            commits.append(KafkaTopicPartition(*tp, start.offset))
+            commits.append(own_offset(*tp, start.offset))
             would_skip |= is_ahead
     if not commits:
         return

@@ -24,7 +24,7 @@ from quixstreams.sinks import BaseSink, SinkBackpressureError
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, TooBigError, no_object
 from app.batch_limits import BatchLimits
-from app.consumer.claiming import Claiming, log_starts
+from app.consumer.claiming import Claiming, log_starts, mark_set_offsets
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.own_copy import own_copy
 from app.consumer.framework.row_size import RowSizer
@@ -64,6 +64,7 @@ class RowSink(BaseSink):
         current: the message that is processed.
         observer: notified of records and turns.
         on_start: called once quixstreams runs, after it has set its own handlers of signals.
+        commit: that of quixstreams' consumer, with the connector's mark.
         metrics: records offsets, pauses and losses.
         timings: deadlines of flushes.
         can_go_back: whether quixstreams can go back to its last commit; else a flush that cannot succeed ends the
@@ -86,6 +87,7 @@ class RowSink(BaseSink):
         current: CurrentMessage,
         observer: SinkObserver | None = None,
         on_start: Callable[[], None] = lambda: None,
+        commit: Callable[..., object] = lambda **_: None,
         metrics: Metrics | None = None,
         timings: Timings = DEFAULT,
         can_go_back: bool = True,
@@ -100,6 +102,7 @@ class RowSink(BaseSink):
         self._commit_interval = commit_interval
         self._current = current
         self._observer = observer
+        self._commit = commit
         self._metrics = metrics or Metrics()
         self._timings = timings
         self._can_go_back = can_go_back
@@ -467,6 +470,7 @@ class RowSink(BaseSink):
         """Drop what the log has already of the partitions whose claims have succeeded."""
         claims = [claim for claim in self._claims.finished() if claim.tp in self.partitions.by_tp]
         log_starts(claims)
+        mark_set_offsets(claims, self._commit)
         for claim in claims:
             if claim.start.is_loss:
                 self._metrics.lost(f"{claim.tp}: {claim.start.remark}")

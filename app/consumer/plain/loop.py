@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import not_decompressed
-from app.consumer.claiming import Claiming, log_starts
+from app.consumer.claiming import Claiming, log_starts, mark_set_offsets
 from app.consumer.consumption import Consumption
 from app.consumer.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.consumer.partitions import Partition
@@ -23,6 +23,7 @@ from app.consumer.plain.client import BrokerPresence
 from app.consumer.plain.sink import MessageSink
 from app.errors import RetryableError
 from app.journal.claims import Claim
+from app.journal.group_offsets import own_offset
 from app.journal.kafka_watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
 from app.monitoring.metrics import Metrics
@@ -181,6 +182,7 @@ class PlainLoop:
         if not claims:
             return
         self._report(claims)
+        mark_set_offsets(claims, self._client.commit)
         for claim in claims:
             self._partitions.by_tp[claim.tp].begin(claim.start.offset)
             self._metrics.begins(claim.tp, claim.start.offset)
@@ -322,7 +324,7 @@ class PlainLoop:
         if not copied:
             return
         self._copy_again_at = now + _COPY_AGAIN_SECONDS
-        offsets = [KafkaTopicPartition(*each.tp, each.written) for each in copied]
+        offsets = [own_offset(*each.tp, each.written) for each in copied]
         try:
             self._client.commit(offsets=offsets, asynchronous=asynchronous)
         except KafkaException as error:

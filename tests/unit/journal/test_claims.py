@@ -81,20 +81,24 @@ def test_a_member_that_goes_on_meanwhile_is_no_other_program(bench: Bench, monke
 def test_an_offset_moved_by_hand_is_followed_once_for_each_text(bench: Bench) -> None:
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
     bench.left_behind(41)
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", is_set=True)
     claims = bench.claims(follow_offsets="today")
-    assert claim_of(claims).start.offset == 70
+    start = claim_of(claims).start
+    assert (start.offset, start.is_set) == (70, True)
     bench.taken_by_another_member().advance({P0: 89})
-    assert claim_of(claims, B).start == Start(90, skipped=20)
+    assert claim_of(claims, B).start == Start(90, skipped=20, is_set=True)
     assert claim_of(bench.claims(follow_offsets="today"), "cccccccc").start.offset == 90
     assert claim_of(bench.claims(), "dddddddd").start.offset == 90
-    assert claim_of(bench.claims(follow_offsets="tomorrow"), "99999999").start.offset == 70
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
+    assert claim_of(bench.claims(follow_offsets="tomorrow"), "99999999").start == Start(90, skipped=20)
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", is_set=True)
+    assert claim_of(bench.claims(follow_offsets="the day after"), "88888888").start.offset == 70
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: Bench, lost: int) -> None:
     bench.left_behind(41)
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", is_set=True)
     bench.store.lost_write = lost
     assert claim_of(bench.claims(follow_offsets="today")).start.offset == 70
     assert bench.end() == 69

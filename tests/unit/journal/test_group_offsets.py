@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Uuid
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import FatalError, RetryableError
-from app.journal.group_offsets import GroupOffsets, PartitionOffsets
+from app.journal.group_offsets import GroupOffsets, PartitionOffsets, own_offset
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 3)
@@ -22,6 +22,7 @@ class Kafka:
 
     def __init__(self) -> None:
         self.committed_offset = 70
+        self.metadata: str | None = None
         self.committed_error: KafkaError | None = None
         self.watermarks: tuple[int, int] | None = (10, 100)
         self.topic_id: Any = "abc"
@@ -33,7 +34,7 @@ class Kafka:
         self.refuse("committed")
         assert [(asked.topic, asked.partition) for asked in partitions] == [TP]
         assert timeout > 0
-        return [SimpleNamespace(offset=self.committed_offset, error=self.committed_error)]
+        return [SimpleNamespace(offset=self.committed_offset, metadata=self.metadata, error=self.committed_error)]
 
     def get_watermark_offsets(
         self, partition: KafkaTopicPartition, timeout: float, *, cached: bool
@@ -94,7 +95,9 @@ def failing(kafka: Kafka, question: str, code: int = KafkaError._TIMED_OUT) -> N
     [
         ({}, {}),
         ({"committed_offset": 0}, {"committed": 0}),
-        ({"committed_offset": OFFSET_INVALID}, {"committed": None}),
+        ({"committed_offset": OFFSET_INVALID}, {"committed": None, "is_set": False}),
+        ({"metadata": own_offset(*TP, 70).metadata}, {"is_set": False}),
+        ({"metadata": "another program's"}, {}),
         ({"topic_id": Uuid(1, 2)}, {"topic_id": str(Uuid(1, 2))}),
         ({"topic_id": None}, {"topic_id": ""}),
         ({"topic_id": ""}, {"topic_id": ""}),
@@ -107,7 +110,7 @@ def failing(kafka: Kafka, question: str, code: int = KafkaError._TIMED_OUT) -> N
 def test_what_kafka_says(kafka: Kafka, answers: dict[str, Any], found: dict[str, Any]) -> None:
     for name, answer in answers.items():
         setattr(kafka, name, answer)
-    assert asked(kafka) == replace(PartitionOffsets(70, 10, 100, "abc", "cluster"), **found)
+    assert asked(kafka) == replace(PartitionOffsets(70, 10, 100, "abc", "cluster", is_set=True), **found)
 
 
 @pytest.mark.parametrize("question", ["committed", "watermarks", "topic", "cluster"])

@@ -24,6 +24,11 @@ def kafka(committed: int | None = None, low: int = 0, high: int = 1_000, topic_i
     return PartitionOffsets(committed, low, high, topic_id)
 
 
+def set_to(committed: int, low: int = 0, topic_id: str = "id") -> PartitionOffsets:
+    """By a tool, or another program."""
+    return replace(kafka(committed, low, topic_id=topic_id), is_set=True)
+
+
 def begin(
     journal: Progress | None,
     position: PartitionOffsets,
@@ -80,7 +85,7 @@ def test_the_journal_decides_and_there_is_nothing_to_say(position: PartitionOffs
     assert begin(entry(), position, "earliest") == begin(entry(), position, "latest") == start
 
 
-@pytest.mark.parametrize("committed", [None, 100, 500])
+@pytest.mark.parametrize("committed", [None, 100, 500, 501])  # the last as the framework's lane has committed it
 def test_records_gone_before_they_were_read_are_a_loss_and_never_skip_to_the_latest(committed: int | None) -> None:
     start = begin(entry(), kafka(committed, low=501, high=2_000))
     assert (start.offset, start.is_loss) == (501, True)
@@ -119,11 +124,11 @@ def test_where_an_id_is_unknown_the_end_of_the_topic_decides(before: str, now: s
 @pytest.mark.parametrize(
     ("position", "offset", "is_loss"),
     [
-        *((kafka(at), at, False) for at in (100, 499, 501, 900)),
-        *((kafka(at, topic_id="another"), at, False) for at in (40, 500, 900)),
-        (kafka(100, low=200), 200, True),
-        (kafka(5_000, low=200), 200, False),
-        (kafka(800, low=800), 800, False),  # the user has seen the gap and moved on
+        *((set_to(at), at, False) for at in (100, 499, 501, 900)),
+        *((set_to(at, topic_id="another"), at, False) for at in (40, 500, 900)),
+        (set_to(100, low=200), 200, True),
+        (set_to(5_000, low=200), 200, False),
+        (set_to(800, low=800), 800, False),  # the user has seen the gap and moved on
     ],
 )
 def test_a_group_moved_by_hand_goes_where_it_was_moved_and_says_so(
@@ -134,9 +139,12 @@ def test_a_group_moved_by_hand_goes_where_it_was_moved_and_says_so(
     assert start.remark.startswith(f"FOLLOW_OFFSETS: going on from {offset}")
 
 
-@pytest.mark.parametrize("position", [kafka(None), kafka(500)])
-def test_a_group_that_was_not_moved_goes_by_the_journal(position: PartitionOffsets) -> None:
-    assert begin(entry(), position, follows=True) == AT_500
+@pytest.mark.parametrize("position", [kafka(None), kafka(500), set_to(500), kafka(300), kafka(40, topic_id="another")])
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_an_offset_that_nobody_has_set_is_not_followed(position: PartitionOffsets, *, keeps_state: bool) -> None:
+    """As after a crash between the journal and the commit, or of a topic that was deleted."""
+    start, by_journal = (begin(entry(), position, follows=each, keeps_state=keeps_state) for each in (True, False))
+    assert start == by_journal
 
 
 # --- with state -----------------------------------------------------------------------------------------------------
@@ -172,10 +180,18 @@ def test_what_the_state_lacks_comes_again_and_is_not_written(
 def test_what_another_program_went_on_with_is_neither_skipped_nor_written_without_a_word(
     committed: int, low: int, *, keeps_state: bool
 ) -> None:
-    with pytest.raises(ConfigError, match=f"offsets 500 to {committed - 1} are not in the table") as raised:
-        begin(entry(), kafka(committed, low=low), keeps_state=keeps_state)
+    cause = f"offsets 500 to {committed - 1} are not in the table by its journal, and another program"
+    with pytest.raises(ConfigError, match=cause) as raised:
+        begin(entry(), set_to(committed, low=low), keeps_state=keeps_state)
     assert "set FOLLOW_OFFSETS to a new text" in raised.value.hint
     assert "set it back to 500, to write them" in raised.value.hint
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_journal_that_was_set_back_is_not_taken_for_another_program_or_a_wish(*, follows: bool) -> None:
+    with pytest.raises(ConfigError, match="a connector with a later journal") as raised:
+        begin(entry(), kafka(700), follows=follows)
+    assert "set the group's offset to 700 with a tool, and set FOLLOW_OFFSETS to a new text" in raised.value.hint
 
 
 # --- another cluster -------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class Bench:
         self.timings = Timings(clock=self.clock, sleep=self.clock.advance)
         self.partitions = Partitions(timings=self.timings)
         self.current = CurrentMessage(1_000)
+        self.commits: list[tuple[dict[TopicPartition, int], int]] = []  # each with how many batches there were
         self.sink = RowSink(
             pipeline=self.pipeline,
             partitions=self.partitions,
@@ -59,10 +60,16 @@ class Bench:
             commit_interval=5.0,
             current=self.current,
             observer=observer,
+            commit=self._commit,
             timings=self.timings,
             can_go_back=can_go_back,
         )
         self.sink.setup()
+
+    def _commit(self, *, offsets: list[Any], asynchronous: bool) -> None:
+        assert not asynchronous
+        committed = {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
+        self.commits.append((committed, len(self.pipeline.batches)))
 
     def process(
         self,

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from app.consumer.framework.first_commit import commit_where_partitions_begin
 from app.errors import FatalError, RetryableError
-from app.journal.group_offsets import PartitionOffsets
+from app.journal.group_offsets import PartitionOffsets, own_offset
 from app.journal.start_offset import Start
 from app.model import TopicPartition
 
@@ -32,6 +32,7 @@ class Kafka:
         if self.error:
             raise KafkaException(self.error)
         assert not asynchronous
+        assert [tp.metadata for tp in offsets] == [own_offset(*P0, 0).metadata] * len(offsets)
         self.committed |= {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
 
     def begin(self) -> dict[TopicPartition, int]:

@@ -34,6 +34,14 @@ def test_a_flush_claims_and_brings_rows_and_ends_into_the_lake(bench: Bench) -> 
     assert bench.pipeline.batches[-1].reason == "checkpoint"
 
 
+def test_an_offset_that_a_tool_has_set_is_marked_before_a_row_is_written(bench: Bench) -> None:
+    bench.claims.starts = {P0: Start(3, is_set=True)}
+    bench.rows(3)
+    bench.rows(0, tp=P1)
+    bench.sink.flush()
+    assert bench.commits == [({P0: 3}, 0)]
+
+
 def test_a_row_that_comes_late_is_no_repetition(bench: Bench) -> None:
     bench.claims.starts = {P0: Start(3)}
     bench.rows(2, 3)

@@ -173,6 +173,20 @@ def test_where_a_partition_begins_is_copied_to_the_group(bench: Bench) -> None:
     assert bench.client.commits[0] == {P0: 3, P1: 2}
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_an_offset_that_a_tool_has_set_is_marked_before_anything_is_read(bench: Bench, *, fails: bool) -> None:
+    bench.claims.starts = {P0: Start(1, is_set=True)}
+    bench.client.commit_errors = [KafkaError.NOT_COORDINATOR] if fails else []
+    if fails:
+        with pytest.raises(RetryableError, match="committing where partitions begin"):
+            bench.run()
+        assert bench.sealed == {}
+    else:
+        bench.run()
+        assert bench.client.commits[0] == {P0: 1}
+        assert bench.client.calls[:3] == ["assign nothing", "commit and wait", "assign 0 at 1, 1 at 0"]
+
+
 def test_offsets_are_committed_as_soon_as_their_batch_is_in_the_lake(bench: Bench) -> None:
     seen = []
 
