@@ -179,8 +179,8 @@ class SparkWriter:
         return session
 
     def _start_java(self) -> None:
-        with java_log() as descriptor:
-            started = start_java(find_java(), self._heap, self._scratch, descriptor)
+        with java_log() as output:
+            started = start_java(find_java(), self._heap, self._scratch, output)
         # Set before a session writes into the scratch folder, so that close() can end it.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it

@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from app.errors import ConfigError, SparkLostError
 from app.spark.class_archive import archive_option
 from app.spark.java import find_java
-from app.spark.launch import MODULE_OPTIONS, connect, forget_java, start_java
+from app.spark.launch import MODULE_OPTIONS, JavaOutput, connect, forget_java, start_java
 from dev.parsed_classes import make_archive
 from tests.services.spark import new_spark_writer, staged_file
 from tests.support.waiting import wait_until
@@ -220,7 +220,7 @@ def test_java_starts_with_the_archive_that_the_command_makes(monkeypatch: pytest
     archive = tmp_path / "spark.archive"
     make_archive(archive)
     with tempfile.TemporaryFile() as output:
-        started = start_java(find_java(), "512m", tmp_path, output.fileno(), [archive_option(find_java(), archive)])
+        started = start_java(find_java(), "512m", tmp_path, JavaOutput(output.fileno()), [archive_option(find_java(), archive)])
         try:
             connect(started)
             assert str(archive) in Path(f"/proc/{started.process.pid}/maps").read_text()
