@@ -69,9 +69,9 @@ class Job:
         writes: whether this is no dry run.
 
     Attributes:
-        at_begin: the objects that were pending or rolled back when the run began.
-        hindered: the folders of which not all rows could be worked on, with the reason; another try may do.
-        left: the folders with an error.
+        at_begin: what was pending or rolled back then.
+        hindered: why not all rows of some folders could be worked on; another try may do.
+        left: folders with an error.
 
     Raises:
         ConfigError: there is no such table.
@@ -102,50 +102,9 @@ class Job:
         self.at_begin = survey(self.store, self.root)
 
     def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ends.close()
-
-    @property
-    def schema_changed(self) -> datetime | None:
-        """When the table's schema was changed last."""
-        found = find(self.store, schema_key(self.root))
-        return found.last_modified if found else None
-
-    @property
-    def folders_at_once(self) -> int:
-        """How many folders Spark works on."""
-        return _FOLDERS_AT_ONCE if runs_locally(self._settings) else _FOLDERS_AT_ONCE_ON_A_CLUSTER
-
-    def session(self) -> Any:
-        """Spark's session; started at the first call."""
-        with self._lock:  # several folders ask at once
-            return self._session
-
-    @cached_property
-    def _session(self) -> Any:
         settings = self._settings
-        conf = {} if runs_locally(settings) else access_of_executors(settings)
-        heap = f"{settings.memory.heap_mb}m"
-        return self._ends.enter_context(merge_session(settings.spark_master, heap, self._scratch, conf))
-
-    @cached_property
-    def _scratch(self) -> Any:
-        return self._ends.enter_context(scratch_folder())
-
-    @property
-    def merger(self) -> Merger:
-        """Merges files."""
-        with self._lock:
-            return self._merger
-
-    @cached_property
-    def _merger(self) -> Merger:
-        settings = self._settings
-        return Merger(
+        self._scratch = self._ends.enter_context(scratch_folder())
+        self.merger = Merger(
             store=self.store,
             root=self.root,
             spark=SparkAccess(self.session, None if runs_locally(settings) else uri_for_executors(settings)),
@@ -161,6 +120,30 @@ class Job:
             scratch=self._scratch,
             workers=settings.max_write_workers,
         )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+    @property
+    def schema_changed(self) -> datetime | None:
+        """When the table's schema was changed last."""
+        found = find(self.store, schema_key(self.root))
+        return found.last_modified if found else None
+
+    def session(self) -> Any:
+        """Spark's session; started at the first call."""
+        with self._lock:  # several folders ask at once
+            return self._session
+
+    @cached_property
+    def _session(self) -> Any:
+        settings = self._settings
+        conf = {} if runs_locally(settings) else access_of_executors(settings)
+        heap = f"{settings.memory.heap_mb}m"
+        return self._ends.enter_context(merge_session(settings.spark_master, heap, self._scratch, conf))
 
     def resume(self) -> None:
         """Complete what runs have begun that ended before, and delete what executors have left."""
@@ -282,7 +265,8 @@ class Job:
                 return changes, SkippedError()
             return changes, left
 
-        for (path, *_), (changes, error) in side_by_side(self.folders_at_once, change, candidates):
+        at_once = _FOLDERS_AT_ONCE if runs_locally(self._settings) else _FOLDERS_AT_ONCE_ON_A_CLUSTER
+        for (path, *_), (changes, error) in side_by_side(at_once, change, candidates):
             if changes:
                 yield path, changes
             if isinstance(error, SkippedError):
