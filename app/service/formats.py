@@ -13,8 +13,7 @@ from app.catalog.schema_registry import SchemaRegistry
 from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.exact_json import loads, new_deserializer
-from app.consumer.key_deserializer import KeyDeserializer
-from app.consumer.registered import RegisteredDeserializer
+from app.consumer.registered import KeyDeserializer, RegisteredDeserializer
 from app.convert.batch import Patiently
 from app.convert.json_parser import JsonMessages
 from app.convert.whole_batches import MessageParser, ReadKey

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -39,8 +39,6 @@ _FOLDERS_AT_ONCE_ON_A_CLUSTER = 8
 _FOLDERS_AT_ONCE = min(4, os.cpu_count() or 1)
 _BUSY = f"another run is at it, or was cut off in the last {_LEASE.seconds // 60} minutes"
 _UNSETTLED = "it has files of a batch that is not finished, or was rolled back; the connector finishes or removes them"
-
-_T = TypeVar("_T")
 
 # A folder's path, its record, and its files with their footers.
 Candidate = tuple[str, FolderRecord, Sequence[TableFile]]
@@ -276,22 +274,17 @@ class Job:
                 self.leave(path, error, "files left as they are" if changes else "left as it is")
 
     def _change(self, path: str, record: FolderRecord, files: Bin, erased: Sequence[str]) -> Change | None:
-        if not self._writes:
-            gone = self._preparing(lambda: self.merger.count(path, files.files, erased)) if erased else 0
-            return None if erased and not gone else Change(files, gone, files.rows - gone, 0)
+        if not self._writes and not erased:
+            return Change(files, 0, files.rows, 0)
         with ExitStack() as ends:
-            prepared = self._preparing(lambda: ends.enter_context(self.merger.prepared(path, files.files, erased)))
+            try:
+                prepared = ends.enter_context(self.merger.prepared(path, files.files, erased, writes=self._writes))
+            except FatalError as error:  # nothing was changed, so other folders can go on
+                raise LeftError(str(error)) from None
             if erased and not prepared.gone:
                 return None
-            return Change(files, prepared.gone, prepared.rows, self.merger.commit(record, prepared))
-
-    @staticmethod
-    def _preparing(work: Callable[[], _T]) -> _T:
-        """Nothing was changed where this fails, so other folders can go on."""
-        try:
-            return work()
-        except FatalError as error:
-            raise LeftError(str(error)) from None
+            size = self.merger.commit(record, prepared) if self._writes else 0
+            return Change(files, prepared.gone, prepared.rows, size)
 
     def leave(self, path: str, error: object, what: str = "left as it is") -> None:
         """Report a folder that stays as it is, or some files of it."""
