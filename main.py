@@ -46,8 +46,12 @@ def _run(options: Namespace) -> int:
     from app.config.settings import load_settings, remarks  # noqa: PLC0415
     from app.errors import ConfigError  # noqa: PLC0415
 
-    load_dotenv(Path(__file__).with_name(".env"))  # for local runs; the environment wins
+    dotenv = Path(__file__).with_name(".env")
     try:
+        try:
+            load_dotenv(dotenv, encoding="utf-8-sig")  # for local runs; the environment wins
+        except (ValueError, OSError) as error:  # PowerShell's > writes UTF-16
+            raise ConfigError(f"reading {dotenv}", str(error), "Save it as UTF-8") from None
         settings = load_settings(needs_broker=options.needs_broker, needs_store=options.needs_store)
     except ConfigError as error:
         logs.announce_failure(error)

@@ -7,9 +7,7 @@ from typing import Any, Protocol
 from app.errors import cut
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
 
-HINT_DESERIALIZERS = (
-    "Set KAFKA_VALUE_DESERIALIZER and KAFKA_KEY_DESERIALIZER to what the producer writes, or set ON_BAD_RECORD"
-)
+OF_THE_KEY = "of the key"  # a note of an error
 LONGEST_REASON = 1_000  # characters; a foreign error may quote the whole record
 KEPT_BYTES = 4096  # of the value and of the key of a message that is too big: enough to tell who has sent it
 
@@ -110,8 +108,11 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
     """A message that its deserializers could not read, or that is too big for them."""
     if isinstance(error, TooBigError):
         return Refusal(truncated(message, str(error)), error.hint)
-    reason = cut(f"it does not deserialize: {error}", LONGEST_REASON)
-    return Refusal(as_it_came(message, reason), HINT_DESERIALIZERS)
+    what, setting = "it does", "KAFKA_VALUE_DESERIALIZER"
+    if OF_THE_KEY in getattr(error, "__notes__", ()):
+        what, setting = "its key does", "KAFKA_KEY_DESERIALIZER"
+    reason = cut(f"{what} not deserialize: {error}", LONGEST_REASON)
+    return Refusal(as_it_came(message, reason), f"Set {setting} to what the producer writes, or set ON_BAD_RECORD")
 
 
 def not_decompressed(message: Message, offset: int) -> Refusal:

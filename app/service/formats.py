@@ -13,7 +13,7 @@ from app.catalog.schema_registry import SchemaRegistry
 from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.exact_json import loads, new_deserializer
-from app.consumer.registered import RegisteredDeserializer
+from app.consumer.registered import KeyDeserializer, RegisteredDeserializer
 from app.convert.batch import Patiently
 from app.convert.json_parser import JsonMessages
 from app.convert.whole_batches import MessageParser, ReadKey
@@ -71,7 +71,7 @@ def new_formats(settings: Settings, find: Find | None) -> Formats:
     names = settings.value_deserializer, settings.key_deserializer
     if find is None:
         value, key = (json_schema if name == "json-schema" else new_deserializer(name) for name in names)
-        return Formats(value, key, JsonMessages(have_schemas=names[0] == "json-schema"))
+        return Formats(value, KeyDeserializer(key), JsonMessages(have_schemas=names[0] == "json-schema"))
     # Polars takes a fifth of a second and 60 MB.
     from app.convert.avro_messages import AvroMessages  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ def new_formats(settings: Settings, find: Find | None) -> Formats:
     )
     return Formats(
         value,
-        key,
+        KeyDeserializer(key),
         avro if names[0] == "avro" else JsonMessages(have_schemas=names[0] == "json-schema"),
         avro.read_key if names[1] == "avro" else None,
         avro.ask_with,

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from app.errors import ConnectorError
 from app.spark.java import Java, find_java
-from app.spark.launch import connect, start_java
+from app.spark.launch import JavaOutput, connect, start_java
 from app.spark.session import spark_conf, use_scratch_file_system
 
 _WITH_AOT_CACHE = 25  # the first Java that makes one in a single run
@@ -39,7 +39,7 @@ def make(java: Java, archive: Path) -> None:
     option = "AOTCacheOutput" if java.release >= _WITH_AOT_CACHE else "ArchiveClassesAtExit"
     with tempfile.TemporaryDirectory(prefix="quix-archive-") as folder:
         scratch = Path(folder)
-        started = start_java(java, "512m", scratch, sys.stderr.fileno(), [f"-XX:{option}={archive}"])
+        started = start_java(java, "512m", scratch, JavaOutput(sys.stderr.fileno()), [f"-XX:{option}={archive}"])
         SparkContext._ensure_initialized(gateway=connect(started))
         conf = SparkConf().setMaster("local[1]").setAppName("class-archive")
         conf.setAll(list(spark_conf(scratch, "snappy", 1_000_000).items()))

@@ -44,11 +44,13 @@ _HADOOP_USER = "connector"
 # With these PySpark would look for a Spark elsewhere.
 _ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
+_ANSWER_SECONDS = 180.0
 _ENDING_SECONDS = 30.0
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
 # Warnings of the virtual machine itself, also about unused classes of its archive.
 _NOTICE = re.compile(r"WARNING: |\[[\d.]+s\]\[warning *\]\[(aot|cds)\b")
+_UNCAUGHT = 'Exception in thread "main" '  # other threads may keep the process alive
 _LOGGED = re.compile(rf"({'|'.join(_LEVELS)}) (.*)")  # as log4j2.properties writes it
 
 # Spark's options to open Java's packages (org.apache.spark.launcher.JavaModuleOptions), without the vector module.
@@ -97,12 +99,21 @@ JVM_OPTIONS = (
 )
 
 
+@dataclass(slots=True)
+class JavaOutput:
+    """The descriptor to which Java prints, and the exception that has ended its main thread, if any was logged."""
+
+    descriptor: int
+    uncaught: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class JavaProcess:
-    """A started Java process, and the file to which it writes its port."""
+    """A started Java process, the file to which it writes its port, and its output."""
 
     process: Popen[bytes]
     address: Path
+    output: JavaOutput
 
     def end(self, seconds: float | None = None) -> int:
         """Let Java end by itself and return its exit code; waits without limit by default."""
@@ -111,14 +122,14 @@ class JavaProcess:
         return self.process.wait(seconds)
 
 
-def start_java(java: Java, heap: str, scratch: Path, output: int, options: Sequence[str] = ()) -> JavaProcess:
+def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options: Sequence[str] = ()) -> JavaProcess:
     """Start Java; it ends when its standard input is closed, also if this process is killed.
 
     Args:
         java: the program.
         heap: its size, e.g. ``1g``.
         scratch: a private folder, for its temporary files and the address.
-        output: the descriptor for its output.
+        output: where it prints.
         options: more options of Java.
 
     Raises:
@@ -146,25 +157,31 @@ def start_java(java: Java, heap: str, scratch: Path, output: int, options: Seque
         process = Popen(
             command,
             stdin=PIPE,
-            stdout=output,
-            stderr=output,
+            stdout=output.descriptor,
+            stderr=output.descriptor,
             env=environment,
             preexec_fn=_ignore_ctrl_c,  # noqa: PLW1509 - one call, which takes no lock
         )
     except OSError as error:
         raise ConfigError("starting Spark", f"{java.path} cannot be run: {error.strerror}", START_HINT) from None
-    return JavaProcess(process, address)
+    return JavaProcess(process, address, output)
 
 
 def connect(java: JavaProcess) -> Any:
     """Wait until Java listens, and return PySpark's gateway to it.
 
     Raises:
-        ConfigError, SparkLostError: it has ended, see ``ended_at_start``.
+        ConfigError, SparkLostError: it has ended, see ``ended_at_start``, or does not listen in time.
     """
+    give_up = time.monotonic() + _ANSWER_SECONDS
     while not java.address.exists():
         if (code := java.process.poll()) is not None:
             raise ended_at_start(code)
+        if java.output.uncaught or time.monotonic() > give_up:
+            java.process.kill()
+            kind = ConfigError if java.output.uncaught else SparkLostError
+            cause = java.output.uncaught or f"Java does not listen after {_ANSWER_SECONDS:.0f} s"
+            raise kind("starting Spark", cause, START_HINT)
         time.sleep(_POLL_SECONDS)
     with java.address.open("rb") as stream:
         port = read_int(stream)  # type: ignore[no-untyped-call]
@@ -247,20 +264,23 @@ def forget_java() -> None:
 
 
 @contextmanager
-def java_log() -> Iterator[int]:
-    """Yield a descriptor for the output of a process started inside; its lines are logged until it ends."""
+def java_log() -> Iterator[JavaOutput]:
+    """Yield where a process started inside prints; its lines are logged until it ends."""
     read_end, write_end = os.pipe()
-    threading.Thread(target=_hand_on, args=(read_end,), name="java-log", daemon=True).start()
+    output = JavaOutput(write_end)
+    threading.Thread(target=_hand_on, args=(read_end, output), name="java-log", daemon=True).start()
     try:
-        yield write_end
+        yield output
     finally:
         os.close(write_end)
 
 
-def _hand_on(descriptor: int) -> None:
+def _hand_on(descriptor: int, output: JavaOutput) -> None:
     with open(descriptor, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if text := line.rstrip():
+                if text.startswith(_UNCAUGHT):
+                    output.uncaught = text
                 logged = _LOGGED.fullmatch(text)
                 otherwise = logging.DEBUG if _NOTICE.match(text) else logging.INFO
                 level, message = (_LEVELS[logged[1]], logged[2]) if logged else (otherwise, text)

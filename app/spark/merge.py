@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 
 from app.errors import FatalError, SparkLostError
 from app.spark.launch import START_HINT, only_java
-from app.spark.session import quoted, reason_of
+from app.spark.session import hint_of, quoted, reason_of
 
 # PySpark logs each error of a query with its stack in JSON, beside raising it.
 for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -121,7 +121,7 @@ def _translated(doing: str) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        raise FatalError(doing, reason_of(error)) from None
+        raise FatalError(doing, reason_of(error), hint_of(error)) from None
     except (Py4JError, ConnectionError) as error:
         raise SparkLostError(doing, f"Java gives no answer: {reason_of(error)}", _LOST_HINT) from None
 

@@ -1,5 +1,7 @@
 """The settings of Spark's session, a local file system without forks, the words of its errors, names of columns."""
 
+import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -109,3 +111,17 @@ def reason_of(error: Exception) -> str:
             cause = cause.getCause()
         return str(cause.toString()).splitlines()[0]
     return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+
+
+def hint_of(error: Exception) -> str:
+    """The remedy for an error that comes from the temporary folder; empty for another one."""
+    reason, folder = reason_of(error), tempfile.gettempdir()
+    if "No space left on device" in reason:
+        return (
+            "The temporary folder is full: give it more room (TMPDIR, or the size of the tmpfs) or lower MAX_BUFFER_MB"
+        )
+    if "UnsatisfiedLinkError" in reason and os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
+        return (
+            f"Java loads native code from {folder}, which is mounted noexec: mount it exec, or name another in TMPDIR"
+        )
+    return ""

@@ -30,7 +30,7 @@ from app.spark.batch_offsets import as_column_metadata
 from app.spark.java import find_java
 from app.spark.launch import RESTART_HINT, START_HINT, connect, ended_at_start, java_log, start_java
 from app.spark.parquet_options import parquet_options
-from app.spark.session import quoted, reason_of, spark_conf, use_scratch_file_system
+from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import read_staged_schema, write_staged
 
 logger = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class SparkWriter:
             # py4j raises ConnectionError unchanged for a refused connection.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
                 raise self._declare_lost(doing, self._death_or(error)) from None
-            raise FatalError(doing, reason_of(error), _hint(error)) from None
+            raise FatalError(doing, reason_of(error), hint_of(error)) from None
 
     def _start(self) -> None:
         watchdog = threading.Timer(
@@ -167,7 +167,7 @@ class SparkWriter:
             error = ended_at_start(self._process.returncode)
         if isinstance(error, ConnectorError):
             return error
-        return ConfigError("starting Spark", reason_of(error), _hint(error) or START_HINT)
+        return ConfigError("starting Spark", reason_of(error), hint_of(error) or START_HINT)
 
     def _new_session(self) -> SparkSession:
         if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
@@ -178,8 +178,8 @@ class SparkWriter:
         return session
 
     def _start_java(self) -> None:
-        with java_log() as descriptor:
-            started = start_java(find_java(), self._heap, self._scratch, descriptor)
+        with java_log() as output:
+            started = start_java(find_java(), self._heap, self._scratch, output)
         # Set before a session writes into the scratch folder, so that close() can end it.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it
@@ -302,11 +302,3 @@ def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
 def _others(group: OutputFile) -> str:
     count = len(group.parts) - 1
     return f" and {count:,} more partitions" if count else ""
-
-
-def _hint(error: Exception) -> str:
-    if "No space left on device" in reason_of(error):
-        return (
-            "The temporary folder is full: give it more room (TMPDIR, or the size of the tmpfs) or lower MAX_BUFFER_MB"
-        )
-    return ""

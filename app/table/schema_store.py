@@ -201,7 +201,7 @@ class SchemaStore:
             logger.warning(
                 "column %s%s: bigint in the table's files so far, double from now on. Spark cannot read the mix "
                 "(DuckDB and Polars can, pyarrow below 2^53) until the old files are rewritten "
-                "(python main.py rewrite); a type in COLUMN_TYPES from the start avoids it",
+                "(python main.py compact); a type in COLUMN_TYPES from the start avoids it",
                 ", ".join(cut(repr(path), _SHOWN) for path in paths[:_NAMED]),
                 more,
             )

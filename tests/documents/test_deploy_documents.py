@@ -1,7 +1,9 @@
 """What the pages and files for deploying say, held to the code: names, paths, times, users."""
 
+import ast
 import os
 import re
+import shlex
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 import yaml
 from dotenv import dotenv_values
 
+from app.commands.command_line import new_parser
 from app.config.settings import load_settings
 from app.config.variables import Variables
 from app.service.process import LONGEST_STOP_SECONDS
@@ -31,6 +34,9 @@ def of_kind(kind: str) -> dict[str, Any]:
 
 POD = of_kind("Deployment")["spec"]["template"]
 [CONTAINER] = POD["spec"]["containers"]
+MAINTENANCE = (REPO / "docs" / "maintenance.md").read_text()
+[JOB] = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", MAINTENANCE, re.DOTALL)]
+EACH_POD = pytest.mark.parametrize("pod", [POD["spec"], JOB["spec"]["jobTemplate"]["spec"]["template"]["spec"]])
 
 
 def seconds(text: str) -> int:
@@ -80,29 +86,35 @@ def test_ports_are_published_for_this_machine_alone() -> None:
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
-def test_the_image_is_the_one_that_is_built() -> None:
+@EACH_POD
+def test_the_image_is_the_one_that_is_built(pod: dict[str, Any]) -> None:
+    [container] = pod["containers"]
     built = re.findall(r"docker build -t (\S+) \.", README + (DEPLOY / "kubernetes.md").read_text())
     assert set(built) == {"quix-ts-datalake-sink"}
-    assert re.fullmatch(rf"[\w.-]+/{built[0]}:\w+", CONTAINER["image"])
-    assert CONTAINER["image"] in (DEPLOY / "kubernetes.md").read_text()
+    assert re.fullmatch(rf"[\w.-]+/{built[0]}:\w+", container["image"])
+    assert container["image"] in (DEPLOY / "kubernetes.md").read_text()
+    assert new_parser().parse_args(container.get("args", [])).command in (None, "compact")
 
 
-def test_the_user_is_the_one_of_the_image() -> None:
+@EACH_POD
+def test_the_user_is_the_one_of_the_image(pod: dict[str, Any]) -> None:
     [uid] = re.findall(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE)
     assert f"useradd --uid {uid} --gid 0" in DOCKERFILE
-    context = POD["spec"]["securityContext"]
+    context = pod["securityContext"]
     assert context["runAsNonRoot"]
     assert (context["runAsUser"], context["runAsGroup"]) == (int(uid), 0)
 
 
-def test_the_container_has_the_least_rights() -> None:
-    context = CONTAINER["securityContext"]
+@EACH_POD
+def test_the_container_has_the_least_rights(pod: dict[str, Any]) -> None:
+    [container] = pod["containers"]
+    context = container["securityContext"]
     assert context["readOnlyRootFilesystem"]
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert not context["allowPrivilegeEscalation"]
-    assert not POD["spec"]["automountServiceAccountToken"]
-    [mount] = CONTAINER["volumeMounts"]
-    [volume] = POD["spec"]["volumes"]
+    assert not pod["automountServiceAccountToken"]
+    [mount] = container["volumeMounts"]
+    [volume] = pod["volumes"]
     assert (mount["name"], mount["mountPath"]) == (volume["name"], "/tmp")  # noqa: S108 - of the container
     assert "emptyDir" in volume
 
@@ -129,9 +141,29 @@ def test_the_parts_of_the_manifest_belong_together() -> None:
     assert of_kind("Deployment")["spec"]["selector"]["matchLabels"] == labels
     assert of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
     assert labels.items() <= POD["metadata"]["labels"].items()
-    assert POD["spec"]["serviceAccountName"] == of_kind("ServiceAccount")["metadata"]["name"]
-    sources = {next(iter(source.values()))["name"] for source in CONTAINER["envFrom"]}
-    assert sources == {of_kind("ConfigMap")["metadata"]["name"], of_kind("Secret")["metadata"]["name"]}
+
+
+@EACH_POD
+def test_what_a_pod_names_is_in_the_manifest(pod: dict[str, Any]) -> None:
+    [container] = pod["containers"]
+    assert pod["serviceAccountName"] == of_kind("ServiceAccount")["metadata"]["name"]
+    sources = {kind: source["name"] for each in container["envFrom"] for kind, source in each.items()}
+    assert sources == {
+        f"{kind[0].lower()}{kind[1:]}Ref": of_kind(kind)["metadata"]["name"] for kind in ("ConfigMap", "Secret")
+    }
+
+
+# --- Airflow --------------------------------------------------------------------------------------------------------
+
+
+def test_the_settings_of_the_task_are_valid_and_its_folder_is_one_of_the_table() -> None:
+    [block] = re.findall(r"```python\n(.*?)```", MAINTENANCE, re.DOTALL)
+    [call] = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
+    given = {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+    options = new_parser().parse_args(shlex.split(given["command"].replace("{{ ds[:4] }}", "2024")))
+    with patch.dict(os.environ, given["environment"], clear=True):
+        settings = load_settings(needs_broker=options.needs_broker)
+    assert [glob.partition("=")[0] for glob in options.folder] == [settings.hive_columns[0]]
 
 
 # --- Compose --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The README and the pages of ``docs/``: commands that work, links that lead somewhere, a complete index."""
 
 import argparse
+import ast
 import re
 import shlex
 import subprocess
@@ -79,12 +80,15 @@ OTHERS = {
     "PYSPARK_SUBMIT_ARGS",
     "SPARK_SUBMIT_OPTS",
     "PYTEST_ADDOPTS",
+    "REQUESTS_CA_BUNDLE",
     "SASL_PLAINTEXT",
     "SASL_SSL",
+    "STORAGE_EMULATOR_HOST",
 }
 
 _FENCED = re.compile(r"^( *)```(\S*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _SHELLS = ("bash", "sh", "console")
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Line(NamedTuple):
@@ -218,6 +222,27 @@ def test_every_command_works(line: Line, monkeypatch: pytest.MonkeyPatch) -> Non
             check_container(line)
         case words:
             assert [known for known in ELSEWHERE if tuple(words[: len(known)]) == known], "nothing checks this command"
+
+
+def messages() -> Iterator[str]:
+    """Texts in the code, without docstrings."""
+    for path in sorted((REPO / "app").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        documented = [each.body for each in ast.walk(tree) if isinstance(each, _DOCUMENTED)]
+        docstrings = {id(body[0].value) for body in documented if body and isinstance(body[0], ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield node.value
+
+
+def test_every_command_and_every_variable_of_a_message_exists() -> None:
+    texts = [text for text in messages() if " " in text]
+    commands = [found for text in texts for found in re.findall(r"python main\.py ([a-z]+(?: --[a-z-]+)*)", text)]
+    assert len(commands) >= 4
+    for command in commands:
+        check_connector(command.split())
+    named = {name for text in texts for name in re.findall(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b|\bQuix__\w+", text)}
+    assert named <= {str(field.validation_alias) for field in Variables.model_fields.values()} | OTHERS
 
 
 @pytest.mark.parametrize("line", IN_BLOCKS, ids=lambda line: f"{name(line.page)}: {line.text}")

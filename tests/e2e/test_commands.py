@@ -113,6 +113,26 @@ def test_a_package_that_is_missing_later_is_no_bug(tmp_path: Path, capsys: pytes
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "bucket", "said"),
+    [
+        ("utf-16", "x", "Save it as UTF-8"),
+        ("utf-16-le", "x", "Save it as UTF-8"),
+        ("latin-1", "ü", "Save it as UTF-8"),
+        ("utf-8-sig", "x", 'S3_BUCKET="x": must be'),
+    ],
+)
+def test_a_dotenv_file_in_another_encoding_is_told(tmp_path: Path, encoding: str, bucket: str, said: str) -> None:
+    """``>`` of PowerShell writes UTF-16, and editors of Windows begin UTF-8 with a mark."""
+    (tmp_path / "main.py").write_text(MAIN.read_text())
+    (tmp_path / "app").symlink_to(MAIN.with_name("app"))
+    (tmp_path / ".env").write_text(f"S3_BUCKET={bucket}\n", encoding=encoding)
+    command = [sys.executable, str(tmp_path / "main.py"), "audit"]
+    ended = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (2, "")
+    assert said in ended.stdout
+
+
 def test_a_misspelled_variable_is_a_warning(tmp_path: Path) -> None:
     ended = main("audit", STORAGE_URL=f"file://{tmp_path}", HIVECOLUMNS="year")
     assert "WARNING app.config: HIVECOLUMNS is set and not known: did you mean HIVE_COLUMNS?\n" in ended.stderr

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from dev.minio import LocalMinio
 from dev.spark_cluster import SparkCluster, spark_cluster
 from tests.services.main_process import MAIN, run_main
 from tests.services.spark import kept_variables
+from tests.support.journals import keep_journal
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
@@ -85,25 +86,31 @@ class Bucket:
         on_cluster = {"SPARK_MASTER": on.master, **on.driver} if on else {}
         return {**kept_variables(), **self.settings(), **on_cluster, **variables}
 
-    def folders_done(self) -> int:
-        return self.printed.read_text().count("\n")
-
     @contextmanager
-    def compacting(self, folders: int, on: SparkCluster | None = None) -> "Iterator[subprocess.Popen[bytes]]":
-        """Compact, with so many folders done when the block begins."""
-        command = [sys.executable, str(MAIN), "compact", "--when-cold", "0m"]
+    def begun(
+        self, *command: str, until: Callable[[str], object], on: SparkCluster | None = None
+    ) -> "Iterator[subprocess.Popen[bytes]]":
+        """Start a command; the block begins once ``until`` is true of what it has printed, or it has ended."""
         with (
             self.printed.open("wb") as printed,
             self.complaints.open("wb") as complaints,
-            subprocess.Popen(command, env=self.environment(on), stdout=printed, stderr=complaints) as process,
+            subprocess.Popen(
+                [sys.executable, str(MAIN), *command], env=self.environment(on), stdout=printed, stderr=complaints
+            ) as process,
         ):
             try:
                 wait_until(
-                    lambda: self.printed.read_text().count("\n") >= folders or process.poll(), "a folder is done"
+                    lambda: until(self.printed.read_text()) or process.poll() is not None,
+                    "what the command prints",
+                    details=self.complaints.read_text,
                 )
                 yield process
             finally:
                 process.kill()
+
+    def compacting(self, folders: int, on: SparkCluster | None = None) -> Any:
+        """Compact, with so many folders done when the block begins."""
+        return self.begun("compact", "--when-cold", "0m", until=lambda said: said.count("\n") >= folders, on=on)
 
     def run(
         self,
@@ -237,6 +244,22 @@ def test_erased_rows_are_in_no_file_and_rows_with_a_null_stay(lake: Bucket) -> N
     assert said[:2] == ["place=a: 2 rows", "2 rows erased from 2 files in 1 folder"]
     assert sorted(lake.only_file("place=a").read()["n"].to_pylist()) == [2, 3, 4]
     assert lake.files("place=b") == before
+
+
+def test_an_erasure_waits_for_a_batch_that_is_not_finished(lake: Bucket, tmp_path: Path) -> None:
+    rows = {"device": ["x", "y"], "n": [1, 2]}
+    lake.put("place=a/1.parquet", rows)
+    pending, revoked = (tmp_path / ROOT / f"place=b/{number}.parquet" for number in (2, 3))
+    log = keep_journal(tmp_path, ROOT, pending=pending, revoked=revoked)
+    key = str(log.relative_to(tmp_path))
+    lake.client.put_object(Bucket=lake.name, Key=key, Body=log.read_bytes())
+    with lake.begun("erase", "--where", "device = 'x'", until=lambda said: "waiting for 1 folder" in said) as process:
+        lake.put("place=b/2.parquet", rows)
+        lake.client.delete_object(Bucket=lake.name, Key=key)
+        wait_until(lambda: process.poll() is not None, "the end of the command", details=lake.complaints.read_text)
+    assert process.returncode == 0, lake.complaints.read_text()
+    assert "2 rows erased from 2 files in 2 folders" in lake.printed.read_text()
+    assert [lake.open(key).read()["device"].to_pylist() for key in lake.files()] == [["y"], ["y"]]
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,10 @@ from pyspark import SparkContext
 from app.errors import ConfigError, SparkLostError
 from app.spark.class_archive import archive_option
 from app.spark.java import find_java
-from app.spark.launch import MODULE_OPTIONS, connect, forget_java, start_java
+from app.spark.launch import MODULE_OPTIONS, JavaOutput, connect, forget_java, start_java
 from dev.parsed_classes import make_archive
 from tests.services.spark import new_spark_writer, staged_file
+from tests.support.small_disk import small_disk
 from tests.support.waiting import wait_until
 
 
@@ -109,6 +110,23 @@ def test_a_java_that_is_killed_at_the_start_may_start_the_next_time(
         found, message = sent()
     assert found is kind
     assert cause in message
+
+
+def _start_without_native_code(scratch: Path, to: Connection) -> None:
+    os.environ.pop("SPARK_SUBMIT_OPTS", None)  # may name the code elsewhere, as in the image
+    tempfile.tempdir = str(scratch)
+    writer = new_spark_writer(scratch)
+    try:
+        writer.start().result()
+    except ConfigError as error:
+        to.send(str(error))
+    writer.close()
+
+
+@pytest.mark.night
+def test_a_temporary_folder_that_is_mounted_noexec_is_named(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "tmp", 256, "noexec") as disk, python(_start_without_native_code, disk) as (_, sent):
+        assert f"Java loads native code from {disk}, which is mounted noexec" in sent()
 
 
 SECRETS = {"S3_SECRET_KEY": "keep-this-1", "AWS_SECRET_ACCESS_KEY": "keep-this-2", "KAFKA_SASL_PASSWORD": "keep-this-3"}
@@ -220,7 +238,9 @@ def test_java_starts_with_the_archive_that_the_command_makes(monkeypatch: pytest
     archive = tmp_path / "spark.archive"
     make_archive(archive)
     with tempfile.TemporaryFile() as output:
-        started = start_java(find_java(), "512m", tmp_path, output.fileno(), [archive_option(find_java(), archive)])
+        started = start_java(
+            find_java(), "512m", tmp_path, JavaOutput(output.fileno()), [archive_option(find_java(), archive)]
+        )
         try:
             connect(started)
             assert str(archive) in Path(f"/proc/{started.process.pid}/maps").read_text()

@@ -367,8 +367,8 @@ MUTANTS = (
     Mutant(
         "files of unfinished batches are merged",
         "app/commands/compact/job.py",
-        "if found.key not in left_out]",
-        "if found.key]",
+        "if found.key not in left_out)",
+        "if found.key)",
         _OF_COMPACTION,
     ),
     Mutant(

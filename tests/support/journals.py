@@ -6,8 +6,8 @@ from app.journal.entry import JournaledFile, RolledBack, log_key
 from app.journal.log import GenerationLog, Progress
 
 
-def keep_journal(lake: Path, table_root: str, *, pending: Path, revoked: Path) -> None:
-    """Write a log that says so of these two files."""
+def keep_journal(lake: Path, table_root: str, *, pending: Path, revoked: Path) -> Path:
+    """Write a log that says so of these two files, and return its path."""
     waiting, undone = (str(path.relative_to(lake)) for path in (pending, revoked))
     log = GenerationLog(
         seq=1,
@@ -22,3 +22,4 @@ def keep_journal(lake: Path, table_root: str, *, pending: Path, revoked: Path) -
     path = lake / log_key(table_root, "group", "aaaaaaaa")
     path.parent.mkdir(parents=True)
     path.write_bytes(log.to_body())
+    return path

@@ -10,10 +10,10 @@ from tests.support.unavailable import cannot_run
 
 
 @contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """Let a new folder be a disk of this size, as long as the block lasts."""
+def small_disk(folder: Path, megabytes: int, *options: str) -> Iterator[Path]:
+    """Let a new folder be a disk of this size, with these options of ``mount``, as long as the block lasts."""
     folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", ",".join([f"size={megabytes}m", *options]), "tmpfs", str(folder)]
     try:
         refused = subprocess.run(mount, capture_output=True, text=True, check=False)
     except FileNotFoundError:

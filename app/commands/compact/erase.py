@@ -1,14 +1,16 @@
 """``python main.py erase``: deletes rows that meet conditions, or folders of a time long ago."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import takewhile
+from time import sleep
 
 from app.commands.compact.folders import Bin, TableFile
-from app.commands.compact.job import Candidate, Job
+from app.commands.compact.job import Candidate, Change, Job
 from app.commands.compact.merger import EVERY_ROW
+from app.commands.compact.record import staged_files
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
@@ -16,13 +18,13 @@ from app.formatting import counted
 from app.journal.survey import survey
 from app.service.lake import dead_letter_address
 from app.spark.merge import may_match
-from app.table.layout import TIME_COLUMNS, dead_letter_root
+from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
 
 _TOGETHER = 256 << 20  # bytes
+_PAUSES = (0, *(5 << n for n in range(7)))  # seconds before each search; together more than a lease
 _NOT_SEARCHED = """\
-Not searched: records that are in Kafka only, in batches that are not finished ({pending}), or in files written after
-this run began: run it again once they are in the table. The dead letter ({dead}, {address}): delete its files by hand.
-Older versions that the bucket keeps."""
+Not searched: records that are in Kafka only, or in files written after this run began: run it again once they are in
+the table. Older versions that the bucket keeps, and uploads that were cut off."""
 
 
 def erase(settings: Settings, options: Namespace) -> int:
@@ -37,25 +39,46 @@ def erase(settings: Settings, options: Namespace) -> int:
             "erasing rows", "the table is one of Iceberg", "Use DELETE FROM of Spark or Trino, and expire_snapshots"
         )
     with Job(settings, options.folder, writes=not options.dry_run) as job:
-        if not options.dry_run:
-            job.resume()
-        is_old = partial(_is_old, job, options.older_than) if options.older_than is not None else None
         conditions: Sequence[str] = options.where or EVERY_ROW
-        rows = files = folders = 0
-        for candidates in job.candidates(lambda path, _: is_old is None or is_old(path)):
-            chosen = candidates if is_old else _matching(job, candidates, conditions)
-            for path, changes in job.work(chosen, _in_bins, conditions):
+        wanted = partial(_is_old, job, options.older_than) if options.older_than is not None else lambda _: True
+        rows = files = 0
+        folders: set[str] = set()
+        for pause in _PAUSES[: 1 if options.dry_run else None]:
+            if pause:
+                print_line(f"waiting for {counted(len(job.hindered), 'folder')}: {', '.join({*job.hindered.values()})}")
+                sleep(pause)
+            if not options.dry_run:
+                job.resume()
+            for path, changes in _search(job, wanted, conditions):
                 erased = sum(change.erased for change in changes)
-                folders += 1
+                folders.add(path)
                 rows += erased
                 files += sum(len(change.files.files) for change in changes)
                 print_line(f"{path or '.'}: {counted(erased, 'row')}")
+            wanted = (job.hindered.keys() - job.left).__contains__
+            if not job.hindered.keys() - job.left:
+                break
+        for path, reason in job.hindered.items():
+            job.leave(path, reason, "not searched as a whole")
         would = "would be erased" if options.dry_run else "erased"
-        print_line(f"{counted(rows, 'row')} {would} from {counted(files, 'file')} in {counted(folders, 'folder')}")
-        if is_old is None:
-            _print_not_searched(job)
+        print_line(f"{counted(rows, 'row')} {would} from {counted(files, 'file')} in {counted(len(folders), 'folder')}")
+        if options.where:
+            _leave_what_is_never_searched(job)
+            print_line(_NOT_SEARCHED)
         job.require_nothing_left()
     return 0
+
+
+def _search(
+    job: Job, is_wanted: Callable[[str], bool], conditions: Sequence[str]
+) -> Iterator[tuple[str, Sequence[Change]]]:
+    """Erase rows of these folders once; ``job.hindered`` then has those of them that are to be searched again."""
+    job.hindered.clear()
+    for candidates in job.candidates(lambda path, _: is_wanted(path)):
+        chosen = candidates if conditions == EVERY_ROW else _matching(job, candidates, conditions)
+        for path in {each[0] for each in candidates} - {each[0] for each in chosen}:
+            job.hindered.pop(path, None)
+        yield from job.work(chosen, _in_bins, conditions)
 
 
 def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[str]) -> Sequence[Candidate]:
@@ -112,9 +135,15 @@ def _end(year: int, month: int | None = None, day: int | None = None, hour: int 
     return start + (timedelta(days=1) if hour is None else timedelta(hours=1))
 
 
-def _print_not_searched(job: Job) -> None:
-    root = dead_letter_root(job.root)
-    dead = sum(found.key.endswith(".parquet") for found in job.store.list(f"{root}/"))
-    pending = len(survey(job.store, job.root).pending)
-    address = dead_letter_address(job.store.uri, job.root)
-    print_line(_NOT_SEARCHED.format(pending=counted(pending, "file"), dead=counted(dead, "file"), address=address))
+def _leave_what_is_never_searched(job: Job) -> None:
+    """Report the dead letter, also of batches that are not finished, and what executors of a cluster have left."""
+    root = f"{dead_letter_root(job.root)}/"
+    keys = {key for key in job.at_begin.pending & survey(job.store, job.root).pending if key.startswith(root)}
+    dead = job.footers(found for found in job.store.list(root) if found.key.endswith(".parquet"))
+    keys |= {file.key for file in dead if file.rows}
+    if keys:
+        what = f"{counted(len(keys), 'file')} may have such records: delete them by hand"
+        job.leave(dead_letter_address(job.store.uri, job.root), what, "not searched")
+    if staged := len(list(staged_files(job.store, job.root))):
+        what = f"{counted(staged, 'file')} of a run on a cluster: run it again a day later"
+        job.leave(journal_folder(job.root), what, "not searched")

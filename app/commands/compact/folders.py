@@ -1,10 +1,12 @@
 """Finds the folders of a table with files to merge, and decides which of them become one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from heapq import merge
 from itertools import groupby
+from operator import attrgetter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,15 +61,22 @@ class Bin:
 Folder = tuple[str, list[StoredObject]]
 
 
-def list_folders(store: ObjectStore, root: str, globs: Sequence[str]) -> Iterator[Folder]:
+def list_folders(store: ObjectStore, root: str, globs: Sequence[str], pending: Collection[str]) -> Iterator[Folder]:
     """Yield the folders with data files, by their paths below the table, that match one of the patterns.
 
-    ``year=2024/*`` and ``year=2024`` match all folders below it too. Without a pattern all folders match.
+    ``year=2024/*`` and ``year=2024`` match all folders below it too. Without a pattern all folders match. A folder that
+    only has keys of ``pending`` is one without files.
     """
     files = (found for found in store.list(f"{root}/") if is_data_file(found.key, root))
-    for path, group in groupby(files, lambda found: found.key.removeprefix(f"{root}/").rpartition("/")[0]):
+    coming = (StoredObject(key, 0, datetime.now(UTC)) for key in sorted(pending) if is_data_file(key, root))
+    for path, group in groupby(merge(files, coming, key=attrgetter("key")), lambda found: folder_of(found.key, root)):
         if not globs or any(fnmatchcase(path, glob) or fnmatchcase(path, f"{glob}/*") for glob in globs):
-            yield path, list(group)
+            yield path, [found for found in group if found.size]
+
+
+def folder_of(key: str, root: str) -> str:
+    """The path of a file's folder below the table."""
+    return key.removeprefix(f"{root}/").rpartition("/")[0]
 
 
 def files_in(store: ObjectStore, root: str, path: str) -> list[StoredObject]:

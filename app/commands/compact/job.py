@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import pyarrow as pa
 
-from app.commands.compact.folders import Bin, TableFile, files_in, list_folders, partition_values
+from app.commands.compact.folders import Bin, TableFile, files_in, folder_of, list_folders, partition_values
 from app.commands.compact.merger import GivenUpError, Merger, SkippedError, SparkAccess, delete, table_file
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
 from app.commands.existing_table import require_table
@@ -21,7 +21,7 @@ from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import FatalError
 from app.formatting import counted
-from app.journal.survey import survey
+from app.journal.survey import Survey, survey
 from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
 from app.service.spark import access_of_executors, runs_locally, uri_for_executors
 from app.service.stores import new_store
@@ -37,8 +37,8 @@ _LEASE = timedelta(minutes=10)  # after which another run continues; it saves wo
 _LEFT_OVER = timedelta(days=1)
 _FOLDERS_AT_ONCE_ON_A_CLUSTER = 8
 _FOLDERS_AT_ONCE = min(4, os.cpu_count() or 1)
-
-_T = TypeVar("_T")
+_BUSY = f"another run is at it, or was cut off in the last {_LEASE.seconds // 60} minutes"
+_UNSETTLED = "it has files of a batch that is not finished, or was rolled back; the connector finishes or removes them"
 
 # A folder's path, its record, and its files with their footers.
 Candidate = tuple[str, FolderRecord, Sequence[TableFile]]
@@ -66,6 +66,11 @@ class Job:
         globs: patterns of the folders; without any, all.
         writes: whether this is no dry run.
 
+    Attributes:
+        at_begin: what was pending or rolled back then.
+        hindered: why not all rows of some folders could be worked on; another try may do.
+        left: folders with an error.
+
     Raises:
         ConfigError: there is no such table.
         ConnectorError: the store or the catalog fails.
@@ -88,56 +93,16 @@ class Job:
             try_out(self.store, journal_folder(self.root))  # above all, whether files may be deleted
             self._schema.open()
         self.table = self._schema.current if writes else self._schema.look()
-        self.left = 0
+        self.hindered: dict[str, str] = {}
+        self.left: set[str] = set()
         self._ends = ExitStack()
         self._lock = Lock()
-        self._survey_before = survey(self.store, self.root)
+        self.at_begin = survey(self.store, self.root)
 
     def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ends.close()
-
-    @property
-    def schema_changed(self) -> datetime | None:
-        """When the table's schema was changed last."""
-        found = find(self.store, schema_key(self.root))
-        return found.last_modified if found else None
-
-    @property
-    def folders_at_once(self) -> int:
-        """How many folders Spark works on."""
-        return _FOLDERS_AT_ONCE if runs_locally(self._settings) else _FOLDERS_AT_ONCE_ON_A_CLUSTER
-
-    def session(self) -> Any:
-        """Spark's session; started at the first call."""
-        with self._lock:  # several folders ask at once
-            return self._session
-
-    @cached_property
-    def _session(self) -> Any:
         settings = self._settings
-        conf = {} if runs_locally(settings) else access_of_executors(settings)
-        heap = f"{settings.memory.heap_mb}m"
-        return self._ends.enter_context(merge_session(settings.spark_master, heap, self._scratch, conf))
-
-    @cached_property
-    def _scratch(self) -> Any:
-        return self._ends.enter_context(scratch_folder())
-
-    @property
-    def merger(self) -> Merger:
-        """Merges files."""
-        with self._lock:
-            return self._merger
-
-    @cached_property
-    def _merger(self) -> Merger:
-        settings = self._settings
-        return Merger(
+        self._scratch = self._ends.enter_context(scratch_folder())
+        self.merger = Merger(
             store=self.store,
             root=self.root,
             spark=SparkAccess(self.session, None if runs_locally(settings) else uri_for_executors(settings)),
@@ -153,6 +118,30 @@ class Job:
             scratch=self._scratch,
             workers=settings.max_write_workers,
         )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+    @property
+    def schema_changed(self) -> datetime | None:
+        """When the table's schema was changed last."""
+        found = find(self.store, schema_key(self.root))
+        return found.last_modified if found else None
+
+    def session(self) -> Any:
+        """Spark's session; started at the first call."""
+        with self._lock:  # several folders ask at once
+            return self._session
+
+    @cached_property
+    def _session(self) -> Any:
+        settings = self._settings
+        conf = {} if runs_locally(settings) else access_of_executors(settings)
+        heap = f"{settings.memory.heap_mb}m"
+        return self._ends.enter_context(merge_session(settings.spark_master, heap, self._scratch, conf))
 
     def resume(self) -> None:
         """Complete what runs have begun that ended before, and delete what executors have left."""
@@ -160,7 +149,7 @@ class Job:
             assert record.intent is not None  # noqa: S101 - it is open
             folder = record.intent.folder or "."
             if datetime.now(UTC) - found.last_modified < _LEASE:
-                print_line(f"{folder}: another run is at it, or was cut off in the last {_LEASE.seconds // 60} minutes")
+                print_line(f"{folder}: {_BUSY}")
                 continue
             try:
                 self.merger.resume(record)
@@ -185,34 +174,51 @@ class Job:
         For each folder the record is read first, then the files are listed, then the journals are read: the order of
         the model.
         """
+        before = survey(self.store, self.root)
         some: list[tuple[str, FolderRecord, list[StoredObject]]] = []
-        for path, listed in list_folders(self.store, self.root, self._globs):
+        for path, listed in list_folders(self.store, self.root, self._globs, self.at_begin.pending):
             if not is_candidate(path, listed):
                 continue
             record = read_record(self.store, self.root, path)
-            if record.intent is None:
-                some.append((path, record, files_in(self.store, self.root, path)))
+            some.append((path, record, files_in(self.store, self.root, path)))
             if sum(len(files) for *_, files in some) >= _FILES_AT_ONCE:
-                yield self._with_footers(some)
+                yield self._with_footers(some, before)
                 some = []
         if some:
-            yield self._with_footers(some)
+            yield self._with_footers(some, before)
 
-    def _with_footers(self, folders: Sequence[tuple[str, FolderRecord, list[StoredObject]]]) -> Sequence[Candidate]:
-        surveyed = survey(self.store, self.root)
-        left_out = self._survey_before.left_out | surveyed.left_out
-        read = partial(table_file, self.store)
+    def _with_footers(
+        self, folders: Sequence[tuple[str, FolderRecord, list[StoredObject]]], before: Survey
+    ) -> Sequence[Candidate]:
+        now = survey(self.store, self.root)
+        left_out, unsettled = before.left_out | now.left_out, self.at_begin.left_out & (before.left_out | now.left_out)
+        pending = {folder_of(key, self.root) for key in unsettled & (before.pending | now.pending)}
         candidates: list[Candidate] = []
         for path, record, listed in folders:
-            settled = [found for found in listed if found.key not in left_out]
+            files: Sequence[TableFile] = ()
             try:
-                files = [file for _, file in side_by_side(self._settings.max_write_workers, read, settled)]
-                self._cover(files)
+                if record.intent:
+                    self.hindered[path] = _BUSY
+                else:
+                    files = self.footers(found for found in listed if found.key not in left_out)
+                    self._cover(files)
+                    # What was rolled back has rows until the connector replaces it by a placeholder.
+                    undone = self.footers(found for found in listed if found.key in unsettled)
+                    if path in pending or any(file.rows for file in undone):
+                        self.hindered[path] = _UNSETTLED
             except (FatalError, ValueError) as error:
-                self.leave(path, error)
+                if record.is_current():
+                    self.leave(path, error)
+                else:  # it has deleted files
+                    self.hindered[path] = _BUSY
             else:
                 candidates.append((path, record, files))
         return candidates
+
+    def footers(self, files: Iterable[StoredObject]) -> Sequence[TableFile]:
+        """The files with their footers."""
+        read = partial(table_file, self.store)
+        return [file for _, file in side_by_side(self._settings.max_write_workers, read, files)]
 
     def _cover(self, files: Sequence[TableFile]) -> None:
         """Make the table's schema have all columns of the files."""
@@ -253,37 +259,36 @@ class Job:
                     left = left or error
                 except SkippedError as error:
                     return changes, error
+            if (erased or left) and not record.is_current():  # the rows may be in another file, and this one gone
+                return changes, SkippedError()
             return changes, left
 
-        for (path, *_), (changes, error) in side_by_side(self.folders_at_once, change, candidates):
+        at_once = _FOLDERS_AT_ONCE if runs_locally(self._settings) else _FOLDERS_AT_ONCE_ON_A_CLUSTER
+        for (path, *_), (changes, error) in side_by_side(at_once, change, candidates):
             if changes:
                 yield path, changes
             if isinstance(error, SkippedError):
                 print_line(f"{path or '.'}: another run was quicker")
+                self.hindered[path] = _BUSY
             elif error:
                 self.leave(path, error, "files left as they are" if changes else "left as it is")
 
     def _change(self, path: str, record: FolderRecord, files: Bin, erased: Sequence[str]) -> Change | None:
-        if not self._writes:
-            gone = self._preparing(lambda: self.merger.count(path, files.files, erased)) if erased else 0
-            return None if erased and not gone else Change(files, gone, files.rows - gone, 0)
+        if not self._writes and not erased:
+            return Change(files, 0, files.rows, 0)
         with ExitStack() as ends:
-            prepared = self._preparing(lambda: ends.enter_context(self.merger.prepared(path, files.files, erased)))
+            try:
+                prepared = ends.enter_context(self.merger.prepared(path, files.files, erased, writes=self._writes))
+            except FatalError as error:  # nothing was changed, so other folders can go on
+                raise LeftError(str(error)) from None
             if erased and not prepared.gone:
                 return None
-            return Change(files, prepared.gone, prepared.rows, self.merger.commit(record, prepared))
+            size = self.merger.commit(record, prepared) if self._writes else 0
+            return Change(files, prepared.gone, prepared.rows, size)
 
-    @staticmethod
-    def _preparing(work: Callable[[], _T]) -> _T:
-        """Nothing was changed where this fails, so other folders can go on."""
-        try:
-            return work()
-        except FatalError as error:
-            raise LeftError(str(error)) from None
-
-    def leave(self, path: str, error: Exception, what: str = "left as it is") -> None:
+    def leave(self, path: str, error: object, what: str = "left as it is") -> None:
         """Report a folder that stays as it is, or some files of it."""
-        self.left += 1
+        self.left.add(path)
         print_line(f"{path or '.'}: {what}: {error}")
 
     def require_nothing_left(self) -> None:
@@ -293,9 +298,8 @@ class Job:
             FatalError: so.
         """
         if self.left:
-            raise FatalError(
-                "going through the table", f"{counted(self.left, 'folder')} had to be left", "The reasons are above"
-            )
+            left = counted(len(self.left), "folder")
+            raise FatalError("going through the table", f"{left} had to be left", "The reasons are above")
 
     def partition_values(self, path: str) -> dict[str, str | None]:
         """The values in a folder's path, ``None`` for a null."""

@@ -115,25 +115,17 @@ class Merger:
         self._scratch = scratch
         self._workers = workers
 
-    def count(self, folder: str, files: Sequence[TableFile], erased: Sequence[str]) -> int:
-        """How many rows of a folder's files meet all conditions.
-
-        Raises:
-            SkippedError: another run has changed the folder.
-            ConnectorError: of the store or Spark.
-        """
-        with TemporaryDirectory(dir=self._scratch) as scratch:
-            merge = self._merge(folder, files, erased, Path(scratch))
-            return merge.count_erased() if merge else _all_rows(files, erased)
-
     @contextmanager
-    def prepared(self, folder: str, files: Sequence[TableFile], erased: Sequence[str]) -> Iterator["Prepared"]:
+    def prepared(
+        self, folder: str, files: Sequence[TableFile], erased: Sequence[str], *, writes: bool
+    ) -> Iterator["Prepared"]:
         """Make the file of the rows that do not meet all conditions; without conditions that is all of them.
 
         Args:
             folder: its path below the table.
             files: none of an unfinished batch.
             erased: conditions in SQL.
+            writes: else the rows are counted, and there is no file.
 
         Raises:
             SkippedError: another run has changed the folder.
@@ -141,10 +133,11 @@ class Merger:
         """
         with TemporaryDirectory(dir=self._scratch) as scratch:
             merge = self._merge(folder, files, erased, Path(scratch))
-            gone = merge.count_erased() if merge and erased else _all_rows(files, erased)
-            rows = sum(file.rows for file in files) - gone
+            everything = sum(file.rows for file in files)
+            gone = 0 if not erased else merge.count_erased() if merge else everything
+            rows = everything - gone
             path = None
-            if merge and rows and (gone or not erased):
+            if merge and rows and writes and (gone or not erased):
                 path = self._written(merge, files, rows, Path(scratch))
             yield Prepared(folder, files, erased, gone, rows, path)
 
@@ -345,11 +338,6 @@ class Merger:
             last_modified=stored.last_modified,
             column_stats=column_stats(footer, self._stats_columns),
         )
-
-
-def _all_rows(files: Sequence[TableFile], erased: Sequence[str]) -> int:
-    """The number of erased rows that Spark need not count."""
-    return sum(file.rows for file in files) if erased else 0
 
 
 def table_file(store: ObjectStore, found: StoredObject) -> TableFile:

@@ -65,6 +65,11 @@ class FolderRecord:
         self._etag = etag
         self.intent = intent
 
+    def is_current(self) -> bool:
+        """Whether no other run has worked on the folder since this version was read."""
+        found = self._store.read(self._key)
+        return (found.etag if found else None) == self._etag
+
     def write(self, intent: Intent | None) -> None:
         """Replace this version.
 

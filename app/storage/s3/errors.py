@@ -37,6 +37,7 @@ _PASSING = (
     "XAmzContentSHA256Mismatch",
     "NoSuchUpload",  # the upload was completed with a lost answer, or cleaned up
 )
+_BUCKET_IN_ADDRESS = "AWS_ENDPOINT_URL has the name of a bucket, as its path or a sub-domain: leave it out there"
 _RULES = ErrorRules(
     {
         **dict.fromkeys(_PASSING, PASSES),
@@ -142,6 +143,8 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
         region = headers.get("x-amz-bucket-region") or str(said.get("Region", ""))
         hint = f"The bucket lies in {region}: set AWS_REGION to that" if region else _ADDRESS_HINT
         return ConfigError(doing, cause, hint)
+    if code == "NoSuchKey" and error.operation_name.startswith("ListObjects"):  # the store has read a key in its place
+        return ConfigError(doing, cause, _BUCKET_IN_ADDRESS)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         missing = _missing_right(error.operation_name, message, bucket, keys)
         return FatalError(doing, cause, f"Allow {missing} for these keys or this role, or check {_KEYS}")

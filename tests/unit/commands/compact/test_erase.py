@@ -1,10 +1,18 @@
 """``erase`` without Spark: which rows and folders go, and what it says of the others."""
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.commands.compact.lake import Lake
+from app.storage.local.store import LocalStore
+from app.table.layout import dead_letter_root
+from tests.support.commands import run_command
+from tests.support.journals import keep_journal
+from tests.unit.commands.compact.lake import ROOT, Lake
 
 
 @pytest.mark.parametrize("dry", [False, True])
@@ -81,3 +89,106 @@ def test_a_merged_file_without_rows_keeps_its_name(lake: Lake) -> None:
     assert lake.run("erase", "--where", "n = 3") == 0
     assert first.exists(), "an upload of it that comes late must find its name taken"
     assert len(lake.numbers()) == 29
+
+
+def what_hinders(lake: Lake, how: str) -> Callable[[], None]:
+    """Keep rows of the folder from the first search, and return what ends that."""
+    if how == "a run that was cut off":
+        lake.write(0), lake.write(1)
+        lake.dies("compact", at="upload")
+        return lambda: lake.patch.setattr("app.commands.compact.job._LEASE", timedelta(0))
+    pending, revoked = lake.write(0), lake.write(1, "c")
+    kept = pending.rename(lake.folder / "kept")
+    log = keep_journal(lake.folder, ROOT, pending=pending, revoked=revoked)
+    if how == "a batch that is not finished":
+        pq.write_table(pq.read_table(revoked).slice(0, 0), revoked)
+
+    def settle() -> None:
+        """The batch is finished, also where it had no file at first; a placeholder replaces what was rolled back."""
+        log.unlink()
+        pq.write_table(pq.read_table(revoked).slice(0, 0), revoked)
+        pending.parent.mkdir(exist_ok=True)
+        kept.rename(pending)
+
+    return settle
+
+
+HINDRANCES = ("a run that was cut off", "a batch that is not finished", "a batch that was rolled back")
+
+
+@pytest.mark.parametrize("which", [("--where", "n < 100"), ("--older-than", "400d")])
+@pytest.mark.parametrize("how", HINDRANCES)
+def test_rows_that_something_hinders_go_as_soon_as_they_can(lake: Lake, how: str, which: tuple[str, str]) -> None:
+    end = what_hinders(lake, how)
+    pauses: list[float] = []
+
+    def wait(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            end()
+
+    lake.patch.setattr("app.commands.compact.erase.sleep", wait)
+    assert lake.run("erase", *which) == 0
+    assert len(pauses) == 2
+    assert sum(pq.read_metadata(path).num_rows for path in lake.files()) == 0
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize("how", HINDRANCES)
+def test_rows_that_something_hinders_for_good_are_named_and_make_the_exit_code_1(
+    lake: Lake, capsys: pytest.CaptureFixture[str], how: str, dry: bool
+) -> None:
+    what_hinders(lake, how)
+    lake.patch.setattr("app.commands.compact.erase.sleep", lambda _: None)
+    assert lake.run("erase", "--where", "n < 100", *["--dry-run"] * dry) == 1
+    said = capsys.readouterr()
+    place = "c" if "rolled" in how else "a"
+    assert f"year=2024/place={place}: not searched as a whole: " in said.out
+    assert "had to be left" in said.err
+
+
+@pytest.mark.parametrize("other", [("compact", "--when-cold", "0m"), ("erase", "--where", "n = 3")])
+@pytest.mark.parametrize("moment", ["record", "read_range", "download"])
+def test_rows_that_another_run_moves_in_the_same_moment_go_too(lake: Lake, other: tuple[str, ...], moment: str) -> None:
+    """``record``: the other run is quicker. Else it deletes what is being read, or makes it a placeholder."""
+    lake.merge_later_ones()
+    lake.patch.setattr("app.commands.compact.erase.sleep", lambda _: None)
+    begun: list[str] = []
+
+    def begin(what: str) -> None:
+        if what == moment and not begun:
+            begun.append(what)
+            run_command(lake.settings(), *other)
+
+    def late(name: str) -> Callable[..., Any]:
+        read = getattr(LocalStore, name)
+
+        def read_late(*arguments: Any) -> Any:
+            begin(name)
+            return read(*arguments)
+
+        return read_late
+
+    for name in ("read_range", "download"):
+        lake.patch.setattr(LocalStore, name, late(name))
+    lake.step_by_step(before=lambda _, what: begin(what))
+    assert lake.run("erase", "--where", "n < 20") == 0
+    assert begun
+    assert lake.numbers() == list(range(20, 30))
+
+
+def test_a_dead_letter_with_records_and_files_of_a_cluster_are_named(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake.write(0, year="2019")
+    path = lake.folder / dead_letter_root(ROOT) / "x.parquet"
+    path.parent.mkdir(parents=True)
+    for rows, code in ((0, 0), (1, 1)):
+        pq.write_table(pa.table({"value": pa.array([b"x"] * rows, pa.binary())}), path)
+        assert lake.run("erase", "--where", "n = 1") == code
+    assert f"{path.parent.name}: not searched: 1 file may have such records" in capsys.readouterr().out
+    assert lake.run("erase", "--older-than", "400d") == 0
+    path.unlink()
+    lake.age(lake.put("_journal/compact-0.d/part.parquet", {"n": [1]}), days=0)
+    assert lake.run("erase", "--where", "n = 1") == 1
+    assert "1 file of a run on a cluster" in capsys.readouterr().out

@@ -8,7 +8,9 @@ from app.consumer.registered import RegisteredDeserializer
 from app.errors import RetryableError
 from app.model import Row
 from app.retry import Stopped
+from app.service.formats import new_formats
 from tests.fakes.kafka_message import KafkaMessage
+from tests.support.environment import load
 
 VALUE = b'{"a":1}'
 
@@ -29,3 +31,18 @@ def test_a_message_is_not_refused_while_the_schema_registry_is_away(error: Excep
     topic = Topic("sensors", value_deserializer=RegisteredDeserializer(ask), key_deserializer="str")
     with pytest.raises(type(error)):
         MessageReader(topic).read(KafkaMessage(VALUE))
+
+
+@pytest.mark.parametrize("kind", ["str", "integer", "double", "json", "avro"])
+def test_a_key_that_does_not_deserialize_is_called_the_key(kind: str) -> None:
+    settings = load(KAFKA_KEY_DESERIALIZER=kind, SCHEMA_REGISTRY_URL="http://registry" if kind == "avro" else "")
+    formats = new_formats(settings, (lambda _: None) if kind == "avro" else None)
+    reader = MessageReader(Topic("sensors", value_deserializer=formats.value, key_deserializer=formats.key))
+    for message, what, setting in (
+        (KafkaMessage(VALUE, b"\xff"), "its key does", "KAFKA_KEY_DESERIALIZER"),
+        (KafkaMessage(b"{"), "it does", "KAFKA_VALUE_DESERIALIZER"),
+    ):
+        refusal = reader.read(message)
+        assert isinstance(refusal, Refusal)
+        assert refusal.rejected.reason.startswith(f"{what} not deserialize: ")
+        assert refusal.hint.startswith(f"Set {setting} ")

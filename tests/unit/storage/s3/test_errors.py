@@ -88,6 +88,15 @@ def test_a_bucket_in_another_region_that_cannot_be_followed_names_that_region(he
         s3_store(server.url).connect("")
 
 
+def test_an_address_that_has_the_bucket_already_is_told() -> None:
+    """The store takes the bucket's name for a key."""
+    with (
+        CannedServer(refusal(404, "NoSuchKey")) as server,
+        pytest.raises(ConfigError, match="AWS_ENDPOINT_URL has the"),
+    ):
+        s3_store(server.url).connect("data/")
+
+
 def test_a_custom_endpoint_is_addressed_by_path_and_gets_no_unasked_checksums(file: Path) -> None:
     with CannedServer(Answer(200, headers={"ETag": '"1"'})) as server:
         s3_store(server.url).upload(file, "t/day=1/part-0.parquet")
