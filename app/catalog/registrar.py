@@ -71,8 +71,9 @@ class Registrar:
         for name, values in zip(rows.column_names, rows.columns, strict=True) if fields else ():
             its, left = fields.get(name, rows.field(name)), len(rows) - values.null_count
             if its is not None and its.name not in self._wanted.partition_order:
+                former, kind = kept.get(its.name), values.type if name == its.name else its.type
                 with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                    cast, former = values if name == its.name else values.cast(its.type), kept.get(its.name)
+                    cast = values.cast(kind if former is None else former.type)
                     kept[its.name] = cast if former is None else pc.coalesce(former, cast)
                     left -= (len(rows) if former is None else former.null_count) - kept[its.name].null_count
             if left:

@@ -65,6 +65,7 @@ TEMP = pa.field("temp", pa.float64())
             {"temp": [1.0, 2.5, 3.0]},
             ["1 value left out of column 'temp'"],
         ),
+        ({"temperature": [1.0, None], "temp": [None, 2]}, {"temp": [1.0, 2.0]}, []),
         ({"temperature": ["hot", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value left out of column 'temperature'"]),
         ({"secret": ["a", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value left out of column 'secret'"]),
         ({"town": ["Rome"], "n": [1]}, {"n": [1]}, ["1 value left out of column 'town'"]),
