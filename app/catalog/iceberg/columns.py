@@ -27,10 +27,7 @@ def mapping_of(metadata: TableMetadata) -> NameMapping:
 
 
 def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
-    """The column of files by each name; ``None`` for a dropped one, and for the name of a partition alone.
-
-    Columns that the connector cannot write are left out.
-    """
+    """The column of files by each name; ``None`` for a dropped one, and for the name of a partition alone."""
     schema, mapping = metadata.schema(), mapping_of(metadata)
     columns = schema_to_pyarrow(schema, include_field_ids=False)
     kinds = TableSchema.of_others(_renamed(columns, schema.name_mapping, dict(_first_names(mapping)))).columns

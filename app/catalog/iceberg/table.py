@@ -401,10 +401,7 @@ def _schemas(files: Sequence[StoredFile]) -> list[pa.Schema]:
 
 
 def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
-    """The statistics to take of the columns of a file, and its columns' ids.
-
-    Its types may be narrower than the table's, and columns of it may have been dropped.
-    """
+    """The statistics to take of a file's columns, which may have narrower types or be dropped, and the columns' ids."""
     schema = pyarrow_to_schema(arrow, mapping_of(metadata))
     plan = compute_statistics_plan(schema, metadata.properties)
     for field_id in plan.keys() - metadata.schema().field_ids:
