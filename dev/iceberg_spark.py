@@ -22,10 +22,10 @@ _RUNTIME = Jars(
 
 
 def query(catalog: LocalIcebergCatalog, sql: str) -> pa.Table:
-    """What Spark returns for the query, in which the catalog is called ``lake``.
+    """What Spark returns for the last of these statements, in which the catalog is called ``lake``.
 
     Raises:
-        ServiceError: it could not be fetched, or it refuses the query.
+        ServiceError: it could not be fetched, or it refuses a statement.
     """
     folder = other_packages(
         f"spark-{_SPARK_VERSION}-iceberg-{ICEBERG_VERSION}",
@@ -79,7 +79,10 @@ def _answer() -> None:
         reading_spark(Path(folder), master="local[2]", **_settings(asked["url"], asked["storage"])) as session,
     ):
         try:
-            answer(session.sql(asked["sql"]).toArrow())
+            *changes, last = asked["sql"].split(";")
+            for change in changes:
+                session.sql(change)
+            answer(session.sql(last).toArrow())
         except Exception as error:  # noqa: BLE001 - its message is known as long as the session lasts
             sys.exit(str(error))
 

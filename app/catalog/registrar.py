@@ -3,17 +3,27 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from app.catalog.base import Catalog, NotTakenError, TooLargeError
-from app.errors import FatalError
+from app.errors import FatalError, cut
+from app.formatting import counted
 from app.model import Mark, StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import check_catalog_table
 from app.table.location import TableLocation
 
 logger = logging.getLogger(__name__)
+
+_LEFT_OUT = (
+    "%s left out of column %s: it was dropped from the table, or has two names there and a record has both. "
+    "docs/iceberg.md says how to get it back"
+)
 
 
 class MovedError(FatalError):
@@ -50,8 +60,27 @@ class Registrar:
         self._known = known
         self._on_registered = on_registered
         self._is_prepared = False
+        self._left_out: set[str] = set()
         self._address = location.uri
         self._lock = threading.Lock()  # claims register too, and the catalog is for one thread at a time
+
+    def in_files(self, rows: pa.Table) -> pa.Table:
+        """The rows with one column for all names of a column, and without those that were dropped in the catalog."""
+        fields = self._known.fields() if self._known else {}
+        kept: dict[str, pa.ChunkedArray] = {}
+        for name, values in zip(rows.column_names, rows.columns, strict=True) if fields else ():
+            its, left = fields.get(name, rows.field(name)), len(rows) - values.null_count
+            if its is not None and its.name not in self._wanted.partition_order:
+                former, kind = kept.get(its.name), values.type if name == its.name else its.type
+                with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                    cast = values.cast(kind if former is None else former.type)
+                    kept[its.name] = cast if former is None else pc.coalesce(former, cast)
+                    left -= (len(rows) if former is None else former.null_count) - kept[its.name].null_count
+            if left:
+                level = logging.INFO if name in self._left_out else logging.WARNING
+                logger.log(level, _LEFT_OUT, counted(left, "value"), cut(repr(name), 80))
+                self._left_out.add(name)
+        return pa.table(kept) if kept else rows
 
     @property
     def is_needed(self) -> bool:

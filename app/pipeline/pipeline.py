@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_futures
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -271,6 +272,9 @@ class Pipeline:
                 if in_flight.last_portion:
                     self._close_early(BEFORE_FAILURE)
                 raise
+            if converted.rows:
+                rows = replace(converted.rows, table=self._registrar.in_files(converted.rows.table))
+                converted = replace(converted, rows=rows)
             if not batch.takes(converted.rows):
                 del batch
                 self._close_early(OTHER_COLUMNS)

@@ -3,6 +3,7 @@
 import uuid
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from tests.support.iceberg_readers import (
     read_with_pyiceberg,
     read_with_spark,
 )
+from tests.unit.catalog.iceberg_bench import IcebergBench, marks
 
 TABLE = "sensors"
 COLUMNS = pa.schema(
@@ -102,6 +104,47 @@ def test_spark_reads_and_compacts_it_and_the_others_read_it_afterwards(
     assert compacted["rewritten_data_files_count"] == 2
     for read in EVERY_DAY:
         check(iceberg_catalog, table, read)
+
+
+def test_all_read_what_comes_after_spark_has_changed_columns(
+    iceberg_catalog: LocalIcebergCatalog, tmp_path: Path
+) -> None:
+    bench = IcebergBench(tmp_path, {"uri": iceberg_catalog.url}, f"n{uuid.uuid4().hex[:8]}", partition="größe")
+    columns = {
+        "temp": [1.5, None],
+        "secret": ["hush", "hush"],
+        "count": pa.array([1, 2], pa.int32()),
+        "price": pa.array([Decimal("1.25"), None], pa.decimal128(8, 2)),
+        "sites": pa.array(
+            [[{"floor": 1, "code": 7}], [{"floor": 2, "code": 8}]],
+            pa.list_(pa.struct({"floor": pa.int64(), "code": pa.int64()})),
+        ),
+    }
+    member = bench.member()
+    member.add_files([bench.file("one", columns, "groß")], "readings", marks(0))
+    table = f"lake.{bench.namespace}.readings"
+    changes = (
+        "RENAME COLUMN temp TO temperature",
+        "DROP COLUMN secret",
+        "ALTER COLUMN count TYPE bigint",
+        "ALTER COLUMN price TYPE decimal(30, 2)",
+        "RENAME COLUMN sites.element.floor TO level",
+        "DROP COLUMN sites.element.code",
+        "RENAME COLUMN `größe` TO `Größe des Orts`",
+    )
+    iceberg_spark.query(iceberg_catalog, ";".join(f"ALTER TABLE {table} {change}" for change in changes))
+    member.add_files(
+        [bench.file("two", columns, "klein"), bench.file("three", columns | {"n": [1, 2]}, None)], "readings", marks(1)
+    )
+    first = {"temperature": 1.5, "count": 1, "price": Decimal("1.25"), "sites": [{"level": 1}]}
+    second = {"temperature": None, "count": 2, "price": None, "sites": [{"level": 2}]}
+    expected = [
+        {"Größe des Orts": size, **row, "n": row["count"] if size is None else None}
+        for size in ("groß", "klein", None)
+        for row in (first, second)
+    ]
+    for read in (*EVERY_DAY, read_with_spark):
+        assert read(iceberg_catalog, bench.namespace, "readings") == sorted(expected, key=repr), read
 
 
 def check(catalog: LocalIcebergCatalog, table: Table, read: Reader) -> None:

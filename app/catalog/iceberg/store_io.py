@@ -29,8 +29,14 @@ class StoreIO(FileIO):
         return self.new_input(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete a metadata file."""
-        self._store.delete(self._key(location if isinstance(location, str) else location.location))
+        """Delete a former version of the table's metadata. All else is left to the engines' maintenance.
+
+        pyiceberg takes a refusal as proof that its commit is not in the table, and deletes the commit's manifests. But
+        a proxy that has lost an answer sends the request again, and the refusal is that of the repetition.
+        """
+        location = location if isinstance(location, str) else location.location
+        if location.endswith(".metadata.json"):
+            self._store.delete(self._key(location))
 
     def _key(self, location: str) -> str:
         path = _path(location)

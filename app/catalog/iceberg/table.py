@@ -16,7 +16,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -36,13 +38,13 @@ from pyiceberg.exceptions import (
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
-    schema_to_pyarrow,
+    pyarrow_to_schema,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
@@ -50,6 +52,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 from pyiceberg.utils.config import Config
 
+from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
@@ -68,9 +71,9 @@ _MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
 _COMMITS_BETWEEN_EXPIRIES = 50
 _MOST_SNAPSHOTS = 1_000  # each commit reads and writes the list of all: with 3,000 it takes 4 times as long as with 10
-_MOST_COVERED = 100
 _FORMAT = 2  # the newest that pyiceberg writes
-_ANOTHER = "Set TABLE_NAME to begin another table"
+_ANOTHER = "Change it back, or set TABLE_NAME to begin another table"
+_RESTART = "A restart creates it, or goes on with the one in its place"
 _MAPPING = "schema.name-mapping.default"  # the files have no field ids
 _RETRIES = "commit.retry.num-retries"
 _NEW_TABLE: Final = {
@@ -93,10 +96,11 @@ _LASTING = (
     ValueError,
 )
 _T = TypeVar("_T")
+_Plan = tuple[dict[int, StatisticsCollector], dict[str, int]]
 
 
-class SilentError(FatalError):
-    """The catalog takes requests and does not answer them."""
+class RestartError(FatalError):
+    """A restart helps: the catalog takes requests without an answer, or the table was dropped."""
 
     exit_code = 75
 
@@ -126,7 +130,8 @@ class IcebergTable:
         keep_days: float,
     ) -> None:
         own: dict[str, Any] = {**properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
-        users = Config().get_catalog_config(NAME) or {}
+        own["header.x-iceberg-access-delegation"] = None  # asks for no credentials, which some catalogs cannot give
+        users = {name.lower(): value for name, value in (Config().get_catalog_config(NAME) or {}).items()}
         self._properties = {name: value for name, value in own.items() if name not in users}
         of_login = [str({**own, **users}.get(name) or "") for name in ("token", "credential")]
         self._secrets = [text.partition(":")[2] or text for text in of_login if text]  # a client id is none
@@ -140,9 +145,11 @@ class IcebergTable:
         self._keep = timedelta(days=keep_days)
         self._catalog: Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
+        self._uuid: UUID | None = None
+        self._fields: Mapping[str, pa.Field | None] = {}
+        self._partitions: list[int] | None = None  # the columns of its partition spec at the start
         self._commits = 0
         self._silent: list[threading.Thread] = []  # without an answer until now
-        self._covered: list[tuple[int, pa.Schema]] = []  # schemas of files with all columns in that schema of the table
 
     # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
 
@@ -156,7 +163,7 @@ class IcebergTable:
         Raises:
             ConfigError: it is partitioned in a way that the connector does not write.
         """
-        return self._ask(f"reading {self._words}", lambda: _described(self._load(), self._words))
+        return self._ask(f"reading {self._words}", self._described)
 
     def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
         """Create the table with its partition columns; files bring the others."""
@@ -198,7 +205,7 @@ class IcebergTable:
         """Do this within the deadline. If it goes on behind it, it changes nothing that a later try does not see."""
         self._silent = [thread for thread in self._silent if thread.is_alive()]
         if len(self._silent) >= _MOST_SILENT:
-            raise SilentError(doing, f"{_MOST_SILENT} requests had no answer", "A restart asks on new connections")
+            raise RestartError(doing, f"{_MOST_SILENT} requests had no answer", "A restart asks on new connections")
         answer: Future[_T] = Future()
 
         def run() -> None:
@@ -222,9 +229,47 @@ class IcebergTable:
         if self._catalog is None:
             self._catalog = load_catalog(NAME, **self._properties)
         try:
-            return self._catalog.load_table(self._identifier)
+            table = self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
+        if self._uuid not in (None, table.metadata.table_uuid):
+            raise RestartError(f"reading {self._words}", "somebody has dropped it and made it anew", _RESTART)
+        self._uuid = table.metadata.table_uuid
+        return table
+
+    def _described(self) -> CatalogTable | None:
+        table = self._load()
+        if table is None:
+            return None
+        self._check(table.metadata)
+        self._fields = fields_of_files(table.metadata)
+        columns = pa.schema([its.with_name(name) for name, its in self._fields.items() if its is not None])
+        partitions = [self._fields[table.schema().find_field(source).name] for source in self._partitions or ()]
+        names = tuple(its.name for its in partitions if its is not None)
+        return CatalogTable(table.location().rstrip("/"), names, columns=columns, fields=lambda: self._fields)
+
+    def _check(self, metadata: TableMetadata) -> None:
+        """Refuse a table to which files of the connector do not fit.
+
+        Raises:
+            ConfigError: what it is.
+        """
+        spec, schema = metadata.spec().fields, metadata.schema()
+        partitions = [field.source_id for field in spec]
+        self._partitions = partitions if self._partitions is None else self._partitions
+        required = ", ".join(field.name for field in schema.fields if field.required)
+        cause = f"requires values in {required}" if required else ""
+        if metadata.format_version > _FORMAT:
+            cause = f"has format version {metadata.format_version}"
+        elif self._partitions != partitions or not all(
+            isinstance(field.transform, IdentityTransform) and schema.find_type(field.source_id) == StringType()
+            for field in spec
+        ):
+            names = [(field.transform, schema.find_field(field.source_id)) for field in spec]
+            shown = ", ".join(f"{made}({field.name} {field.field_type})" for made, field in names)
+            cause = f"is partitioned by {shown}, and not by the identities of the text columns in HIVE_COLUMNS"
+        if cause:
+            raise ConfigError(f"continuing {self._words}", f"it {cause}, which this connector cannot write", _ANOTHER)
 
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:
         assert self._catalog is not None, "the table was looked for"  # noqa: S101
@@ -241,7 +286,9 @@ class IcebergTable:
             ) as transaction:
                 with transaction.update_spec() as spec:
                     for name in partition_columns:
-                        spec.add_identity(name)
+                        # DuckDB crashes where a name in Avro is not ASCII. In the style of Iceberg: gr_xf6_xdfe.
+                        ascii_name = name.encode("ascii", "backslashreplace").decode().replace("\\", "_")
+                        spec.add_field(name, IdentityTransform(), ascii_name)
                 _map_names(transaction)
         except (TableAlreadyExistsError, CommitFailedException):
             logger.debug("another member has created %s", self._words)
@@ -251,54 +298,72 @@ class IcebergTable:
         for conflicts in range(_MOST_CONFLICTS):
             table = table or self._load()
             if table is None:
-                raise FatalError(
-                    f"committing files to {self._words}", "the catalog does not know it", "Restart to create it again"
-                )
+                raise RestartError(f"committing files to {self._words}", "the catalog does not know it", _RESTART)
             if are_in(table.properties, self._group, marks):
                 logger.info("%s has the files of this batch already", self._words)
                 self._table = table
                 return
+            self._check(table.metadata)
             table.metadata = _of_references(table.metadata)
             try:
                 self._commit(table, files, marks)
-            except CommitFailedException as error:
+            except FileNotFoundError as error:
+                raise self._broken(str(error)) from None
+            except (CommitFailedException, NoSuchTableError) as error:
                 logger.debug("%s: another commit was quicker: %s", self._words, error)
                 table = None
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.05 * 2**conflicts)))  # noqa: S311
             else:
                 self._table = table
+                self._fields = fields_of_files(table.metadata)
                 self._expire()
                 return
         raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
 
     def _commit(self, table: Table, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
         table.metadata.properties[_RETRIES] = "0"  # in memory: pyiceberg would commit again without a look
-        covered, schema_id = self._covered, table.metadata.current_schema_id
-        new = [arrow for arrow in _schemas(files) if (schema_id, arrow) not in covered]
+        schemas = _schemas(files)
         with table.transaction() as transaction:
-            if new:
-                with transaction.update_schema() as schema:
-                    for arrow in new:
-                        self._widen(schema, arrow)
-            if table.properties.get(_MAPPING, "[]") == "[]":  # pyiceberg does not extend an empty one
-                _map_names(transaction)
+            with transaction.update_schema() as schema:
+                for arrow in dict.fromkeys(schemas):
+                    self._widen(schema, table.metadata, arrow)
+            _map_names(transaction)
             transaction.set_properties(properties_of(table.properties, self._group, marks))
             metadata = transaction.table_metadata
+            plans = {arrow: _plan(metadata, arrow) for arrow in dict.fromkeys(schemas)}
             with transaction.update_snapshot().merge_append() as append:
-                for file in files:
-                    append.append_data_file(_data_file(metadata, file))
-        covered.extend((table.metadata.current_schema_id, arrow) for arrow in new)
-        del covered[:-_MOST_COVERED]
+                for file, arrow in zip(files, schemas, strict=True):
+                    append.append_data_file(_data_file(metadata, plans[arrow], file))
 
-    def _widen(self, schema: UpdateSchema, arrow: pa.Schema) -> None:
+    def _widen(self, schema: UpdateSchema, metadata: TableMetadata, arrow: pa.Schema) -> None:
         try:
-            schema.union_by_name(arrow)
+            schema.union_by_name(columns_of_table(metadata, arrow))
         except (ValueError, ValidationError) as error:
             raise FatalError(
                 f"adding columns to {self._words}",
                 one_line(str(error)),
-                "Somebody has added such a column with another type: rename or drop it in the table",
+                "Somebody has added or renamed such a column: drop it in the table, or see docs/iceberg.md",
             ) from None
+
+    def _broken(self, missing: str) -> ConnectorError:
+        """The error where an object of the table's metadata is gone."""
+        table = self._load()
+        assert table is not None, "it was there"  # noqa: S101
+
+        def is_there(place: str) -> bool:
+            return table.io.new_input(place).exists()
+
+        whole = (
+            snapshot.snapshot_id
+            for snapshot in reversed(table.snapshots())
+            if is_there(snapshot.manifest_list)
+            and all(is_there(each.manifest_path) for each in snapshot.manifests(table.io))
+        )
+        return FatalError(
+            f"committing files to {self._words}",
+            f"{missing} is missing, so that nobody can read the newest snapshot",
+            f"Bring it back, or the last whole snapshot ({next(whole, 'there is none')}) as docs/iceberg.md says",
+        )
 
     def _expire(self) -> None:
         """Expire old snapshots now and then; their files are left to the engines' maintenance."""
@@ -318,41 +383,6 @@ class IcebergTable:
             self._table = None
 
 
-def _described(table: Table | None, words: str) -> CatalogTable | None:
-    """The table as the connector sees it.
-
-    Raises:
-        ConfigError: its partitions are not identities of text columns.
-    """
-    if table is None:
-        return None
-    spec, schema = table.spec(), table.schema()
-    required = [field.name for field in schema.fields if field.required]
-    if table.format_version > _FORMAT or required:
-        cause = (
-            f"requires values in {', '.join(required)}" if required else f"has format version {table.format_version}"
-        )
-        raise ConfigError(f"continuing {words}", f"it {cause}, which this connector cannot write", _ANOTHER)
-    columns = tuple(schema.find_column_name(field.source_id) or "" for field in spec.fields)
-    if not all(isinstance(field.transform, IdentityTransform) for field in spec.fields) or not all(
-        isinstance(schema.find_type(name), StringType) for name in columns
-    ):
-        raise ConfigError(
-            "checking the table's partitioning",
-            f"{words} is partitioned by {_shown(spec, table)}, and the connector writes identity partitions of text "
-            "columns only",
-            _ANOTHER,
-        )
-    known = schema_to_pyarrow(schema, include_field_ids=False)
-    return CatalogTable(table.location().rstrip("/"), columns, columns=known)
-
-
-def _shown(spec: PartitionSpec, table: Table) -> str:
-    schema = table.schema()
-    fields = [(field.transform, schema.find_field(field.source_id)) for field in spec.fields]
-    return ", ".join(f"{transform}({field.name} {field.field_type})" for transform, field in fields)
-
-
 def _of_references(metadata: TableMetadata) -> TableMetadata:
     """The metadata without snapshots that no branch or tag names: pyiceberg copies all twenty times a commit."""
     named = {reference.snapshot_id for reference in metadata.refs.values()}
@@ -361,30 +391,36 @@ def _of_references(metadata: TableMetadata) -> TableMetadata:
 
 
 def _map_names(transaction: Transaction) -> None:
-    transaction.set_properties({_MAPPING: transaction.table_metadata.schema().name_mapping.model_dump_json()})
+    mapping = mapping_of(transaction.table_metadata)
+    if mapping != transaction.table_metadata.name_mapping():
+        transaction.set_properties({_MAPPING: mapping.model_dump_json()})
 
 
 def _schemas(files: Sequence[StoredFile]) -> list[pa.Schema]:
-    """The different schemas of the files."""
-    schemas: list[pa.Schema] = []
-    for file in files:
-        schema = file.footer.schema.to_arrow_schema().remove_metadata()
-        if schema not in schemas:
-            schemas.append(schema)
-    return schemas
+    return [file.footer.schema.to_arrow_schema().remove_metadata() for file in files]
 
 
-def _data_file(metadata: TableMetadata, file: StoredFile) -> DataFile:
-    """The entry of a file, from its footer."""
-    schema = metadata.schema()
+def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
+    """The statistics to take of a file's columns, which may have narrower types or be dropped, and the columns' ids."""
+    schema = pyarrow_to_schema(arrow, mapping_of(metadata))
     plan = compute_statistics_plan(schema, metadata.properties)
+    for field_id in plan.keys() - metadata.schema().field_ids:
+        plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
+        _warn_of_dropped(plan[field_id].column_name)
     for field in metadata.spec().fields:  # their values come from the bounds, whatever the table's properties say
         plan[field.source_id] = replace(plan[field.source_id], mode=MetricsMode(MetricModeTypes.FULL))
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=file.footer,
-        stats_columns=plan,
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
+    return plan, parquet_path_to_id_mapping(schema)
+
+
+@cache  # one warning for each
+def _warn_of_dropped(name: str) -> None:
+    if "." in name:  # whole columns are left out of later files, with a warning
+        logger.warning("%s was dropped from the table: its values are in new files, where no engine reads them", name)
+
+
+def _data_file(metadata: TableMetadata, plan: _Plan, file: StoredFile) -> DataFile:
+    """The entry of a file, from its footer."""
+    statistics = data_file_statistics_from_parquet_metadata(file.footer, *plan)
     for field_id, found in list(statistics.column_aggregates.items()):
         # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.
         if any(isinstance(value, float) and math.isnan(value) for value in (found.current_min, found.current_max)):
@@ -393,7 +429,7 @@ def _data_file(metadata: TableMetadata, file: StoredFile) -> DataFile:
         content=DataFileContent.DATA,
         file_path=file.uri,
         file_format=FileFormat.PARQUET,
-        partition=statistics.partition(metadata.spec(), schema),
+        partition=statistics.partition(metadata.spec(), metadata.schema()),
         file_size_in_bytes=file.size,
         sort_order_id=None,
         spec_id=metadata.default_spec_id,
@@ -413,6 +449,8 @@ def _translated(doing: str, error: Exception, secrets: Sequence[str]) -> Connect
     if isinstance(error, ForbiddenError | UnauthorizedError | OAuthError):
         hint = "Check CATALOG_AUTH_TOKEN, or CATALOG_CLIENT_ID and CATALOG_CLIENT_SECRET, and the rights on the table"
         return FatalError(doing, cause, hint)
+    if isinstance(error, FileNotFoundError):
+        return FatalError(doing, f"{cause} is missing", "Bring this object of the table's metadata back")
     if isinstance(error, _LASTING):
         return FatalError(doing, cause, "The same request will be refused again; check CATALOG_URL and the table")
     unreachable = isinstance(error, OSError)  # the errors of the HTTP client are of this kind

@@ -28,16 +28,32 @@ class IcebergBench:
 
     Args:
         folder: of the store, and of the catalog if ``properties`` name no other.
+        partition: the partition column of all files.
     """
 
-    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None, namespace: str = "lake") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        properties: Mapping[str, str] | None = None,
+        namespace: str = "lake",
+        partition: str = "place",
+    ) -> None:
         self.store = LocalStore(folder)
         self.properties = dict(properties or {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"})
         self.namespace = namespace
+        self.partition = partition
 
-    def member(self, *, keep_days: float = 1.0, group: str = "group", wanted: TableProperties = WANTED) -> IcebergTable:
+    def member(
+        self, *, keep_days: float = 1.0, group: str = "group", wanted: TableProperties | None = None
+    ) -> IcebergTable:
         """A member of the group, which has looked for the table."""
-        member = IcebergTable(
+        member = self.new_member(keep_days, group)
+        if member.check() is None:
+            member.create_table(f"{self.store.uri}/{ROOT}", wanted or TableProperties((self.partition,), "ts_ms"))
+        return member
+
+    def new_member(self, keep_days: float = 1.0, group: str = "group") -> IcebergTable:
+        return IcebergTable(
             self.properties,
             self.store,
             self.store.uri,
@@ -46,9 +62,6 @@ class IcebergBench:
             group=group,
             keep_days=keep_days,
         )
-        if member.check() is None:
-            member.create_table(f"{self.store.uri}/{ROOT}", wanted)
-        return member
 
     def create(self, schema: Schema, *partitions: PartitionField) -> Table:
         """The table as another writer would have created it."""
@@ -60,12 +73,12 @@ class IcebergBench:
     def file(self, name: str, columns: Mapping[str, Any] | pa.Table, place: str | None = "Rome") -> StoredFile:
         """A file of the table in the store, without field ids, as Spark writes it."""
         table = columns if isinstance(columns, pa.Table) else pa.table(columns)
-        table = table.append_column("place", pa.array([place] * len(table), pa.string()))
-        values = {"place": place or "__HIVE_DEFAULT_PARTITION__"}
+        table = table.append_column(self.partition, pa.array([place] * len(table), pa.string()))
+        values = {self.partition: place or "__HIVE_DEFAULT_PARTITION__"}
         key = data_key(ROOT, values, f"{name}.parquet")
         path = Path(self.store.uri.removeprefix("file://"), key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path)
+        pq.write_table(table, path, store_decimal_as_integer=True)
         size, footer = path.stat().st_size, pq.read_metadata(path)
         uri = f"{self.store.uri}/{key}"
         return StoredFile(key, uri, size, len(table), values, datetime.now(UTC), footer=footer)

@@ -12,19 +12,25 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError, UnauthorizedError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    ServiceUnavailableError,
+    UnauthorizedError,
+)
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import DayTransform, IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType, TimestampType
+from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType, TimestampType
 
 from app.catalog.iceberg import table as iceberg
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
-from app.catalog.iceberg.table import IcebergTable, SilentError
+from app.catalog.iceberg.table import IcebergTable, RestartError
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import Mark, StoredFile, TopicPartition
 from app.table.catalog_table import TableProperties
+from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.waiting import PATIENCE, join, wait_for, wait_until
 from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
 
@@ -116,7 +122,7 @@ def test_two_members_add_the_same_column_at_once(bench: IcebergBench, monkeypatc
 )
 def test_a_table_with_other_partitions_is_refused(bench: IcebergBench, transform: Any, kind: Any) -> None:
     bench.create(Schema(NestedField(1, "at", kind, required=False)), PartitionField(1, 1000, transform, "of_at"))
-    with pytest.raises(ConfigError, match=r"lake\.readings is partitioned by (day|identity)\(at"):
+    with pytest.raises(ConfigError, match=r"lake\.readings: it is partitioned by (day|identity)\(at"):
         bench.member()
 
 
@@ -164,6 +170,32 @@ def test_a_lost_answer_neither_loses_nor_doubles(
         member.add_files([file], "readings", marks(9))
     member.add_files([file], "readings", marks(9))
     assert len(bench.rows()) == 1
+
+
+def test_a_refusal_of_a_commit_that_is_in_the_table_leaves_its_metadata_there(
+    bench: IcebergBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy that has lost the answer sends the request again, and the catalog refuses the repetition."""
+    member = bench.member()
+
+    def refuse(_: int) -> None:
+        raise CommitFailedException("409")
+
+    commits(monkeypatch, after=refuse)
+    for number in range(3):
+        member.add_files([bench.file(str(number), {"n": [number]})], "readings", marks(number))
+    assert [row["n"] for row in bench.rows("n")] == [0, 1, 2]
+
+
+def test_missing_metadata_is_named_with_the_last_whole_snapshot(bench: IcebergBench) -> None:
+    for number in range(3):
+        bench.member().add_files([bench.file(str(number), {"n": [number]})], "readings", marks(number))
+    whole, second, newest = bench.table.snapshots()
+    [manifest] = [each for each in second.manifests(bench.table.io) if each.added_snapshot_id == second.snapshot_id]
+    for gone in (manifest.manifest_path, newest.manifest_list):
+        Path(gone.removeprefix("file://")).unlink()
+    with pytest.raises(FatalError, match=rf"metadata/snap-{newest.snapshot_id}.*is missing.*{whole.snapshot_id}"):
+        bench.member().add_files([bench.file("next", {"n": [9]})], "readings", marks(9))
 
 
 def test_a_member_that_wakes_up_late_adds_nothing(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +256,120 @@ def test_members_that_register_the_same_batches_at_once_register_each_once(bench
     assert [row["n"] for row in bench.rows("n")] == list(range(8))
 
 
+# --- other engines change the table -----------------------------------------------------------------------------------
+
+
+def change(bench: IcebergBench, *, promises: bool = True) -> Any:
+    return bench.table.update_schema(allow_incompatible_changes=not promises)
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["same member", "new member"])
+def test_a_renamed_column_and_field_keep_their_values_and_get_those_of_every_name(
+    bench: IcebergBench, is_new: bool
+) -> None:
+    member = bench.member()
+    site = pa.array([[{"floor": 1}]], pa.list_(pa.struct([("floor", pa.int64())])))
+    member.add_files([bench.file("one", {"temp": [1.5], "sites": site})], "readings", marks(0))
+    with change(bench) as schema:
+        schema.rename_column("temp", "temperature")
+        schema.rename_column("sites.element.floor", "level")
+        schema.rename_column("place", "city")
+        schema.move_first("temp")
+    member = bench.member() if is_new else member
+    member.add_files([bench.file("two", {"temp": [2.5], "sites": site, "new": [1]})], "readings", marks(1))
+    member.add_files([bench.file("three", {"temperature": [3.5]}, None)], "readings", marks(2))
+    assert [field.name for field in bench.table.schema().fields] == ["temperature", "city", "sites", "new"]
+    assert [(row["temperature"], row["city"]) for row in bench.rows()] == [(1.5, "Rome"), (2.5, "Rome"), (3.5, None)]
+    assert bench.table.scan("temperature > 2 and city = 'Rome'").to_arrow()["sites"].to_pylist() == [[{"level": 1}]]
+    known = member.check()
+    assert known is not None
+    assert known.partition_spec == ("place",)
+    assert {name: known.fields()[name] for name in ("temperature", "city", "sites")} == {
+        "temperature": pa.field("temp", pa.float64()),
+        "city": pa.field("place", pa.string()),
+        "sites": pa.field("sites", site.type),
+    }
+
+
+def test_a_dropped_column_and_field_stay_dropped(bench: IcebergBench, caplog: pytest.LogCaptureFixture) -> None:
+    member = bench.member()
+    columns = {"n": [1], "secret": ["old"], "site": [{"floor": 1, "code": 7}]}
+    member.add_files([bench.file("one", columns)], "readings", marks(0))
+    with change(bench) as schema:
+        schema.delete_column("secret")
+        schema.delete_column("site.code")
+    member.add_files([bench.file("two", columns)], "readings", marks(1))
+    member.add_files([bench.file("three", columns | {"new": [1]})], "readings", marks(2))
+    assert bench.rows("n", "site") == [{"n": 1, "site": {"floor": 1}}] * 3
+    assert [field.name for field in bench.table.schema().fields] == ["place", "n", "site", "new"]
+    assert [
+        record.getMessage().count("site.code was dropped") for record in caplog.records if record.levelname == "WARNING"
+    ] == [1]
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "wider"),
+    [
+        (pa.int32(), LongType(), pa.int64()),
+        (pa.float32(), DoubleType(), pa.float64()),
+        (pa.decimal128(4, 2), DecimalType(30, 2), pa.decimal128(30, 2)),
+        (pa.decimal128(12, 2), DecimalType(30, 2), pa.decimal128(30, 2)),
+    ],
+    ids=str,
+)
+def test_files_with_the_former_type_of_a_column_are_read_in_its_new_one(
+    bench: IcebergBench, before: pa.DataType, kind: Any, wider: pa.DataType
+) -> None:
+    member = bench.member()
+    values = pa.array([1, None, 3]).cast(wider).cast(before)
+    member.add_files([bench.file("one", {"n": values})], "readings", marks(0))
+    with change(bench) as schema:
+        schema.update_column("n", kind)
+    member.add_files([bench.file("two", {"n": values, "new": [1, 2, 3]})], "readings", marks(1))
+    assert bench.table.scan("n > 1").to_arrow()["n"].cast(wider) == pa.chunked_array([values[2:].cast(wider)] * 2)
+
+
+def test_a_column_that_somebody_made_required_ends_the_work_and_stays_required(bench: IcebergBench) -> None:
+    member = bench.member()
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+    with change(bench, promises=False) as schema:
+        schema.update_column("n", required=True)
+    member.add_files([bench.file("two", {"n": [1]})], "readings", marks(1))  # does not look again before
+    with pytest.raises(ConfigError, match="requires values in n"):
+        member.add_files([bench.file("three", {"m": [2]})], "readings", marks(2))
+    assert bench.table.schema().find_field("n").required
+
+
+def test_a_new_partition_spec_ends_the_work_and_the_former_one_continues_it(bench: IcebergBench) -> None:
+    member = bench.member()
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+    with bench.table.update_spec() as spec:
+        spec.add_field("n", BucketTransform(4), "of_n")
+    member.add_files([bench.file("two", {"n": [1]})], "readings", marks(1))  # does not look again before
+    with pytest.raises(ConfigError, match=r"partitioned by identity\(place string\), bucket\[4\]\(n long\)"):
+        member.add_files([bench.file("three", {"n": [2]})], "readings", marks(2))
+    with bench.table.update_spec() as spec:
+        spec.remove_field("of_n")
+    member.add_files([bench.file("last", {"n": [2]})], "readings", marks(2))
+    assert [row["n"] for row in bench.rows("n")] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_table_that_was_dropped_ends_the_process_and_the_next_one_begins(
+    bench: IcebergBench, is_made_anew: bool
+) -> None:
+    member = bench.member()
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
+    load_catalog("default", **bench.properties).drop_table("lake.readings")
+    if is_made_anew:
+        bench.member()
+    with pytest.raises(FatalError, match="A restart creates it") as caught:
+        member.add_files([bench.file("two", {"n": [2]})], "readings", marks(19))
+    assert caught.value.exit_code == 75
+    bench.member().add_files([bench.file("two", {"n": [2]})], "readings", marks(19))
+    assert [row["n"] for row in bench.rows("n")] == [2]
+
+
 # --- errors and limits ------------------------------------------------------------------------------------------------
 
 
@@ -239,13 +385,6 @@ def test_a_refused_login_is_no_outage_and_shows_no_secret(bench: IcebergBench, m
         member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
     assert "hush" not in str(caught.value)
     assert "secret-word" not in str(caught.value)
-
-
-def test_a_table_that_was_dropped_is_named(bench: IcebergBench) -> None:
-    member = bench.member()
-    load_catalog("default", **bench.properties).drop_table("lake.readings")
-    with pytest.raises(FatalError, match="does not know it"):
-        member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
 
 
 @pytest.mark.parametrize(
@@ -267,6 +406,25 @@ def test_the_library_never_commits_again_by_itself(bench: IcebergBench) -> None:
     member = bench.member()
     member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
     assert "commit.retry.num-retries" not in bench.table.properties
+
+
+@pytest.mark.parametrize("wanted", [None, "vended-credentials"])
+def test_credentials_are_asked_for_only_where_the_user_wants_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str | None
+) -> None:
+    if wanted:
+        monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__HEADER__X_ICEBERG_ACCESS_DELEGATION", wanted)
+    unknown = Answer(404, b'{"error": {"message": "no table", "type": "NoSuchTableException", "code": 404}}')
+    with CannedServer(Answer(body=b'{"defaults": {}, "overrides": {}}'), unknown) as server:
+        IcebergBench(tmp_path, {"type": "rest", "uri": server.url}).new_member().check()
+    assert {request.headers.get("x-iceberg-access-delegation") for request in server.requests} == {wanted}
+
+
+def test_a_partition_has_a_name_of_its_own_where_its_column_has_other_letters(tmp_path: Path) -> None:
+    bench = IcebergBench(tmp_path, partition="größe")
+    bench.member().add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+    assert [field.name for field in bench.table.spec().fields] == ["gr_xf6_xdfe"]
+    assert bench.rows("größe") == [{"größe": "Rome"}]
 
 
 def test_a_table_without_partitions_is_read(bench: IcebergBench) -> None:
@@ -323,7 +481,7 @@ def test_a_column_that_somebody_added_with_another_type_is_named(bench: IcebergB
     member = bench.member()
     with bench.table.update_schema() as schema:
         schema.add_column("n", StringType())
-    with pytest.raises(FatalError, match=r"n.*rename or drop it in the table"):
+    with pytest.raises(FatalError, match=r"n.*drop it in the table"):
         member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
 
 
@@ -354,7 +512,7 @@ def test_a_catalog_that_never_answers_ends_the_process(bench: IcebergBench, monk
     for _ in range(3):
         with pytest.raises(RetryableError):
             member.add_files([file], "readings", marks(9))
-    with pytest.raises(SilentError) as caught:
+    with pytest.raises(RestartError) as caught:
         member.add_files([file], "readings", marks(9))
     wake.set()
     assert caught.value.exit_code == 75
@@ -372,9 +530,10 @@ def test_metadata_is_an_object_of_the_store_whatever_the_scheme(bench: IcebergBe
     found = files.new_input(location)
     assert (found.exists(), len(found), found.open().read()) == (True, 7, b"content")
     files.delete(location)
-    assert not found.exists()
+    assert found.exists()
+    missing = files.new_input("s3://lake/t/v.metadata.json")
     with pytest.raises(FileNotFoundError):
-        found.open()
+        missing.open()
 
 
 def test_a_folder_of_the_machine_is_known_by_both_forms_of_its_address(bench: IcebergBench) -> None:

@@ -1,8 +1,11 @@
 """What the catalog is told around the registration of files."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from app.catalog.base import NotTakenError, TooLargeError
@@ -46,6 +49,37 @@ def register(registering: Registrar, names: str) -> None:
 
 def places(files: Sequence[StoredFile]) -> list[str]:
     return [each.partition_values["place"] for each in files]
+
+
+TEMP = pa.field("temp", pa.float64())
+
+
+@pytest.mark.parametrize(
+    ("rows", "in_files", "left_out"),
+    [
+        ({"n": [1, 2], "temp": [1.5, None]}, {"n": [1, 2], "temp": [1.5, None]}, []),
+        ({"temperature": pa.array([1, None])}, {"temp": [1.0, None]}, []),
+        ({"temp": [1.5, None, None], "temperature": [None, 2.5, None]}, {"temp": [1.5, 2.5, None]}, []),
+        (
+            {"temperature": [1, None, 3], "temp": [None, 2.5, 4.5]},
+            {"temp": [1.0, 2.5, 3.0]},
+            ["1 value left out of column 'temp'"],
+        ),
+        ({"temperature": [1.0, None], "temp": [None, 2]}, {"temp": [1.0, 2.0]}, []),
+        ({"temperature": ["hot", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value left out of column 'temperature'"]),
+        ({"secret": ["a", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value left out of column 'secret'"]),
+        ({"town": ["Rome"], "n": [1]}, {"n": [1]}, ["1 value left out of column 'town'"]),
+    ],
+)
+def test_columns_have_one_name_in_files_and_dropped_ones_none(
+    caplog: pytest.LogCaptureFixture, rows: dict[str, Any], in_files: dict[str, Any], left_out: list[str]
+) -> None:
+    fields = {"temp": TEMP, "temperature": TEMP, "secret": None, "town": pa.field("place", pa.string())}
+    one = registrar(None, replace(KNOWN, fields=lambda: fields))
+    for _ in range(2):
+        assert one.in_files(pa.table(rows)).to_pydict() == in_files
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [warning.partition(":")[0] for warning in warnings] == left_out
 
 
 class Answers(MemoryCatalog):
