@@ -1,7 +1,7 @@
 """Which of the Makefile's targets runs a test: each test belongs to exactly one.
 
 - ``unit`` (``make test-unit``): in this process, without a service, Java or a network, and quick.
-- ``standard`` (``make test`` has it beside ``unit``): each promise once, against real services; and what tries many cases.
+- ``standard`` (``make test`` has it beside ``unit``): each promise once, against real services; and many cases.
 - ``night`` (``make test-night``): more of the same kind, and what takes long.
 - ``alone`` (``make test-night``, at its end): measures this machine, so that nothing else may run beside it.
 

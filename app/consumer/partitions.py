@@ -8,7 +8,7 @@ from itertools import count
 
 from app.consumer.uncommitted import Uncommitted
 from app.errors import RetryableError
-from app.journal.document import FencedError, LogClosedError
+from app.journal.journal import FencedError, LogClosedError
 from app.model import BatchPart, Message, OffsetRange, Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings

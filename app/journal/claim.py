@@ -1,10 +1,11 @@
 """Defines the claim of a topic-partition: which generation writes it."""
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
 
-from app.journal.entry import Stored, parse
+from app.journal.entry import Stored, form_of, parse
 
 
 class PartitionClaim(Stored):
@@ -21,15 +22,5 @@ class PartitionClaim(Stored):
     owner: str
     cluster_id: str = ""
 
-    def to_body(self) -> bytes:
-        """The JSON to store."""
-        return self.model_dump_json().encode()
 
-
-def parse_claim(body: bytes, roots: tuple[str, ...]) -> PartitionClaim:  # noqa: ARG001 - it names no keys
-    """Read a claim; ``roots`` as for every document of the journal.
-
-    Raises:
-        ValueError: it is damaged or of a newer release; the message says which.
-    """
-    return parse(PartitionClaim, body)
+CLAIM = form_of(partial(parse, PartitionClaim), lambda claim: claim.model_dump_json().encode())

@@ -15,9 +15,9 @@ from typing import TypeVar
 from uuid import uuid4
 
 from app.errors import ConnectorError, FatalError, RetryableError, blaming
-from app.journal.document import FencedError, LogClosedError
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
+from app.journal.journal import FencedError, LogClosedError
 from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.log import Progress
 from app.journal.ownership import JournalOwnership

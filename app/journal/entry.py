@@ -6,17 +6,22 @@ A group's folder has a claim for each topic-partition (``app.journal.claim``) an
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.model import TopicPartition
+from app.storage.document import Form
 from app.table.layout import journal_folder
 
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
 _ZERO_ID = "A" * 22  # sixteen bytes of zero in Kafka's spelling, from a broker without ids
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_REMEDY = (
+    "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
+    "connector go on from the offset committed in Kafka, and rows may then come twice"
+)
 _LOGS = "generations.d"  # no topic's folder has a dot in its name
 
 
@@ -72,6 +77,7 @@ class Span(Stored):
 
 
 _M = TypeVar("_M", bound=BaseModel)
+_D = TypeVar("_D")
 
 
 def parse(model: type[_M], body: bytes) -> _M:
@@ -86,6 +92,11 @@ def parse(model: type[_M], body: bytes) -> _M:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
+
+
+def form_of(parse_body: Callable[[bytes], _D], body: Callable[[_D], bytes]) -> Form[_D]:
+    """How claims and logs are stored."""
+    return Form("the journal", parse_body, body, _REMEDY)
 
 
 def check_keys(keys: Iterable[str], roots: tuple[str, ...]) -> None:

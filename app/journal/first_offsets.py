@@ -22,14 +22,14 @@ import time
 from collections.abc import Callable, Collection
 from typing import Literal, Protocol
 
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, RetryableError
 from app.formatting import counted
-from app.journal.claim import parse_claim
-from app.journal.document import read_document
-from app.journal.entry import Stored, ids_differ, parse, topic_folder
+from app.journal.entry import Stored, ids_differ, parse
 from app.journal.group_offsets import PartitionOffsets
+from app.journal.journal import Journal
 from app.model import TopicPartition
-from app.storage.base import ChangedError, ObjectStore
+from app.storage.base import ChangedError
+from app.storage.document import Document, Form
 
 logger = logging.getLogger(__name__)
 
@@ -58,13 +58,20 @@ class _GroupBeginning(Stored):
         return ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
 
 
+_FORM = Form(
+    "the group's first offsets",
+    lambda body: parse(_GroupBeginning, body),
+    lambda beginning: beginning.model_dump_json().encode(),
+    "If a newer release wrote it, update this one. Else delete it: partitions that the consumer group has "
+    "not read yet then begin with their first record",
+)
+
+
 class FirstOffsets:
     """Reads the object of the group's first offsets, or writes it. Thread-safe.
 
     Args:
-        store: connected.
-        table_root, group: the table and the consumer group of the journal.
-        roots: the prefixes that keys of the table's objects have.
+        journal: of the table and the consumer group.
         kafka: gives the offsets of all partitions of a topic.
         reset: where a new group begins.
         internal: names of the framework's internal topics.
@@ -73,20 +80,14 @@ class FirstOffsets:
 
     def __init__(
         self,
-        store: ObjectStore,
-        table_root: str,
-        group: str,
+        journal: Journal,
         *,
-        roots: tuple[str, ...],
         kafka: TopicOffsets,
         reset: Literal["earliest", "latest"],
         internal: Collection[str] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._store = store
-        self._table_root = table_root
-        self._group = group
-        self._roots = roots
+        self._journal = journal
         self._kafka = kafka
         self._reset = reset
         self._internal = frozenset(internal)
@@ -103,12 +104,12 @@ class FirstOffsets:
             return kafka.low
         with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
             has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object first of all
-            found = self._read(tp.topic)
-            if has_begun and found is None:
+            document = Document(self._journal.store, f"{self._journal.folder(tp.topic)}{_NAME}", _FORM)
+            beginning = document.read()
+            if has_begun and beginning is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
-            beginning, etag = found or (None, None)
             if beginning is None or (not has_begun and self._is_over(beginning, kafka)):
-                beginning = self._write(tp.topic, kafka, etag)
+                beginning = self._write(document, tp.topic, kafka)
         if beginning.is_of_another(kafka):
             return self._at_low(tp, kafka, "the topic was recreated since the consumer group began")
         offset = beginning.offsets.get(str(tp.partition))
@@ -126,34 +127,14 @@ class FirstOffsets:
         """Whether the group has read another partition of this topic, and not of a deleted one of its name."""
         if self._kafka.begun(tp.topic) - {tp.partition}:
             return True
-        for found in self._store.list(topic_folder(self._table_root, self._group, tp.topic)):
-            read = read_document(self._store, found.key, parse_claim, self._roots) if _is_claim(found.key) else None
-            if read and not ids_differ(read[0].cluster_id, kafka.cluster_id):
-                return True
-        return False
+        claims = (document.read() for document in self._journal.claims(tp.topic))
+        return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
 
     def _is_over(self, beginning: _GroupBeginning, kafka: PartitionOffsets) -> bool:
         """Whether the object is obsolete, given that the group has no offset and no journal."""
         return ids_differ(beginning.cluster_id, kafka.cluster_id)
 
-    def _key(self, topic: str) -> str:
-        return f"{topic_folder(self._table_root, self._group, topic)}{_NAME}"
-
-    def _read(self, topic: str) -> tuple[_GroupBeginning, str] | None:
-        found = self._store.read(self._key(topic))
-        if found is None:
-            return None
-        try:
-            return parse(_GroupBeginning, found.body), found.etag
-        except ValueError as error:
-            raise FatalError(
-                f"reading {self._store.uri}/{self._key(topic)}",
-                str(error),
-                "If a newer release wrote it, update this one. Else delete it: partitions that the consumer group has "
-                "not read yet then begin with their first record",
-            ) from None
-
-    def _write(self, topic: str, kafka: PartitionOffsets, replaces: str | None) -> _GroupBeginning:
+    def _write(self, document: Document[_GroupBeginning], topic: str, kafka: PartitionOffsets) -> _GroupBeginning:
         beginning = _GroupBeginning(
             topic_id=kafka.topic_id,
             cluster_id=kafka.cluster_id,
@@ -161,13 +142,11 @@ class FirstOffsets:
             offsets={str(partition): end for partition, end in self._kafka.ends(topic).items()},
         )
         try:
-            self._store.write(self._key(topic), beginning.model_dump_json().encode(), replaces=replaces)
+            document.write(beginning)
         except ChangedError:
-            found = self._read(topic)
-            if found is None:
-                where = f"{self._store.uri}/{self._key(topic)}"
-                raise RetryableError(f"writing {where}", "it was written and deleted meanwhile") from None
-            return found[0]
+            if (theirs := document.read()) is None:
+                raise RetryableError(f"writing {document.where}", "it was written and deleted meanwhile") from None
+            return theirs
         self._log_passed_over(topic, beginning)
         return beginning
 
@@ -183,11 +162,7 @@ class FirstOffsets:
             logger.info(
                 "the consumer group %s is new and begins at the end of topic %s (AUTO_OFFSET_RESET=latest): %s are "
                 "passed over. To read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP",
-                self._group,
+                self._journal.group,
                 topic,
                 counted(passed_over, "existing record"),
             )
-
-
-def _is_claim(key: str) -> bool:
-    return key.endswith(".json")

@@ -25,12 +25,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import FatalError, RetryableError
-from app.journal.document import Document, FencedError, LogClosedError, UnreadableError
 from app.journal.entry import JournaledFile, RolledBack
-from app.journal.log import GenerationLog, Progress, parse_log
+from app.journal.journal import FencedError, Journal, LogClosedError
+from app.journal.log import GenerationLog, Progress
 from app.journal.rolled_back import RolledBackObjects
 from app.model import Mark, OffsetRange, TopicPartition
-from app.storage.base import ChangedError, ObjectStore
+from app.storage.base import ChangedError
+from app.storage.document import UnreadableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,8 @@ class Generation:
     made: it finds out whether the write without an answer succeeded. Safe from several threads.
 
     Args:
-        store: connected.
-        key: of the log.
+        journal: of the table and the consumer group.
         token: the generation's unique name.
-        roots: the prefixes that keys of the table's objects have; a log that names others is refused.
         fill: puts placeholders under these keys.
         each: applies a function to every item, like ``map`` and possibly side by side.
         clock: monotonic seconds.
@@ -71,25 +70,23 @@ class Generation:
 
     def __init__(
         self,
-        store: ObjectStore,
-        key: str,
+        journal: Journal,
         token: str,
         *,
-        roots: tuple[str, ...],
         fill: Callable[[Collection[str]], None],
         each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._store = store
-        self._document = Document(store, key, parse_log, roots)
+        self._journal = journal
+        self._document = journal.log(token)
         self.token = token
         self._clock = clock
         self._verified_at = -float("inf")
         self._fenced: FencedError | None = None
         self._announced: frozenset[str] = frozenset()  # objects of the last batch
         self._lock = threading.RLock()
-        self._rolled_back = RolledBackObjects(store, fill, each, now)
+        self._rolled_back = RolledBackObjects(journal.store, fill, each, now)
 
     @property
     def log(self) -> GenerationLog | None:
@@ -202,10 +199,10 @@ class Generation:
 
         This happens after the machine slept for an hour amid an upload. Called once all uploads of the batch ended.
         """
-        found = self._document.look()
+        found = self._journal.log(self.token).read()
         for item in found.revoked if found else ():
             if item.key in self._announced and self._rolled_back.may_be_back(item):
-                self._store.delete(item.key)
+                self._journal.store.delete(item.key)
 
     def sweep(self, *, is_last: bool = False) -> None:
         """Delete the rolled-back objects that are due; ``is_last`` when the process ends."""

@@ -9,12 +9,15 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, Literal
 
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
-from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, known_id, parse
+from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, form_of, known_id, parse
 from app.model import Mark, OffsetRange, TopicPartition
+from app.storage.document import Form
+from app.table.layout import object_roots
 
 _PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because each batch writes the log
 _PACKED: Final = "revoked_packed"
@@ -205,16 +208,12 @@ class GenerationLog(Stored):
         }
 
 
-def parse_log(body: bytes, roots: tuple[str, ...]) -> GenerationLog:
-    """Read a log.
+def log_form(table_root: str) -> Form[GenerationLog]:
+    """How logs of this table are stored; one that names objects of another table is refused."""
+    return form_of(partial(_parse, roots=object_roots(table_root)), GenerationLog.to_body)
 
-    Args:
-        body: the stored JSON.
-        roots: the prefixes that its keys may have; the connector must not touch any other key.
 
-    Raises:
-        ValueError: it is damaged, of a newer release or not ours; the message says which.
-    """
+def _parse(body: bytes, roots: tuple[str, ...]) -> GenerationLog:
     log = parse(GenerationLog, _unpacked(body))
     check_keys((*log.objects, *(item.key for item in log.revoked)), roots)
     return log

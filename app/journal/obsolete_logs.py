@@ -4,12 +4,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from app.journal.claim import parse_claim
-from app.journal.document import UnreadableError, read_document
-from app.journal.entry import claim_key, logs_folder
-from app.journal.log import GenerationLog, parse_log
-from app.model import TopicPartition
-from app.storage.base import ObjectStore
+from app.journal.journal import Journal
+from app.journal.log import GenerationLog, log_form
+from app.storage.document import Document, UnreadableError
 
 logger = logging.getLogger(__name__)
 
@@ -21,26 +18,12 @@ class ObsoleteLogs:
     """Looks once an hour; for one thread.
 
     Args:
-        store: connected.
-        table_root: key of the table's folder.
-        group: the consumer group.
-        roots: the prefixes that keys of the table's objects have.
+        journal: of the table and the consumer group.
         now: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        table_root: str,
-        group: str,
-        *,
-        roots: tuple[str, ...],
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._store = store
-        self._table_root = table_root
-        self._group = group
-        self._roots = roots
+    def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
+        self._journal = journal
         self._now = now
         self._next = now() + _LOOK_SECONDS
 
@@ -54,7 +37,7 @@ class ObsoleteLogs:
         if now < self._next:
             return
         self._next = now + _LOOK_SECONDS
-        for found in self._store.list(logs_folder(self._table_root, self._group)):
+        for found in self._journal.logs():
             if now - found.last_modified.timestamp() < _DAY_SECONDS:
                 continue
             try:
@@ -63,16 +46,12 @@ class ObsoleteLogs:
                 logger.debug("%s", error)
                 continue
             if is_obsolete:
-                self._store.delete(found.key)
+                self._journal.store.delete(found.key)
 
     def _is_obsolete(self, key: str) -> bool:
-        read = read_document(self._store, key, parse_log, self._roots)
-        return read is not None and read[0].closed and not self._is_named(read[0])
+        log = Document(self._journal.store, key, log_form(self._journal.table_root)).read()
+        return log is not None and log.closed and not self._is_named(log)
 
     def _is_named(self, log: GenerationLog) -> bool:
-        return any(self._owner(each.tp) == log.owner for each in log.partitions)
-
-    def _owner(self, tp: TopicPartition) -> str | None:
-        key = claim_key(self._table_root, self._group, tp)
-        read = read_document(self._store, key, parse_claim, self._roots)
-        return read[0].owner if read else None
+        claims = (self._journal.claim(each.tp).read() for each in log.partitions)
+        return any(claim is not None and claim.owner == log.owner for claim in claims)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from app.journal.document import FencedError
 from app.journal.generation import Generation, Intent
+from app.journal.journal import FencedError
 from app.model import Mark, TopicPartition
 
 

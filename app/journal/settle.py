@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.formatting import counted
-from app.journal.document import Document
 from app.journal.entry import JournaledFile, RolledBack, Span
 from app.journal.log import GenerationLog
 from app.model import Mark
 from app.storage.base import ObjectStore, find
+from app.storage.document import Document
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,11 @@ import logging
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from app.journal.document import read_document
 from app.journal.entry import group_folder, is_log
-from app.journal.log import parse_log
+from app.journal.log import log_form
 from app.storage.base import ObjectStore
-from app.table.layout import journal_folder, object_roots
+from app.storage.document import Document
+from app.table.layout import journal_folder
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +33,14 @@ def survey(store: ObjectStore, table_root: str) -> Survey:
         ConnectorError: the store's; ``FatalError`` for a journal that cannot be parsed.
     """
     folder = journal_folder(table_root)
-    roots = object_roots(table_root)
+    form = log_form(table_root)
     pending: set[str] = set()
     rolled_back: set[str] = set()
     for found in store.list(folder):
-        read = read_document(store, found.key, parse_log, roots) if is_log(found.key) else None
-        if read is not None:
-            pending.update(read[0].objects)
-            rolled_back.update(item.key for item in read[0].revoked)
+        log = Document(store, found.key, form).read() if is_log(found.key) else None
+        if log is not None:
+            pending.update(log.objects)
+            rolled_back.update(item.key for item in log.revoked)
     return Survey(frozenset(pending), frozenset(rolled_back))
 
 

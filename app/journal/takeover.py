@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from app.errors import FatalError, RetryableError
-from app.journal.claim import PartitionClaim, parse_claim
-from app.journal.document import Document, FencedError, read_document
-from app.journal.entry import JournaledFile, RolledBack, Span, claim_key, ids_differ, log_key
+from app.journal.claim import PartitionClaim
+from app.journal.entry import JournaledFile, RolledBack, Span, ids_differ
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
-from app.journal.log import GenerationLog, Progress, parse_log
+from app.journal.journal import FencedError, Journal
+from app.journal.log import GenerationLog, Progress
 from app.journal.settle import Settlement
 from app.model import Mark, TopicPartition
-from app.storage.base import ChangedError, ObjectStore
+from app.storage.base import ChangedError
+from app.storage.document import Document
 
 _TRIED = 5
 _K = TypeVar("_K")
@@ -60,9 +61,7 @@ class Takeover:
     """Takes partitions over; safe from several threads.
 
     Args:
-        store: connected.
-        table_root, group: the table and the consumer group.
-        roots: the prefixes that keys of the table's objects have.
+        journal: of the table and the consumer group.
         offsets: asks Kafka.
         register: registers the files of a former owner's batch in the catalog; safe to repeat.
         is_registered: see ``Settlement``.
@@ -74,11 +73,8 @@ class Takeover:
 
     def __init__(
         self,
-        store: ObjectStore,
-        table_root: str,
-        group: str,
+        journal: Journal,
         *,
-        roots: tuple[str, ...],
         offsets: Offsets,
         register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None],
         is_registered: Callable[[Sequence[Mark]], bool] = lambda _: False,
@@ -86,13 +82,10 @@ class Takeover:
         each_object: _Each = map,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._store = store
-        self._table_root = table_root
-        self._group = group
-        self._roots = roots
+        self._journal = journal
         self._offsets = offsets
         self._each = each
-        self._settlement = Settlement(store, register, is_registered, self._left_in_kafka, each_object, now)
+        self._settlement = Settlement(journal.store, register, is_registered, self._left_in_kafka, each_object, now)
 
     def look(self, tp: TopicPartition) -> Progress | None:
         """How far the partition is written at least, without a claim; ``None`` without a log.
@@ -100,11 +93,9 @@ class Takeover:
         Raises:
             ConnectorError: of the store, or a document cannot be understood.
         """
-        claim = self._claim(tp).current
-        if claim is None:
-            return None
-        found = read_document(self._store, log_key(self._table_root, self._group, claim.owner), parse_log, self._roots)
-        return found[0].of(tp) if found else None
+        claim = self._journal.claim(tp).read()
+        log = self._journal.log(claim.owner).read() if claim else None
+        return log.of(tp) if log else None
 
     def run(
         self,
@@ -190,9 +181,7 @@ class Takeover:
     # --- 1 ----------------------------------------------------------------------------------------------------------
 
     def _claim(self, tp: TopicPartition) -> Document[PartitionClaim]:
-        claim: Document[PartitionClaim] = Document(
-            self._store, claim_key(self._table_root, self._group, tp), parse_claim, self._roots
-        )
+        claim = self._journal.claim(tp)
         claim.read()
         return claim
 
@@ -236,7 +225,7 @@ class Takeover:
         check: Callable[[TopicPartition, Progress], None],
     ) -> dict[TopicPartition, Found]:
         """Close a former generation's log and settle its batch; our own, from an earlier try, stays open."""
-        document = Document(self._store, log_key(self._table_root, self._group, owner), parse_log, self._roots)
+        document = self._journal.log(owner)
         log = document.read()
         if log is None:
             return self._without_log(document.where, tps, claims)

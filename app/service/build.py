@@ -28,11 +28,10 @@ from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
 from app.errors import RetryableError
 from app.journal.claims import Claims
-from app.journal.document import FencedError
-from app.journal.entry import log_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.generation import Generation
 from app.journal.group_offsets import GroupOffsets
+from app.journal.journal import FencedError, Journal
 from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.obsolete_logs import ObsoleteLogs
 from app.journal.ownership import JournalOwnership
@@ -46,7 +45,7 @@ from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
 from app.service.starting import Base
 from app.spark.scratch import is_in_memory
-from app.table.layout import PartitionSpec, object_roots
+from app.table.layout import PartitionSpec
 from app.table.location import TableLocation
 from app.table.placeholder import Placeholders
 from app.table.schema_store import SchemaStore
@@ -147,8 +146,7 @@ def new_ownership(generations: "Generations", timings: Timings) -> JournalOwners
 
 def begin_sweeping(ownership: JournalOwnership, lake: Lake, group: str) -> Sweeper:
     """Delete rolled-back objects that are due, and old logs."""
-    root = lake.location.root
-    logs = ObsoleteLogs(lake.store, root, group, roots=object_roots(root))
+    logs = ObsoleteLogs(Journal(lake.store, lake.location.root, group))
 
     def sweep(*, is_last: bool) -> None:
         ownership.sweep(is_last=is_last)
@@ -223,16 +221,13 @@ class Member:
 def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: JournalOwnership, group: Group) -> Claims:
     """The part that claims partitions for this member of the group with this name."""
     settings, timings, metrics = base.settings, base.timings, base.metrics
-    store, root, roots = lake.store, lake.location.root, object_roots(lake.location.root)
+    journal = Journal(lake.store, lake.location.root, name)
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(store, lake.registrar, settings.bounded_columns, objects.map)
-    placeholders = Placeholders(store, root, DEAD_LETTER, objects.map)
+    recovery = Recovery(lake.store, lake.registrar, settings.bounded_columns, objects.map)
+    placeholders = Placeholders(lake.store, lake.location.root, DEAD_LETTER, objects.map)
     other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
-        store,
-        root,
-        name,
-        roots=roots,
+        journal,
         kafka=group.offsets,
         reset=settings.auto_offset_reset,
         internal=member.internal_topics,
@@ -240,10 +235,7 @@ def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: Jou
     claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
     return Claims(
         takeover=Takeover(
-            store,
-            root,
-            name,
-            roots=roots,
+            journal,
             offsets=group.offsets,
             register=recovery.register,
             is_registered=recovery.is_registered,
@@ -251,13 +243,7 @@ def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: Jou
             each_object=objects.map,
         ),
         new_generation=lambda token: Generation(
-            store,
-            log_key(root, name, token),
-            token,
-            roots=roots,
-            fill=placeholders.put,
-            each=objects.map,
-            clock=timings.clock,
+            journal, token, fill=placeholders.put, each=objects.map, clock=timings.clock
         ),
         ownership=ownership,
         offsets=group.offsets,

@@ -17,7 +17,7 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class Content:
     """A small object read whole; ``etag`` names its version."""
 
     body: bytes
@@ -80,7 +80,7 @@ class ObjectStore(Protocol):
         """Yield the objects below ``prefix`` in the order of their keys, page by page."""
         ...
 
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         """Read a small object; ``None`` if it does not exist."""
         ...
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.base import Document, StoredObject
+from app.storage.base import Content, StoredObject
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen, Version
 from app.storage.os_errors import os_translated
 from app.storage.probe import own_object
@@ -132,12 +132,12 @@ class CloudStore(ABC):
                 return
             yield from page
 
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         """Read a small object; ``None`` if it does not exist."""
         body = BytesIO()
         with self._doing("reading", key):
             found = self._fetch(key, body)
-        return Document(body.getvalue(), found.etag) if found else None
+        return Content(body.getvalue(), found.etag) if found else None
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Read up to ``length`` bytes from ``start``, a position inside the object."""

@@ -29,7 +29,7 @@ Replaces = str | None | Literal[Whatever.IS_THERE]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a stored object; ``etag`` as in ``Document``."""
+    """One version of a stored object; ``etag`` as in ``Content``."""
 
     etag: str
     last_modified: datetime

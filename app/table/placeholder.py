@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 
 from app.storage.base import ObjectStore
 from app.table.layout import RESCUED_COLUMN, dead_letter_root
-from app.table.schema_store import read_schema
+from app.table.schema import EMPTY
+from app.table.schema_store import schema_document
 
 
 class Placeholders:
@@ -56,9 +57,8 @@ class Placeholders:
 
     def _columns(self) -> pa.Schema:
         """The table's columns; without any, engines refuse a file."""
-        found = read_schema(self._store, self._table_root)
-        columns = found[0].columns if found else {}
-        return pa.schema(list((columns or {RESCUED_COLUMN: pa.string()}).items()))
+        schema = schema_document(self._store, self._table_root).read() or EMPTY
+        return pa.schema(list((schema.columns or {RESCUED_COLUMN: pa.string()}).items()))
 
 
 def _without_rows(schema: pa.Schema) -> bytes:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from app.errors import ConfigError, FatalError, cut
 from app.storage.base import ChangedError, ObjectStore, StoredObject
+from app.storage.document import Document, Form
 from app.table.layout import is_data_file, schema_key
 from app.table.parquet_reader import read_footer
 from app.table.schema import EMPTY, TableSchema, join_types
@@ -22,26 +23,18 @@ _SHOWN = 80  # characters of a name
 _INTEGERS = (pa.int32(), pa.int64())
 
 
-def read_schema(store: ObjectStore, table_root: str) -> tuple[TableSchema, str] | None:
-    """Read the stored schema, with the ETag of its version; ``None`` without one.
+_FORM = Form(
+    "the table's schema",
+    lambda body: TableSchema.from_document(json.loads(body)),
+    lambda schema: json.dumps(schema.to_document(), indent=1).encode(),
+    "If a newer release wrote it, update this one. Else restore the object, "
+    "or delete it: it is then made of the newest files",
+)
 
-    Raises:
-        FatalError: it cannot be understood.
-        ConnectorError: of the store.
-    """
-    key = schema_key(table_root)
-    document = store.read(key)
-    if document is None:
-        return None
-    try:
-        return TableSchema.from_document(json.loads(document.body)), document.etag
-    except (ValueError, RecursionError) as error:  # broken JSON and text that is not UTF-8 are ValueErrors too
-        raise FatalError(
-            f"reading the table's schema {store.uri}/{key}",
-            str(error),
-            "If a newer release wrote it, update this one. Else restore the object, "
-            "or delete it: it is then made of the newest files",
-        ) from error
+
+def schema_document(store: ObjectStore, table_root: str) -> Document[TableSchema]:
+    """The stored schema, not read yet."""
+    return Document(store, schema_key(table_root), _FORM)
 
 
 class SchemaStore:
@@ -68,10 +61,8 @@ class SchemaStore:
         self._iceberg = iceberg
         self._widens = iceberg is None  # Iceberg knows no change from bigint to double
         self._table_root = table_root
-        self._key = schema_key(table_root)
+        self._document = schema_document(store, table_root)
         self._types = types
-        self._etag: str | None = None
-        self._stored = EMPTY
         self._current = EMPTY
 
     @property
@@ -106,20 +97,18 @@ class SchemaStore:
         """
         while True:
             merged = self._merged(self._current, wanted)
-            if merged == self._stored:
+            if merged == (self._document.current or EMPTY):
                 return merged
-            body = json.dumps(merged.to_document(), indent=1).encode()
             try:
-                self._etag = self._store.write(self._key, body, replaces=self._etag)
+                self._document.write(merged)
             except ChangedError:
                 self._take_over()
                 continue
-            self._stored = merged
             self._become(merged)
             return merged
 
     def _find(self) -> TableSchema:
-        found = self._read()
+        found = self._document.read()
         if self._iceberg is not None:
             found = self._merged(self._iceberg, found or EMPTY)
         elif found is None:
@@ -136,17 +125,10 @@ class SchemaStore:
 
     def _take_over(self) -> None:
         """Take the schema of another member; keep the known one if the table was deleted meanwhile."""
-        theirs = self._read()
+        theirs = self._document.read()
         if theirs is not None:
             self._check(theirs)
             self._become(self._merged(theirs, self._fixed(theirs)))
-
-    def _read(self) -> TableSchema | None:
-        """The stored schema, ``None`` if there is none."""
-        found = read_schema(self._store, self._table_root)
-        schema, self._etag = found or (None, None)
-        self._stored = schema or EMPTY
-        return schema
 
     def _from_footers(self) -> TableSchema:
         """The schema of the newest files. Where two have types without a common one, the newer file's is taken."""

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ConnectorError, RetryableError
-from app.journal.claim import PartitionClaim, parse_claim
+from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import is_log
-from app.journal.log import GenerationLog, parse_log
-from app.storage.base import Document
+from app.journal.log import GenerationLog, log_form
+from app.storage.base import Content
 from tests.fakes.moody_store import MoodyStore, raise_if
 
 
@@ -36,12 +36,12 @@ class JournalStore(MoodyStore):
         """All versions of a claim or a log."""
         bodies = self.bodies.get(key, [])
         return (
-            [parse_log(body, ("",)) for body in bodies]
+            [log_form("data/t").parse(body) for body in bodies]
             if is_log(key)
-            else [parse_claim(body, ("",)) for body in bodies]
+            else [CLAIM.parse(body) for body in bodies]
         )
 
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         self.on_small("read", key)
         found = super().read(key)
         self.on_answer()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ConnectorError
-from app.storage.base import Document, StoredObject
+from app.storage.base import Content, StoredObject
 from app.storage.local.store import LocalStore
 
 
@@ -28,7 +28,7 @@ class MoodyStore(LocalStore):
         raise_if(self.refuse(key))
         return super().upload(path, key)
 
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         raise_if(self.refuse_small(key))
         return super().read(key)
 

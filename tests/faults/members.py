@@ -19,10 +19,10 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.journal.claims import Claims
-from app.journal.document import FencedError
 from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
+from app.journal.journal import FencedError, Journal
 from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
@@ -152,14 +152,11 @@ class Member:
         registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), properties("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
         self._claiming = ThreadPoolExecutor(workers)
-        roots = (f"{table.root}/", f"{dead_letter_root(table.root)}/")
+        journal = Journal(self._store, table.root, GROUP)
         recovery = Recovery(self._store, registrar, None)
         self._claims = Claims(
             takeover=Takeover(
-                self._store,
-                table.root,
-                GROUP,
-                roots=roots,
+                journal,
                 offsets=_Topic(),
                 register=recovery.register,
                 is_registered=recovery.is_registered,
@@ -167,10 +164,8 @@ class Member:
                 each_object=self._objects.map,
             ),
             new_generation=lambda token: Generation(
-                self._store,
-                log_key(table.root, GROUP, token),
+                journal,
                 token,
-                roots=roots,
                 fill=Placeholders(self._store, table.root, DEAD_LETTER, self._objects.map).put,
                 each=self._objects.map,
             ),

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.errors import FatalError, RetryableError
-from app.journal.claim import PartitionClaim, parse_claim
+from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key, is_log, log_key
-from app.journal.log import GenerationLog, Progress, parse_log
+from app.journal.log import GenerationLog, Progress, log_form
 from app.model import Mark, StoredFile, TopicPartition
-from app.storage.base import ChangedError, Document, StoredObject
+from app.storage.base import ChangedError, Content, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
 from app.table.catalog_table import CatalogTable, TableProperties
 from tests.faults.lanes import Network
@@ -88,9 +88,9 @@ class MemoryStore:
         )
         return iter([self._stored(key, size) for key, size in found])
 
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         found = self._request(f"read {key}", lambda: self.objects.get(key), changes=False)
-        return Document(found.body, found.etag) if found else None
+        return Content(found.body, found.etag) if found else None
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         return self._request(f"read {key}", lambda: self.objects[key].body[start : start + length], changes=False)
@@ -141,14 +141,14 @@ class MemoryStore:
             raise ChangedError(key)
         self.objects[key] = _Object(body, hashlib.md5(body).hexdigest())  # noqa: S324 - as S3 does
         if is_log(key):
-            log = parse_log(body, (f"{ROOT}/", f"{DEAD_LETTERS}/"))
+            log = log_form(ROOT).parse(body)
             self._check_sequence(key, self.logs.get(key), log)
             if key in self.logs and self.logs[key].closed and not log.closed:
                 self.violations.append(f"{key} was opened again")
             self.logs[key] = log
             self.revoked |= {item.key for item in log.revoked}
         else:
-            claim = parse_claim(body, ())
+            claim = CLAIM.parse(body)
             assert isinstance(claim, PartitionClaim)
             self._check_sequence(key, self.claims.get(key), claim)
             self.claims[key] = claim

@@ -18,9 +18,8 @@ from app.consumer.partitions import Partitions
 from app.consumer.plain.sink import MessageSink
 from app.errors import ConnectorError
 from app.journal.claims import Claims
-from app.journal.document import FencedError
-from app.journal.entry import log_key
 from app.journal.generation import Generation
+from app.journal.journal import FencedError, Journal
 from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
@@ -37,7 +36,7 @@ from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
 from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
-from tests.faults.memory_lake import DEAD_LETTERS, GROUP, ROOT, URI, MemoryStore, WatchfulCatalog
+from tests.faults.memory_lake import GROUP, ROOT, URI, MemoryStore, WatchfulCatalog
 from tests.support.batches import UNBOUNDED, properties
 
 MAX_BUFFER_BYTES = 6_000
@@ -46,7 +45,6 @@ COMMIT_SECONDS = 5.0  # of members that commit while the next batches are under 
 METADATA = ("__partition", "__offset")
 LIMITS = replace(UNBOUNDED, batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, target_file_bytes=0)
 _EPOCH = 1_700_000_000.0
-ROOTS = (f"{ROOT}/", f"{DEAD_LETTERS}/")
 # What a record becomes: the values of its rows, or no row at all.
 KINDS: dict[str, list[Any]] = {
     "a": [{"p": "a", "v": 0}],
@@ -157,10 +155,7 @@ class Process:
         recovery = Recovery(store, registrar, None)
         self.claims = Claims(
             takeover=Takeover(
-                store,
-                ROOT,
-                GROUP,
-                roots=ROOTS,
+                Journal(store, ROOT, GROUP),
                 offsets=offsets,
                 register=recovery.register,
                 is_registered=recovery.is_registered,
@@ -337,10 +332,8 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
 
 def _generation(store: MemoryStore, token: str, clock: Clock) -> Generation:
     generation = Generation(
-        store,
-        log_key(ROOT, GROUP, token),
+        Journal(store, ROOT, GROUP),
         token,
-        roots=ROOTS,
         fill=partial(_fill, store),
         clock=clock,
         now=lambda: _EPOCH + clock.now,

@@ -196,9 +196,9 @@ MUTANTS = (
     ),
     Mutant(
         "a log is written over whatever another member wrote",
-        "app/journal/document.py",
-        "document.to_body(), replaces=self._etag)",
-        "document.to_body(), replaces=getattr(self._store.read(self._key), 'etag', None))",
+        "app/storage/document.py",
+        "self._form.body(document), replaces=self._etag)",
+        "self._form.body(document), replaces=getattr(self._store.read(self._key), 'etag', None))",
         _OF_JOURNAL,
     ),
     Mutant(

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from uuid import uuid4
 
 from app.errors import FatalError
-from app.storage.base import CHUNK, Document, StoredObject
+from app.storage.base import CHUNK, Content, StoredObject
 from app.storage.conditional import changed
 from app.storage.os_errors import os_translated
 
@@ -111,14 +111,14 @@ class LocalStore:
                 return None
             return _stored_object(key, stat)
 
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         """Read a small file; ``None`` if it does not exist. Its ETag is a hash of its content."""
         with self._reaching(f"reading {self.uri}/{key}", key) as path:
             try:
                 body = path.read_bytes()
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            return Document(body, _etag(body))
+            return Content(body, _etag(body))
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Read up to ``length`` bytes from ``start``."""

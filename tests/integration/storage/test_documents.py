@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import FatalError
-from app.storage.base import ChangedError, Document
+from app.storage.base import ChangedError, Content
 from tests.integration.storage.place import Place
 from tests.support.waiting import wait_until
 
@@ -32,7 +32,7 @@ def test_what_is_written_is_read_with_the_etag_that_writing_gave(place: Place) -
 
     etag = place.store.write(KEY, b"{}", replaces=None)
 
-    assert place.store.read(KEY) == Document(b"{}", etag)
+    assert place.store.read(KEY) == Content(b"{}", etag)
     assert place.read(KEY) == b"{}"
     assert [(found.key, found.size) for found in place.store.list("t/")] == [(KEY, 2)]
 
@@ -62,7 +62,7 @@ def test_what_already_holds_our_body_counts_as_written(place: Place) -> None:
 
     assert place.store.write(KEY, b"ours", replaces=None) == first
     again = place.store.write(KEY, b"ours", replaces=first)  # a new version where versions are not hashes of the body
-    assert place.store.read(KEY) == Document(b"ours", again)
+    assert place.store.read(KEY) == Content(b"ours", again)
 
 
 def test_of_many_writers_at_once_each_version_has_one_successor(deciding_place: Place) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import FatalError
-from app.storage.base import Document, StoredObject
+from app.storage.base import Content, StoredObject
 from app.storage.local.store import LocalStore
 from app.storage.probe import try_out
 from tests.integration.storage.place import Place
@@ -35,14 +35,14 @@ class _Strange(LocalStore):
 
 
 class _Forgetful(_Strange):
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         return None
 
 
 class _Stale(_Strange):
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         found = super().read(key)
-        return Document(b"older", found.etag) if found else None
+        return Content(b"older", found.etag) if found else None
 
 
 class _Anxious(_Strange):

@@ -10,9 +10,9 @@ import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim, Claims
-from app.journal.document import FencedError
 from app.journal.generation import Generation
 from app.journal.group_offsets import PartitionOffsets
+from app.journal.journal import FencedError
 from app.journal.kafka_watch import TopicIds
 from app.journal.log import GenerationLog, Progress
 from app.journal.ownership import JournalOwnership

@@ -5,11 +5,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from app.errors import ConnectorError
-from app.journal.claim import PartitionClaim, parse_claim
+from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import JournaledFile, claim_key, is_log, log_key
 from app.journal.generation import Generation, Intent
 from app.journal.group_offsets import PartitionOffsets
-from app.journal.log import GenerationLog, Progress, parse_log
+from app.journal.journal import Journal
+from app.journal.log import GenerationLog, Progress, log_form
 from app.journal.takeover import Begin, Takeover
 from app.model import Mark, OffsetRange, TopicPartition
 from app.storage.base import ChangedError
@@ -17,7 +18,7 @@ from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 
 P0, P1, P2 = (TopicPartition("sensors", number) for number in range(3))
-ROOTS = ("data/t/", "data/_dead_letter/t/")
+LOG_FORM = log_form("data/t")
 OURS, THEIRS, THIRD = "aaaaaaaa", "bbbbbbbb", "cccccccc"
 BODY = b"0123456789"  # of every file
 PLACEHOLDER = b"no rows"
@@ -72,12 +73,14 @@ class Bench:
             raise self.catalog_errors.pop(0)
         self.registered.append([file.key for file in files])
 
+    @property
+    def journal(self) -> Journal:
+        return Journal(self.store, "data/t", "group")
+
     # --- members ----------------------------------------------------------------------------------------------------
 
     def generation(self, owner: str = OURS) -> Generation:
-        return Generation(
-            self.store, self.log_key(owner), owner, roots=ROOTS, fill=self.fill, clock=self.clock, now=self.epoch
-        )
+        return Generation(self.journal, owner, fill=self.fill, clock=self.clock, now=self.epoch)
 
     def begun(self, owner: str = OURS, tps: Sequence[TopicPartition] = (P0,), end: int = -1) -> Generation:
         """A generation that has just taken over these partitions, up to this offset."""
@@ -105,10 +108,7 @@ class Bench:
 
     def takeover(self) -> Takeover:
         return Takeover(
-            self.store,
-            "data/t",
-            "group",
-            roots=ROOTS,
+            self.journal,
             offsets=self.kafka,
             register=self.register,
             is_registered=lambda _: self.is_in_catalog,
@@ -128,7 +128,7 @@ class Bench:
         return claim_key("data/t", "group", tp)
 
     def log(self, owner: str = OURS) -> GenerationLog:
-        return parse_log((self.lake / self.log_key(owner)).read_bytes(), ROOTS)
+        return LOG_FORM.parse((self.lake / self.log_key(owner)).read_bytes())
 
     def end(self, owner: str = OURS, tp: TopicPartition = P0) -> int:
         progress = self.log(owner).of(tp)
@@ -137,7 +137,7 @@ class Bench:
 
     def any_claim(self, tp: TopicPartition = P0) -> PartitionClaim | None:
         path = self.lake / self.claim_key(tp)
-        return parse_claim(path.read_bytes(), ROOTS) if path.exists() else None
+        return CLAIM.parse(path.read_bytes()) if path.exists() else None
 
     def stored_claim(self, tp: TopicPartition = P0) -> PartitionClaim:
         claim = self.any_claim(tp)

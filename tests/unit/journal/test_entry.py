@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.journal.claim import PartitionClaim, parse_claim
+from app.journal import claim as claims
+from app.journal.claim import PartitionClaim
 from app.journal.entry import (
     JournaledFile,
     RolledBack,
@@ -19,10 +20,11 @@ from app.journal.entry import (
     log_key,
     logs_folder,
 )
-from app.journal.log import GenerationLog, Progress, parse_log
+from app.journal.log import GenerationLog, Progress, log_form
 from app.model import Mark, OffsetRange, TopicPartition
 
-ROOTS = ("data/t/", "data/_dead_letter/t/")
+parse_claim = claims.CLAIM.parse
+parse_log = log_form("data/t").parse
 FILE = JournaledFile(key="data/t/p=a/data_1.parquet", size=10, rows=3, partition_values={"p": "a"})
 LOG = GenerationLog(
     seq=7,
@@ -40,11 +42,11 @@ CLAIM = PartitionClaim(seq=7, owner="0a1b2c3d", cluster_id="one")
 
 def stored(entry: PartitionClaim | GenerationLog, **values: Any) -> bytes:
     """The entry as JSON, with some of its fields replaced."""
-    return json.dumps({**json.loads(entry.to_body()), **values}).encode()
+    return json.dumps({**json.loads(entry.model_dump_json()), **values}).encode()
 
 
 def without(entry: PartitionClaim | GenerationLog, field: str) -> bytes:
-    fields = json.loads(entry.to_body())
+    fields = json.loads(entry.model_dump_json())
     del fields[field]
     return json.dumps(fields).encode()
 
@@ -88,12 +90,12 @@ def test_a_log_comes_back_as_it_was_stored(
         files=() if state == "done" else tuple(files),
         revoked=tuple(revoked),
     )
-    assert parse_log(log.to_body(), ROOTS) == log
+    assert parse_log(log.to_body()) == log
 
 
 def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> None:
     fields = json.loads(LOG.to_body())
-    assert (fields["version"], json.loads(CLAIM.to_body())["version"]) == (1, 1)
+    assert (fields["version"], json.loads(claims.CLAIM.body(CLAIM))["version"]) == (1, 1)
     assert fields["files"] == [{"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}]
     assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "removed": False}]
 
@@ -102,7 +104,7 @@ def test_a_long_list_of_rolled_back_objects_comes_back_and_takes_little_room() -
     """After a loop of crashes; it is what each batch writes."""
     log = LOG.changed(revoked=tuple(RolledBack(key=f"data/t/p=a/{number}", since=1) for number in range(30_000)))
     assert len(log.to_body()) < 200_000
-    assert parse_log(log.to_body(), ROOTS) == log
+    assert parse_log(log.to_body()) == log
 
 
 @pytest.mark.parametrize("listed", [1, 1_001])
@@ -115,24 +117,24 @@ def test_values_that_are_named_like_the_packed_list_come_back(listed: int) -> No
             "revoked": tuple(RolledBack(key=f"data/t/{number}", since=number) for number in range(listed)),
         }
     )
-    assert parse_log(log.to_body(), ROOTS) == log
+    assert parse_log(log.to_body()) == log
 
 
 @pytest.mark.parametrize("packed", ["", "junk", "anVuaw==", 7, None, ["x"]])
 def test_a_list_that_cannot_be_unpacked_is_refused(packed: object) -> None:
     with pytest.raises(ValueError, match="revoked_packed"):
-        parse_log(stored(LOG, revoked_packed=packed), ROOTS)
+        parse_log(stored(LOG, revoked_packed=packed))
 
 
 def test_a_packed_list_names_the_table_s_objects_only() -> None:
     log = LOG.changed(revoked=tuple(RolledBack(key=f"other/{number}", since=0) for number in range(2_000)))
     with pytest.raises(ValueError, match="it names other/0"):
-        parse_log(log.to_body(), ROOTS)
+        parse_log(log.to_body())
 
 
 @pytest.mark.parametrize("claim", [CLAIM, CLAIM.model_copy(update={"state": "off", "owner": ""})])
 def test_a_claim_comes_back_as_it_was_stored(claim: PartitionClaim) -> None:
-    assert parse_claim(claim.to_body(), ROOTS) == claim
+    assert parse_claim(claims.CLAIM.body(claim)) == claim
 
 
 # --- what is none ---------------------------------------------------------------------------------------------------
@@ -165,12 +167,12 @@ def test_what_is_neither_claim_nor_log_is_refused_and_the_message_names_what(
     parse: Callable[..., object], body: bytes, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        parse(body, ROOTS)
+        parse(body)
 
 
 def test_a_refusal_shows_no_contents() -> None:
     with pytest.raises(ValueError, match="owner") as refused:
-        parse_claim(stored(CLAIM, owner={"secret": "hunter2"}), ROOTS)
+        parse_claim(stored(CLAIM, owner={"secret": "hunter2"}))
     assert "hunter2" not in str(refused.value)
 
 
@@ -191,13 +193,13 @@ def test_a_refusal_shows_no_contents() -> None:
 def test_a_key_that_is_not_below_the_table_is_refused_by_its_name(where: str, key: str) -> None:
     values = {"files": [{**FILE.model_dump(), "key": key}], "also": {key: 0}, "revoked": [{"key": key, "since": 1}]}
     with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/") as refused:
-        parse_log(stored(LOG, **{where: values[where]}), ROOTS)
+        parse_log(stored(LOG, **{where: values[where]}))
     assert f"it names {key}, which" in str(refused.value)
 
 
 @pytest.mark.parametrize("key", ["data/t/p=../x.parquet", "data/t/p=a/..x.parquet", "data/t/x"])
 def test_dots_inside_of_a_name_are_just_dots(key: str) -> None:
-    assert parse_log(stored(LOG, also={key: 0}), ROOTS).also == {key: 0}
+    assert parse_log(stored(LOG, also={key: 0})).also == {key: 0}
 
 
 # --- where it lies --------------------------------------------------------------------------------------------------

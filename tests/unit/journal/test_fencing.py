@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.journal.document import FencedError, LogClosedError
 from app.journal.generation import Generation
+from app.journal.journal import FencedError, LogClosedError
 from tests.unit.journal.journal_bench import OURS, P0, THEIRS, THIRD, Bench, intent, key_of
 
 Step = Callable[[Generation], None]

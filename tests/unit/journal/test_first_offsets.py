@@ -10,15 +10,16 @@ from typing import Any, Literal
 import pytest
 
 from app.errors import FatalError, RetryableError
-from app.journal.claim import PartitionClaim
+from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.group_offsets import PartitionOffsets
+from app.journal.journal import Journal
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 from tests.support.waiting import PATIENCE
-from tests.unit.journal.journal_bench import P0, P1, P2, ROOTS
+from tests.unit.journal.journal_bench import P0, P1, P2
 
 HOUR = 3600.0
 
@@ -61,10 +62,7 @@ class Group:
         internal: Collection[str] = (),
     ) -> FirstOffsets:
         return FirstOffsets(
-            self.store,
-            "data/t",
-            "group",
-            roots=ROOTS,
+            Journal(self.store, "data/t", "group"),
             kafka=self.kafka,
             reset=reset,
             internal=internal,
@@ -77,7 +75,7 @@ class Group:
 
     def journal(self, tp: TopicPartition, *, cluster_id: str = "one") -> None:
         claim = PartitionClaim(seq=1, owner="ffffffff", cluster_id=cluster_id)
-        self.write(tp, claim.to_body())
+        self.write(tp, CLAIM.body(claim))
 
     def write(self, tp: TopicPartition, body: bytes) -> None:
         self.store.write(claim_key("data/t", "group", tp), body, replaces=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.journal.obsolete_logs import ObsoleteLogs
-from tests.unit.journal.journal_bench import OURS, P0, P1, ROOTS, THEIRS, THIRD, Bench
+from tests.unit.journal.journal_bench import OURS, P0, P1, THEIRS, THIRD, Bench
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -17,7 +17,7 @@ def delete_after(bench: Bench, seconds: float, *, age: float = 25 * HOUR) -> set
     """Look once after this time, where all logs were last written that long before the look; the owners left."""
     started = time.time()
     now = [started]
-    logs = ObsoleteLogs(bench.store, "data/t", "group", roots=ROOTS, now=lambda: now[0])
+    logs = ObsoleteLogs(bench.journal, now=lambda: now[0])
     now[0] += seconds
     for key in bench.logs():
         os.utime(bench.lake / key, (now[0] - age, now[0] - age))

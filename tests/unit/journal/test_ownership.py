@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.document import FencedError, LogClosedError
+from app.journal.journal import FencedError, LogClosedError
 from app.journal.ownership import JournalOwnership
 from app.model import TopicPartition
 from app.service.build import new_ownership

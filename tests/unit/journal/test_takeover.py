@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import FatalError
-from app.journal.document import FencedError
+from app.journal.claim import CLAIM
 from app.journal.entry import is_log
+from app.journal.journal import FencedError
 from tests.unit.journal.journal_bench import (
     P0,
     P1,
@@ -216,7 +217,7 @@ def test_a_log_that_is_gone_because_the_claim_has_changed_is_no_longer_needed(be
 
 def test_a_log_without_the_partition_of_its_claim_is_fatal_and_fences_nobody(bench: Bench) -> None:
     bench.begun(tps=[P0])
-    bench.overwrite(bench.claim_key(P1), bench.stored_claim(P0).to_body())
+    bench.overwrite(bench.claim_key(P1), CLAIM.body(bench.stored_claim(P0)))
     with pytest.raises(FatalError, match=r"sensors\[1\]"):
         bench.claimed(tps=[P1])
     assert not bench.log().closed

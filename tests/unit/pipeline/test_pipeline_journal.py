@@ -10,17 +10,16 @@ import pytest
 
 from app.bad_records.policy import OnBadRecord
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.document import Document as JournalDocument
 from app.journal.entry import is_log
-from app.journal.log import GenerationLog, parse_log
+from app.journal.log import GenerationLog
 from app.journal.ownership import JournalOwnership
 from app.model import Batch, TopicPartition
-from app.storage.base import Document, StoredObject
+from app.storage.base import Content, StoredObject
 from tests.fakes.journal_store import JournalStore
 from tests.support.batches import batch_of, row
 from tests.support.waiting import wait_until
 from tests.unit.journal import journal_bench
-from tests.unit.journal.journal_bench import P0, P1, P2, ROOTS
+from tests.unit.journal.journal_bench import LOG_FORM, P0, P1, P2
 from tests.unit.pipeline.pipeline_line import ROOT, Gate, Line, NewLine, bad
 
 A, B, OTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff"
@@ -35,14 +34,14 @@ class EventStore(JournalStore):
         super().__init__(folder)
         self.events: list[str] = []
 
-    def read(self, key: str) -> Document | None:
+    def read(self, key: str) -> Content | None:
         found = super().read(key)
         self.events.append("read")
         return found
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
         etag = super().write(key, body, replaces=replaces)
-        self.events.append(parse_log(body, ROOTS).state if is_log(key) else "claim")
+        self.events.append(LOG_FORM.parse(body).state if is_log(key) else "claim")
         return etag
 
     def upload(self, path: Path, key: str) -> StoredObject:
@@ -75,7 +74,7 @@ class JournalLine(Line):
 
     def close_log(self) -> None:
         """Another member closes the log of ``A``, and has not looked at its batch yet."""
-        document = JournalDocument(self.store, self.journals.log_key(A), parse_log, ROOTS)
+        document = self.journals.journal.log(A)
         log = document.read()
         assert log is not None
         document.write(log.changed(closed=True, writer=OTHER))
@@ -85,7 +84,7 @@ class JournalLine(Line):
         self.journals.claimed(OTHER, tps or (P0, P1))
 
     def logs(self, token: str = A) -> list[GenerationLog]:
-        versions = [parse_log(body, ROOTS) for body in self.journaled.bodies[self.journals.log_key(token)]]
+        versions = [LOG_FORM.parse(body) for body in self.journaled.bodies[self.journals.log_key(token)]]
         assert versions[-1] == self.journals.log(token)
         return versions
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.base import ChangedError, Document
+from app.storage.base import ChangedError, Content
 from app.storage.cloud_store import CloudStore
 from tests.fakes import azure_answers, google_answers, s3_answers
 from tests.fakes.canned_server import Answer, CannedServer
@@ -117,7 +117,7 @@ class TestConditionalWrites:
     def test_what_was_written_can_be_read_by_its_version(self, say: Dialect) -> None:
         with say.at(say.written, say.holds(OURS)) as store:
             assert store.write(KEY, OURS, replaces=say.first) == say.second
-            assert store.read(KEY) == Document(OURS, say.second)
+            assert store.read(KEY) == Content(OURS, say.second)
 
     @pytest.mark.parametrize("is_new", [False, True])
     def test_an_object_that_holds_our_body_is_written_whatever_the_answer_was(self, say: Dialect, is_new: bool) -> None:

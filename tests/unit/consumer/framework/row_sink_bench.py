@@ -14,7 +14,7 @@ from app.consumer.framework.sink import RowSink
 from app.consumer.partitions import Partitions
 from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
-from app.journal.document import LogClosedError
+from app.journal.journal import LogClosedError
 from app.model import Rejected, TopicPartition
 from app.timings import Timings
 from tests.fakes.clock import Clock

@@ -14,7 +14,7 @@ from app.consumer.plain.client import BrokerPresence
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.sink import MessageSink
 from app.errors import FatalError, RetryableError
-from app.journal.document import FencedError, LogClosedError
+from app.journal.journal import FencedError, LogClosedError
 from app.journal.start_offset import Start
 from app.model import TopicPartition
 from app.timings import Timings

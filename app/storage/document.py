@@ -1,0 +1,86 @@
+"""Compare-and-set: one object that several writers change, each only the version that it has read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from app.errors import FatalError
+from app.storage.base import ObjectStore
+
+_D = TypeVar("_D")
+
+
+class UnreadableError(FatalError):
+    """A document is damaged, or of a newer release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[_D]):
+    """How documents of one kind are stored.
+
+    Args:
+        what: they are, for messages.
+        parse: returns the document; raises ``ValueError`` if the body is damaged or of a newer release.
+        body: what is stored. No two versions may be alike, because stores name a version by its content.
+        remedy: what to do about one that cannot be parsed.
+    """
+
+    what: str
+    parse: Callable[[bytes], _D]
+    body: Callable[[_D], bytes]
+    remedy: str
+
+
+class Document(Generic[_D]):
+    """One document in the store. For one thread at a time.
+
+    Any method may raise the store's errors.
+
+    Args:
+        store: connected.
+        key: of the object.
+        form: how it is stored.
+
+    Attributes:
+        current: the version that was last read or written here; ``None`` without one.
+    """
+
+    def __init__(self, store: ObjectStore, key: str, form: Form[_D]) -> None:
+        self._store = store
+        self._key = key
+        self._form = form
+        self._etag: str | None = None
+        self.current: _D | None = None
+
+    @property
+    def where(self) -> str:
+        """Its address, for messages."""
+        return f"{self._store.uri}/{self._key}"
+
+    def read(self) -> _D | None:
+        """Read the stored version; ``None`` if there is none.
+
+        Raises:
+            UnreadableError: it cannot be parsed.
+        """
+        found = self._store.read(self._key)
+        try:
+            self.current = self._form.parse(found.body) if found else None
+        except (ValueError, RecursionError) as error:
+            raise UnreadableError(f"reading {self._form.what} {self.where}", str(error), self._form.remedy) from None
+        self._etag = found.etag if found else None
+        return self.current
+
+    def write(self, document: _D) -> None:
+        """Replace the stored version, if it is the one last read or written here.
+
+        Raises:
+            ChangedError: it is another one, or gone; also where an earlier write of ours got no answer.
+        """
+        self._etag = self._store.write(self._key, self._form.body(document), replaces=self._etag)
+        self.current = document
+
+    def is_unchanged(self) -> bool:
+        """Whether the stored version is the one last read or written here."""
+        found = self._store.read(self._key)
+        return found is not None and found.etag == self._etag
