@@ -44,7 +44,7 @@ _HADOOP_USER = "connector"
 # With these PySpark would look for a Spark elsewhere.
 _ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
-_ANSWER_SECONDS = 180.0
+_ANSWER_SECONDS = 600.0  # on a machine under load Java takes minutes
 _ENDING_SECONDS = 30.0
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}

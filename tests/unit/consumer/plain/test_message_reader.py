@@ -3,6 +3,7 @@
 import pytest
 from quixstreams.models import Topic
 
+from app.bad_records.refusals import Refusal
 from app.consumer.plain.reader import MessageReader
 from app.consumer.registered import RegisteredDeserializer
 from app.errors import RetryableError
