@@ -83,4 +83,4 @@ class Document(Generic[_D]):
     def is_unchanged(self) -> bool:
         """Whether the stored version is the one last read or written here."""
         found = self._store.read(self._key)
-        return found is not None and found.etag == self._etag
+        return (found.etag if found else None) == self._etag

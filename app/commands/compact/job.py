@@ -146,8 +146,8 @@ class Job:
     def resume(self) -> None:
         """Complete what runs have begun that ended before, and delete what executors have left."""
         for record, found in open_records(self.store, self.root):
-            assert record.intent is not None  # noqa: S101 - it is open
-            folder = record.intent.folder or "."
+            assert record.current is not None  # noqa: S101 - it is open
+            folder = record.current.folder or "."
             if datetime.now(UTC) - found.last_modified < _LEASE:
                 print_line(f"{folder}: {_BUSY}")
                 continue
@@ -156,7 +156,7 @@ class Job:
             except SkippedError:
                 print_line(f"{folder}: another run has completed it")
             except FatalError as error:  # the other folders can go on
-                self.leave(record.intent.folder, error)
+                self.leave(record.current.folder, error)
             except GivenUpError:
                 print_line(f"{folder}: given up what another run had begun, for its files have changed since")
             else:
@@ -197,7 +197,7 @@ class Job:
         for path, record, listed in folders:
             files: Sequence[TableFile] = ()
             try:
-                if record.intent:
+                if record.current:
                     self.hindered[path] = _BUSY
                 else:
                     files = self.footers(found for found in listed if found.key not in left_out)
@@ -207,7 +207,7 @@ class Job:
                     if path in pending or any(file.rows for file in undone):
                         self.hindered[path] = _UNSETTLED
             except (FatalError, ValueError) as error:
-                if record.is_current():
+                if record.is_unchanged():
                     self.leave(path, error)
                 else:  # it has deleted files
                     self.hindered[path] = _BUSY
@@ -259,7 +259,7 @@ class Job:
                     left = left or error
                 except SkippedError as error:
                     return changes, error
-            if (erased or left) and not record.is_current():  # the rows may be in another file, and this one gone
+            if (erased or left) and not record.is_unchanged():  # the rows may be in another file, and this one gone
                 return changes, SkippedError()
             return changes, left
 

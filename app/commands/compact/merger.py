@@ -173,7 +173,7 @@ class Merger:
             GivenUpError: the inputs are not what they were, so the folder is free for another try.
             ConnectorError: as ``merge``.
         """
-        intent = record.intent
+        intent = record.current
         assert intent is not None  # noqa: S101 - of an open record
         self._write(record, intent)
         with TemporaryDirectory(dir=self._scratch) as scratch:
@@ -265,7 +265,7 @@ class Merger:
 
     def _complete(self, record: FolderRecord, path: Path | None) -> int:
         """Put the file into the table, take the inputs out, and return its size; the order is that of the model."""
-        intent = record.intent
+        intent = record.current
         assert intent is not None  # noqa: S101 - just written
         stored = self._put(intent, path) if intent.out else None
         if stored:

@@ -9,16 +9,17 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
+from functools import partial
 
-from app.errors import FatalError
 from app.storage.base import ObjectStore, StoredObject
+from app.storage.document import Document, Form
 from app.table.layout import journal_folder
 
 _VERSION = 1
 _WORD = 16  # bytes of a record with nothing under way; all others are longer
 _STAGING = ".d/"
+_REMEDY = "Use the release that wrote it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,6 @@ class Intent:
         out: key of the merged file, ``None`` if no row is left.
         rows: of ``out``.
         erased: the conditions for the rows that are left out.
-        holder: a random word of the run that wrote this.
     """
 
     folder: str
@@ -42,7 +42,6 @@ class Intent:
     out: str | None
     rows: int
     erased: Sequence[str] = ()
-    holder: str = ""
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -50,46 +49,14 @@ class Intent:
         return [*self.deleted, *self.emptied]
 
 
-class FolderRecord:
-    """One version of a folder's record.
-
-    Args:
-        store, key: where it is.
-        etag: of this version; ``None`` if there is no object.
-        intent: what is under way; ``None`` for nothing.
-    """
-
-    def __init__(self, store: ObjectStore, key: str, etag: str | None, intent: Intent | None) -> None:
-        self._store = store
-        self._key = key
-        self._etag = etag
-        self.intent = intent
-
-    def is_current(self) -> bool:
-        """Whether no other run has worked on the folder since this version was read."""
-        found = self._store.read(self._key)
-        return (found.etag if found else None) == self._etag
-
-    def write(self, intent: Intent | None) -> None:
-        """Replace this version.
-
-        Raises:
-            ChangedError: another run was quicker.
-        """
-        word = secrets.token_hex(_WORD // 2)
-        body = word.encode()
-        if intent is not None:
-            intent = replace(intent, holder=word)
-            body = json.dumps({"version": _VERSION, **asdict(intent)}).encode()
-        self._etag = self._store.write(self._key, body, replaces=self._etag)
-        self.intent = intent
+FolderRecord = Document[Intent | None]
 
 
 def read_record(store: ObjectStore, table_root: str, folder: str) -> FolderRecord:
     """The record of a folder.
 
     Raises:
-        ConnectorError: of the store; ``FatalError`` for a record that cannot be parsed.
+        ConnectorError: of the store; ``UnreadableError`` for a record that cannot be parsed.
     """
     return _read(store, f"{_prefix(table_root)}{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json", table_root)
 
@@ -102,7 +69,7 @@ def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRe
     """
     for found in listed_as_open(store, table_root):
         record = _read(store, found.key, table_root)
-        if record.intent is not None:
+        if record.current is not None:
             yield record, found
 
 
@@ -128,25 +95,30 @@ def _prefix(table_root: str) -> str:
 
 
 def _read(store: ObjectStore, key: str, table_root: str) -> FolderRecord:
-    document = store.read(key)
-    if document is None:
-        return FolderRecord(store, key, None, None)
-    if len(document.body) <= _WORD:
-        return FolderRecord(store, key, document.etag, None)
+    form = Form("the record of a compaction", partial(_parse, table_root=table_root), _body, _REMEDY)
+    record = Document(store, key, form)
+    record.read()
+    return record
+
+
+def _body(intent: Intent | None) -> bytes:
+    word = secrets.token_hex(_WORD // 2)
+    if intent is None:
+        return word.encode()
+    return json.dumps({"version": _VERSION, **asdict(intent), "holder": word}).encode()
+
+
+def _parse(body: bytes, table_root: str) -> Intent | None:
+    if len(body) <= _WORD:
+        return None
     try:
-        return FolderRecord(store, key, document.etag, _parse(json.loads(document.body), table_root))
-    except (ValueError, KeyError, TypeError) as error:
-        raise FatalError(
-            f"reading {store.uri}/{key}",
-            f"it is no record of a compaction that this release knows: {error}",
-            "Use the release that wrote it",
-        ) from None
-
-
-def _parse(fields: dict[str, Any], table_root: str) -> Intent:
-    if fields.pop("version") != _VERSION:
-        raise ValueError("another version")
-    intent = Intent(**fields)
+        fields = json.loads(body)
+        if fields.pop("version") != _VERSION:
+            raise ValueError("it is of another version")
+        del fields["holder"]
+        intent = Intent(**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(str(error)) from None
     keys = [*intent.inputs, *([] if intent.out is None else [intent.out])]
     if not all(key.startswith(f"{table_root}/") and ".." not in key.split("/") for key in keys):
         raise ValueError("it names files outside of the table")
