@@ -29,7 +29,8 @@ def test_an_example_gives_what_the_page_says(example: Example, tmp_path: Path) -
     arguments = ["--envelope"] if example.takes_keys else []
     settings = {"HIVE_COLUMNS": "room"} if "room=" in example.answer else {}
     tree = example.tree(tmp_path / "tree")
-    done = run_main("try", *arguments, environment=environment(**settings), records=example.records, folder=tree)
+    main, variables = [str(tree / "main.py")], environment(**settings)
+    done = run_main("try", *arguments, main=main, environment=variables, records=example.records, folder=tree)
     assert (done.stdout, done.stderr) == (example.answer, "")
     assert done.returncode == (1 if "\nbad " in example.answer else 0)
 
