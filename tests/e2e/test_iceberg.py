@@ -105,6 +105,22 @@ def test_columns_that_are_renamed_and_dropped_stay_so(new_scenario: NewScenario,
     assert False in with_ok
 
 
+def test_after_a_table_was_dropped_a_restart_goes_on_with_the_rows_that_it_did_not_have(
+    new_scenario: NewScenario, site: Site
+) -> None:
+    scenario = new_scenario()
+    connector = scenario.connector(site.settings)
+    scenario.produce(records(100, first=0))
+    scenario.wait_until_committed(100, by=connector)
+    pyiceberg_catalog(site.catalog).drop_table((site.namespace, scenario.topic))
+    scenario.produce(records(100, first=100))
+    assert connector.wait() == 75
+    connector = scenario.connector(site.settings)
+    scenario.wait_until_committed(200, by=connector)
+    assert connector.stop() == 0
+    assert site.numbers(scenario) == list(range(100, 200))
+
+
 def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: Site) -> None:
     scenario = new_scenario()
     with TcpDetour() as detour:
