@@ -221,11 +221,13 @@ class Faults(Crowd, RuleBasedStateMachine):
         if self._text_of(tp) == self._text:
             self._set_back(tp, back, self._text + 1)
 
-    @precondition(lambda self: self.group.committed)
-    @rule(which=choices, back=st.integers(0, 10), moves=moves)
-    def follow(self, which: int, back: int, moves: Moves) -> None:
-        """A user ends all members, moves an offset back if those from before are followed, and gives a new text."""
-        self._move(moves)
+    @precondition(lambda self: self.group.committed and self._with(owns))
+    @rule(which=choices, back=st.integers(0, 10), kinds=st.lists(st.sampled_from(list(KINDS)), min_size=3), turns=turns)
+    def follow(self, which: int, back: int, kinds: list[str], turns: list[int]) -> None:
+        """All members die at work. A user moves an offset back, if the one before is followed, and gives a new text."""
+        for tp in self.group.records:
+            self._produce(tp, kinds[:6])
+        self._race(self._with(owns), turns)
         for member in self.members.copy():
             self._bury(member)
         while self.network.delayed:
