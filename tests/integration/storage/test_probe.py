@@ -26,7 +26,7 @@ def test_a_store_that_decides_between_writers_is_told_nothing_of(
     deciding_place.store.probe_conditions(PREFIX)
 
     assert deciding_place.store.refuses_overwrites
-    assert not [record for record in caplog.records if record.name.startswith("app")]
+    assert not [record for record in caplog.records if record.name.startswith("app.storage")]
 
 
 class _Strange(LocalStore):
