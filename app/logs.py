@@ -74,9 +74,9 @@ def formatter(log_format: LogFormat) -> logging.Formatter:
 _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "py4j", "pyiceberg", "s3transfer", "urllib3")
 # During an outage, these log the same message several times a second.
 _REPETITIVE = (
-    "app.consumer.kafka.broker",
-    "app.consumer.kafka.login_errors",
-    "app.consumer.kafka.msk_token",
+    "app.kafka.topics",
+    "app.kafka.login_errors",
+    "app.kafka.msk_token",
     "app.consumer.plain.client",
     "quixstreams.checkpointing.checkpoint",
     "quixstreams.kafka.consumer",

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 
 from app.errors import RetryableError
 from app.journal.claims import Claim
-from app.journal.group_offsets import own_offset
+from app.kafka.questions import own_offset
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)

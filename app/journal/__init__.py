@@ -7,12 +7,10 @@ ownership               which generation may upload and register; each step of a
 log                     the JSON of a generation's log
 claim                   the JSON of a partition's claim
 entry                   the common parts of these documents, and their keys
-document                the compare-and-set of a document: read, replace only the version last read
+journal                 where all these documents of a consumer group lie
 claims                  claims newly assigned partitions together, on threads of its own
 start_offset            where consuming begins, from the journal's end and the group's offset
 first_offsets           where consuming begins if there is neither of them
-group_offsets           a partition's offsets in Kafka
-kafka_watch             whether topic and consumer group are still those that were claimed
 recovery                rolls a former owner's batch forward: registers its files again
 rolled_back             puts placeholders in place of rolled-back objects, and deletes them later
 obsolete_logs           deletes logs that no claim names any more

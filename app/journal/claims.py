@@ -16,13 +16,13 @@ from uuid import uuid4
 
 from app.errors import ConnectorError, FatalError, RetryableError, blaming
 from app.journal.generation import Generation
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import FencedError, LogClosedError
-from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.log import Progress
 from app.journal.ownership import JournalOwnership
 from app.journal.start_offset import Start, check_cluster, lacks_offset, start_of
-from app.journal.takeover import Begin, Offsets, Takeover
+from app.journal.takeover import Begin, Takeover
+from app.kafka.questions import GroupOffsets, PartitionOffsets
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.retry import Stopped, until_it_works
@@ -73,7 +73,7 @@ class Claims:
         takeover: Takeover,
         new_generation: Callable[[str], Generation],
         ownership: JournalOwnership,
-        offsets: Offsets,
+        offsets: GroupOffsets,
         is_current: Callable[[str], bool],
         first_offset: Callable[[TopicPartition, PartitionOffsets], int],
         topic_ids: TopicIds,

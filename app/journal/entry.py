@@ -1,4 +1,4 @@
-"""The common parts of the journal's documents: the objects that they name, ids from Kafka, and their keys.
+"""The common parts of the journal's documents: the objects that they name, and their keys.
 
 A group's folder has a claim for each topic-partition (``app.journal.claim``) and a log for each generation
 (``app.journal.log``).
@@ -16,23 +16,12 @@ from app.storage.document import Form
 from app.table.layout import journal_folder
 
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
-_ZERO_ID = "A" * 22  # sixteen bytes of zero in Kafka's spelling, from a broker without ids
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _REMEDY = (
     "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
     "connector go on from the offset committed in Kafka, and rows may then come twice"
 )
 _LOGS = "generations.d"  # no topic's folder has a dot in its name
-
-
-def known_id(text: str | None) -> str:
-    """The id of a topic or a cluster from Kafka; empty for the zero id, which means none."""
-    return text if text and text != _ZERO_ID else ""
-
-
-def ids_differ(one: str, other: str) -> bool:
-    """Whether two ids of topics or clusters are known and different."""
-    return bool(one and other and one != other)
 
 
 class Stored(BaseModel):

@@ -20,13 +20,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Literal, Protocol
+from typing import Literal
 
 from app.errors import ConnectorError, RetryableError
 from app.formatting import counted
-from app.journal.entry import Stored, ids_differ, parse
-from app.journal.group_offsets import PartitionOffsets
+from app.journal.entry import Stored, parse
 from app.journal.journal import Journal
+from app.kafka.ids import ids_differ
+from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.model import TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import Document, Form
@@ -34,14 +35,6 @@ from app.storage.document import Document, Form
 logger = logging.getLogger(__name__)
 
 _NAME = "first-offsets"  # without the ending that claims have
-
-
-class TopicOffsets(Protocol):
-    """Asks Kafka about all partitions of a topic; ``app.journal.group_offsets.GroupOffsets`` in production."""
-
-    def begun(self, topic: str) -> set[int]: ...
-    def ends(self, topic: str) -> dict[int, int]: ...
-    def beginnings(self, topic: str) -> dict[int, int]: ...
 
 
 class _GroupBeginning(Stored):
@@ -82,7 +75,7 @@ class FirstOffsets:
         self,
         journal: Journal,
         *,
-        kafka: TopicOffsets,
+        kafka: GroupOffsets,
         reset: Literal["earliest", "latest"],
         internal: Collection[str] = (),
         now: Callable[[], float] = time.time,

@@ -14,7 +14,8 @@ from typing import Final, Literal
 
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
-from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, form_of, known_id, parse
+from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, form_of, parse
+from app.kafka.ids import known_id
 from app.model import Mark, OffsetRange, TopicPartition
 from app.storage.document import Form
 from app.table.layout import object_roots

@@ -6,9 +6,9 @@ If there is neither a journal nor a group's offset, ``app.journal.first_offsets`
 from dataclasses import dataclass, replace
 
 from app.errors import ConfigError
-from app.journal.entry import ids_differ
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.log import Progress
+from app.kafka.ids import ids_differ
+from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 
 

@@ -13,16 +13,17 @@ Each step may be repeated from the first, by this member or by another one at th
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from app.errors import FatalError, RetryableError
 from app.journal.claim import PartitionClaim
-from app.journal.entry import JournaledFile, RolledBack, Span, ids_differ
+from app.journal.entry import JournaledFile, RolledBack, Span
 from app.journal.generation import Generation
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import FencedError, Journal
 from app.journal.log import GenerationLog, Progress
 from app.journal.settle import Settlement
+from app.kafka.ids import ids_differ
+from app.kafka.questions import GroupOffsets
 from app.model import Mark, TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import Document
@@ -31,14 +32,6 @@ _TRIED = 5
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-
-
-class Offsets(Protocol):
-    """Asks Kafka about a topic-partition; ``app.journal.group_offsets.GroupOffsets`` in production."""
-
-    def of(self, tp: TopicPartition) -> PartitionOffsets: ...
-    def topic_id(self, topic: str) -> str: ...
-    def cluster_id(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +68,7 @@ class Takeover:
         self,
         journal: Journal,
         *,
-        offsets: Offsets,
+        offsets: GroupOffsets,
         register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None],
         is_registered: Callable[[Sequence[Mark]], bool] = lambda _: False,
         each: _Each = map,

@@ -34,7 +34,7 @@ _SAMPLES_PER_QUESTION = 2  # about end offsets, to Kafka; without an answer each
 _QUESTION = "ends"
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""The partitions' end offsets; raises ``ConnectorError`` if Kafka is away. See ``app.consumer.kafka.end_offsets``."""
+"""The partitions' end offsets; raises ``ConnectorError`` if Kafka is away. See ``app.kafka.end_offsets``."""
 
 
 class Monitor:

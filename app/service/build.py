@@ -19,9 +19,6 @@ from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
 from app.batch_limits import BatchLimits
 from app.config.settings import Settings
-from app.consumer.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
-from app.consumer.kafka.group import OtherTables, client_id, is_member
-from app.consumer.kafka.msk_token import poll_in_background
 from app.consumer.plain.client import new_client
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
@@ -30,14 +27,17 @@ from app.errors import RetryableError
 from app.journal.claims import Claims
 from app.journal.first_offsets import FirstOffsets
 from app.journal.generation import Generation
-from app.journal.group_offsets import GroupOffsets
 from app.journal.journal import FencedError, Journal
-from app.journal.kafka_watch import KafkaWatch, TopicIds
 from app.journal.obsolete_logs import ObsoleteLogs
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
+from app.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
+from app.kafka.group import OtherTables, client_id, is_member
+from app.kafka.msk_token import poll_in_background
+from app.kafka.questions import GroupOffsets
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.pipeline.stage import Stager
 from app.service.formats import Formats

@@ -18,9 +18,9 @@ from app.consumer.framework.application import Callbacks, mark_commits, run
 from app.consumer.framework.first_commit import commit_where_partitions_begin
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.sink import RowSink
-from app.consumer.kafka.broker import new_admin
 from app.consumer.partitions import Partitions
 from app.journal.claims import Claims
+from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Group, Member, new_application
 from app.service.customised import REPARTITIONED

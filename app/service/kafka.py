@@ -6,9 +6,9 @@ from typing import Any
 
 from app.config.kafka_login import pem_properties
 from app.config.settings import Settings
-from app.consumer.kafka.connection import KafkaConnection
-from app.consumer.kafka.msk_token import MskToken
 from app.errors import ConfigError, ConnectorError
+from app.kafka.connection import KafkaConnection
+from app.kafka.msk_token import MskToken
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection | None:

@@ -19,10 +19,10 @@ from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
 from app.batch_limits import BatchLimits
 from app.consumer.consumption import Consumption
-from app.consumer.kafka.broker import find_topics, missing_topic, open_topic
-from app.consumer.kafka.group import check_members, check_topic_rights
 from app.errors import RetryableError
 from app.journal.claims import Claims
+from app.kafka.group import check_members, check_topic_rights
+from app.kafka.topics import find_topics, missing_topic, open_topic
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.pipeline import Pipeline

@@ -13,8 +13,8 @@ from app import __version__
 from app.bad_records.policy import BadRecords
 from app.config.settings import Settings
 from app.consumer.consumption import Consumption
-from app.consumer.kafka.end_offsets import EndOffsets
 from app.errors import SparkLostError
+from app.kafka.end_offsets import EndOffsets
 from app.monitoring.metrics import Identity, Live, Metrics, SparkState, StateName
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe

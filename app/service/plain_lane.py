@@ -5,12 +5,12 @@ The Quix application opens the topic with its deserializers, and its configurati
 
 from quixstreams import Application
 
-from app.consumer.kafka.broker import new_admin
 from app.consumer.partitions import Partitions
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.reader import MessageReader
 from app.consumer.plain.sink import MessageSink
+from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Member, new_application
 from app.service.lane import Common, Lane, check_group, new_announcer, open_input, open_way, visible_topics

@@ -7,8 +7,8 @@ from quixstreams import Application
 from quixstreams.models import Deserializer
 
 from app.config.settings import Settings
-from app.consumer.kafka.broker import open_topic
 from app.errors import ConfigError
+from app.kafka.topics import open_topic
 from app.model import TopicPartition
 from app.stream_timeouts.events import Announcer, EventTopic, Hook
 from app.stream_timeouts.observer import KeyObserver, RawKeys

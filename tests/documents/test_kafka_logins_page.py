@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from app.config.client_config import _NEEDED
-from app.consumer.kafka.connection import check_properties
+from app.kafka.connection import check_properties
 from app.service.kafka import kafka_connection
 from tests.support.environment import load
 

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from app.journal.group_offsets import own_offset
+from app.kafka.questions import own_offset
 from app.model import TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 

@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.models import MessageContext, Row
 
 from app.errors import RetryableError
-from app.journal.group_offsets import PartitionOffsets, own_offset
+from app.kafka.questions import PartitionOffsets, own_offset
 from app.model import TopicPartition
 from tests.faults.lanes import Fate, Network, pause
 
@@ -49,7 +49,7 @@ class Group:
         return [tp for tp, owner in self.owners.items() if owner is consumer]
 
     def has(self, consumer: "Consumer") -> bool:
-        """See ``app.consumer.kafka.group.is_member``: whether the coordinator takes this member for alive."""
+        """See ``app.kafka.group.is_member``: whether the coordinator takes this member for alive."""
         if pause("ask Kafka for the members") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError("asking Kafka for the members", "no answer")
@@ -62,7 +62,7 @@ class Group:
             self.owners[tp] = None
 
     def position_of(self, tp: TopicPartition) -> PartitionOffsets:
-        """What ``app.journal.group_offsets.GroupOffsets`` finds out."""
+        """What ``app.kafka.questions.GroupOffsets`` finds out."""
         if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
@@ -70,7 +70,7 @@ class Group:
         return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, is_set=is_set)
 
     def topic_id(self, topic: str) -> str:
-        """What ``app.journal.group_offsets.GroupOffsets`` finds out; nothing where there is no answer."""
+        """What ``app.kafka.questions.GroupOffsets`` finds out; nothing where there is no answer."""
         if pause(f"ask Kafka for the id of {topic}") is Fate.ANSWERED:
             return _TOPIC_ID
         self.network.failures += 1

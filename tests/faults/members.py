@@ -21,12 +21,12 @@ from app.catalog.rest_client import Patience
 from app.journal.claims import Claims
 from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.generation import Generation
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import FencedError, Journal
-from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.takeover import Takeover
+from app.kafka.questions import GroupOffsets, PartitionOffsets
+from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
@@ -260,8 +260,11 @@ def rows_of(tp: TopicPartition, first: int) -> list[Any]:
     return [row({"p": place, "v": value_of(tp, first + index)}, first + index) for index, place in enumerate(PLACES)]
 
 
-class _Topic:
+class _Topic(GroupOffsets):
     """Nothing committed: the journal alone says where to go on."""
+
+    def __init__(self) -> None:
+        """Ask nobody."""
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
         return PartitionOffsets(committed=None, low=0, high=LAST + 1, topic_id=f"{tp.topic}-1")

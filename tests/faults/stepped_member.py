@@ -20,11 +20,11 @@ from app.errors import ConnectorError
 from app.journal.claims import Claims
 from app.journal.generation import Generation
 from app.journal.journal import FencedError, Journal
-from app.journal.kafka_watch import TopicIds
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
+from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
@@ -151,7 +151,7 @@ class Process:
             ownership=self.ownership,
             timings=timings,
         )
-        offsets = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
+        offsets: Any = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
         recovery = Recovery(store, registrar, None)
         self.claims = Claims(
             takeover=Takeover(

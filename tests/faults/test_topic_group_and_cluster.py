@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from app.consumer.kafka.broker import new_admin
-from app.consumer.kafka.connection import KafkaConnection
-from app.consumer.kafka.end_offsets import EndOffsets
-from app.consumer.kafka.group import check_members, check_topic_rights
 from app.errors import ConfigError, RetryableError
+from app.kafka.connection import KafkaConnection
+from app.kafka.end_offsets import EndOffsets
+from app.kafka.group import check_members, check_topic_rights
+from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from dev.kafka import LocalKafka
 from tests.faults.conftest import same

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from app.journal.group_offsets import GroupOffsets
+from app.kafka.questions import GroupOffsets
 from app.model import TopicPartition
 from dev.broker import ADMIN_TIMEOUT, Broker
 from tests.support.waiting import wait_until

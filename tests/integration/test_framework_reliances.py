@@ -17,7 +17,7 @@ from quixstreams.models.topics import TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.consumer.framework.application import mark_commits
-from app.journal.group_offsets import own_offset
+from app.kafka.questions import own_offset
 from tests.support.waiting import PATIENCE, TookTooLong, join, wait_until
 
 _CONFIG = TopicConfig(1, 1, {"retention.ms": "1000", "retention.bytes": "-1", "cleanup.policy": "delete"})

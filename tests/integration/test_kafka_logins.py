@@ -16,9 +16,9 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from quixstreams import Application
 
 from app.config.settings import Settings, load_settings
-from app.consumer.kafka.broker import find_topics, new_admin
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
+from app.kafka.topics import find_topics, new_admin
 from app.model import TopicPartition as OurPartition
 from app.service.build import new_application, open_group
 from app.service.kafka import kafka_connection
@@ -309,7 +309,7 @@ def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
 
         wait_until(polled_and_happened, what, pause=0)
 
-    with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.kafka.login_errors"):
+    with closing(consumer), caplog.at_level(logging.ERROR, "app.kafka.login_errors"):
         consumer.assign([TopicPartition(TOPIC, 0, secured.kafka.count(TOPIC))])
         assert polled(consumer) is None
 

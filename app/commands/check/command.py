@@ -18,11 +18,11 @@ from app.commands.check.checks import Check, as_json, line, run
 from app.commands.output import log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
-from app.consumer.kafka.broker import find_topics, new_admin, open_topic
-from app.consumer.kafka.group import check_group_rights, check_members, check_topic_rights
 from app.consumer.offline import AnyTopic
 from app.errors import cut
 from app.formatting import counted
+from app.kafka.group import check_group_rights, check_members, check_topic_rights
+from app.kafka.topics import find_topics, new_admin, open_topic
 from app.monitoring.http_server import listen
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised

@@ -15,10 +15,10 @@ from app.bad_records.dead_letter import DeadLetter, read
 from app.commands.output import print_line
 from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
-from app.consumer.kafka.broker import find_topics
-from app.consumer.kafka.connection import EVERY_CLIENT, check_properties
 from app.formatting import counted
 from app.journal.survey import survey
+from app.kafka.connection import EVERY_CLIENT, check_properties
+from app.kafka.topics import find_topics
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import find_table
 from app.storage.base import ObjectStore

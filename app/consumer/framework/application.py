@@ -25,7 +25,9 @@ from app.bad_records.refusals import not_deserialized
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.rejections import not_processed
 from app.consumer.framework.sink import RowSink
-from app.consumer.kafka.errors import (
+from app.consumer.user_code import at, line_of
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.kafka.errors import (
     FROM_LAST_COMMIT,
     PASSING_ERRORS,
     cannot_be_decompressed,
@@ -34,9 +36,7 @@ from app.consumer.kafka.errors import (
     producing_failed,
     recovering_failed,
 )
-from app.consumer.user_code import at, line_of
-from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.group_offsets import own_offset
+from app.kafka.questions import own_offset
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import FatalError, RetryableError
-from app.journal.group_offsets import PartitionOffsets, own_offset
 from app.journal.start_offset import Start
+from app.kafka.questions import PartitionOffsets, own_offset
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from quixstreams.app import ApplicationConfig
 
-from app.consumer.kafka.login_errors import told_of_refusals
+from app.kafka.login_errors import told_of_refusals
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,11 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim, Claims
 from app.journal.generation import Generation
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import FencedError
-from app.journal.kafka_watch import TopicIds
 from app.journal.log import GenerationLog, Progress
 from app.journal.ownership import JournalOwnership
+from app.kafka.questions import PartitionOffsets
+from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings

@@ -8,10 +8,10 @@ from app.errors import ConnectorError
 from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import JournaledFile, claim_key, is_log, log_key
 from app.journal.generation import Generation, Intent
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
 from app.journal.log import GenerationLog, Progress, log_form
 from app.journal.takeover import Begin, Takeover
+from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.model import Mark, OffsetRange, TopicPartition
 from app.storage.base import ChangedError
 from tests.fakes.clock import Clock
@@ -24,7 +24,7 @@ BODY = b"0123456789"  # of every file
 PLACEHOLDER = b"no rows"
 
 
-class Kafka:
+class Kafka(GroupOffsets):
     """Kafka's answers."""
 
     def __init__(self) -> None:

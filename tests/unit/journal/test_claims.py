@@ -9,8 +9,8 @@ import pytest
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim
 from app.journal.generation import Generation
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.start_offset import Start
+from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 from tests.support.waiting import wait_until
 from tests.unit.journal.claims_bench import AWAY, DENIED, FORMER, A, B, Bench, claim_of, error_of, through, wait_idle

@@ -9,8 +9,8 @@ import pytest
 
 from app.errors import FatalError, RetryableError
 from app.journal.claims import Claims
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import LogClosedError
+from app.kafka.questions import PartitionOffsets
 from tests.support.waiting import wait_until
 from tests.unit.journal.claims_bench import AWAY, DENIED, A, B, Bench, claim_of, error_of, through, wait_idle
 from tests.unit.journal.journal_bench import P0, P1, P2

@@ -16,11 +16,11 @@ from app.journal.entry import (
     claim_key,
     group_folder,
     is_log,
-    known_id,
     log_key,
     logs_folder,
 )
 from app.journal.log import GenerationLog, Progress, log_form
+from app.kafka.ids import known_id
 from app.model import Mark, OffsetRange, TopicPartition
 
 parse_claim = claims.CLAIM.parse

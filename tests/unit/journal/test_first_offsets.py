@@ -13,8 +13,8 @@ from app.errors import FatalError, RetryableError
 from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key
 from app.journal.first_offsets import FirstOffsets
-from app.journal.group_offsets import PartitionOffsets
 from app.journal.journal import Journal
+from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
@@ -24,13 +24,13 @@ from tests.unit.journal.journal_bench import P0, P1, P2
 HOUR = 3600.0
 
 
-class Kafka:
+class Kafka(GroupOffsets):
     """A topic of some partitions, and what a group has committed."""
 
     def __init__(self) -> None:
         self.committed: set[int] = set()
         self.high = {0: 100, 1: 200}
-        self.cluster_id, self.topic_id = "one", "id"
+        self.cluster, self.topic = "one", "id"
         self.hides_beginnings = False
 
     def begun(self, topic: str) -> set[int]:
@@ -46,7 +46,7 @@ class Kafka:
         return dict.fromkeys(self.high, 7)
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
-        return PartitionOffsets(None, 7, self.high[tp.partition], self.topic_id, self.cluster_id)
+        return PartitionOffsets(None, 7, self.high[tp.partition], self.topic, self.cluster)
 
 
 class Group:
@@ -124,7 +124,7 @@ def test_a_partition_that_is_new_to_the_group_begins_with_its_first_record(group
         group.journal(P0)
     else:
         group.first(P0)
-        group.kafka.topic_id = "another"
+        group.kafka.topic = "another"
     assert group.first(tp) == 7
 
 
@@ -155,14 +155,14 @@ def test_members_that_claim_at_the_same_time_agree(group: Group) -> None:
 
 def test_where_an_id_is_unknown_the_beginning_stays(group: Group) -> None:
     group.first(P0)
-    group.kafka.topic_id = group.kafka.cluster_id = ""
+    group.kafka.topic = group.kafka.cluster = ""
     assert group.first(P1) == 200
 
 
 def test_another_cluster_has_a_beginning_of_its_own(group: Group) -> None:
     group.first(P0)
     group.journal(P0)
-    group.kafka.cluster_id = "two"
+    group.kafka.cluster = "two"
     group.kafka.high = {0: 10, 1: 20}
     assert (group.first(P0), group.first(P1)) == (10, 20)
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from app.errors import RetryableError
-from app.journal.group_offsets import PartitionOffsets
+from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 from tests.unit.journal.journal_bench import (
     OURS,

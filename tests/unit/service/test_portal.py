@@ -7,8 +7,8 @@ import pytest
 from quixstreams import Application
 
 from app.config.settings import Settings
-from app.consumer.kafka.broker import open_topic
 from app.errors import ConfigError
+from app.kafka.topics import open_topic
 from app.service.build import new_application
 from app.service.kafka import asking_for_topics
 from app.service.lake import new_location

@@ -7,8 +7,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from app.consumer.framework.first_commit import commit_where_partitions_begin
 from app.errors import FatalError, RetryableError
-from app.journal.group_offsets import PartitionOffsets, own_offset
 from app.journal.start_offset import Start
+from app.kafka.questions import PartitionOffsets, own_offset
 from app.model import TopicPartition
 
 P0 = TopicPartition("sensors", 0)

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaError
 from quixstreams import Application
 
-from app.consumer.kafka.connection import KafkaConnection
 from app.consumer.plain.client import BrokerPresence, new_client
+from app.kafka.connection import KafkaConnection
 
 
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from app.consumer.kafka.group import check_group_rights, check_topic_rights
 from app.errors import FatalError
+from app.kafka.group import check_group_rights, check_topic_rights
 
 Answer = list[AclOperation] | int | None
 

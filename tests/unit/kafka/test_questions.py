@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Uuid
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import FatalError, RetryableError
-from app.journal.group_offsets import GroupOffsets, PartitionOffsets, own_offset
+from app.kafka.questions import GroupOffsets, PartitionOffsets, own_offset
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 3)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.consumer.kafka.end_offsets import EndOffsets
 from app.errors import RetryableError
+from app.kafka.end_offsets import EndOffsets
 from app.model import TopicPartition
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)

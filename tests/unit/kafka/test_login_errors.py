@@ -5,7 +5,7 @@ import logging
 import pytest
 from confluent_kafka import KafkaError
 
-from app.consumer.kafka.login_errors import is_refused, login_hint, told_of_refusals
+from app.kafka.login_errors import is_refused, login_hint, told_of_refusals
 
 ALERT = "ssl://b:1/bootstrap: Receive failed: error:0A00045C:SSL routines::tlsv13 alert certificate required"
 EXPIRED = "ssl://b:1/bootstrap: SSL handshake failed: error:0A000415:SSL routines::sslv3 alert certificate expired"

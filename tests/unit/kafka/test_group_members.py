@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.consumer.kafka.group import OtherTables, check_members, client_id, is_member
 from app.errors import RetryableError
+from app.kafka.group import OtherTables, check_members, client_id, is_member
 
 OURS, SAME, OTHER = (client_id("sensors", table) for table in ("s3://lake/one", "s3://lake/one", "s3://lake/other"))
 OTHER_TOPIC = client_id("else", "s3://lake/other")

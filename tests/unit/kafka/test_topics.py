@@ -9,8 +9,8 @@ from itertools import count
 import pytest
 from quixstreams.kafka import ConnectionConfig
 
-from app.consumer.kafka.broker import find_topics, missing_topic, unreadable_topic
 from app.errors import ConfigError, FatalError, RetryableError
+from app.kafka.topics import find_topics, missing_topic, unreadable_topic
 from tests.support.waiting import PATIENCE
 
 

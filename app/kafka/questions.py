@@ -1,18 +1,19 @@
-"""Asks Kafka for a partition's offsets: the group's, the first and last ones, and the ids of topic and cluster."""
+"""Asks Kafka: one way for all questions, and one table of what the errors of its answers mean."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.entry import known_id
+from app.kafka.ids import known_id
 from app.model import TopicPartition
 from app.timings import DEFAULT
 
+_T = TypeVar("_T")
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old for the request, or refuses it.
 _NOT_GIVEN = frozenset(
@@ -23,13 +24,46 @@ _NOT_GIVEN = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,  # it is asked for the cluster's id alone
     }
 )
-_NO_DEFAULT = object()
 _OWN = "ts-datalake-sink"  # metadata of an offset
 
 
 def own_offset(topic: str, partition: int, offset: int) -> KafkaTopicPartition:
     """An offset to commit with the connector's mark, which it loses where a tool sets it."""
     return KafkaTopicPartition(topic, partition, offset, _OWN)
+
+
+def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -> _T:
+    """Return Kafka's answer.
+
+    Args:
+        what: is asked for.
+        question: asks once, with a time limit.
+        not_given: the answer of a broker that does not know the question, or refuses it.
+
+    Raises:
+        FatalError: the user lacks a right.
+        RetryableError: Kafka does not answer yet.
+    """
+    try:
+        return question()
+    except KafkaException as error:
+        if not_given is not None and error.args[0].code() in _NOT_GIVEN:
+            return not_given
+        raise failed(what, error.args[0]) from None
+
+
+def failed(what: str, error: KafkaError) -> ConnectorError:
+    """Fatal for a refusal, because a claim would otherwise repeat the question for ever."""
+    if error.code() in _REFUSED:
+        hint = "Allow Read on the topic and on the consumer group, which lets them be described too"
+        return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
+    without = unanswered(what, error.str())
+    return without.of("topic") if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else without
+
+
+def unanswered(what: str, cause: str) -> RetryableError:
+    """The error where Kafka gives no answer, or none that can be used."""
+    return RetryableError(f"asking Kafka for {what}", cause).of("Kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +124,11 @@ class GroupOffsets:
         """
         what = f"the id of topic {topic}"
 
-        def ask() -> str:
+        def question() -> str:
             answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
             return known_id(str(answer[topic].result().topic_id or ""))
 
-        return str(self._asked(what, ask, if_not_given=""))
+        return ask(what, question, not_given="")
 
     def cluster_id(self) -> str:
         """The id of the cluster; empty if the broker does not give it. Asks once.
@@ -104,10 +138,10 @@ class GroupOffsets:
         """
         if self._cluster_id is None:
 
-            def ask() -> str:
+            def question() -> str:
                 return known_id(self._admin.describe_cluster(request_timeout=self._answer_seconds).result().cluster_id)
 
-            self._cluster_id = str(self._asked("the id of the cluster", ask, if_not_given=""))
+            self._cluster_id = ask("the id of the cluster", question, not_given="")
         return self._cluster_id
 
     def begun(self, topic: str) -> set[int]:
@@ -139,7 +173,7 @@ class GroupOffsets:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _of_all(self, topic: str, spec: OffsetSpec, what: str) -> dict[int, int]:
-        def ask() -> dict[int, int]:
+        def question() -> dict[int, int]:
             described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
             asked = {
                 KafkaTopicPartition(topic, partition.id): spec for partition in described[topic].result().partitions
@@ -149,35 +183,24 @@ class GroupOffsets:
             )
             return {tp.partition: answer.result().offset for tp, answer in answers.items()}
 
-        found: dict[int, int] = self._asked(f"the {what} of topic {topic}", ask)
+        found = ask(f"the {what} of topic {topic}", question)
         if min(found.values(), default=0) < 0:  # without an error, where a leader went away
-            raise _unknown(f"the {what} of topic {topic}", "a leader does not answer")
+            raise unanswered(f"the {what} of topic {topic}", "a leader does not answer")
         return found
-
-    def _asked(self, what: str, question: Callable[[], Any], if_not_given: Any = _NO_DEFAULT) -> Any:
-        try:
-            answer = question()
-        except KafkaException as error:
-            if if_not_given is not _NO_DEFAULT and error.args[0].code() in _NOT_GIVEN:
-                return if_not_given
-            raise _failed(what, error.args[0]) from None
-        if answer is None:
-            raise _unknown(what, f"no answer in {self._answer_seconds:.0f} s")
-        return answer
 
     def _committed(self, tps: Iterable[TopicPartition]) -> list[Any]:
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
         what = f"the offsets of {', '.join(f'{tp.topic}[{tp.partition}]' for tp in wanted)}"
-        answers: list[Any] = self._asked(what, lambda: self._consumer.committed(wanted, timeout=self._answer_seconds))
+        answers: list[Any] = ask(what, lambda: self._consumer.committed(wanted, timeout=self._answer_seconds))
         for answer in answers:
             if answer.error:
-                raise _failed(what, answer.error)
+                raise failed(what, answer.error)
         return answers
 
     def _watermarks(self, tp: TopicPartition) -> tuple[int, int]:
         wanted, what = KafkaTopicPartition(*tp), f"the offsets of {tp}"
 
-        def ask() -> tuple[int, int] | None:
+        def question() -> tuple[int, int] | None:
             try:
                 return self._ask_watermarks(wanted)
             except KafkaException as error:
@@ -187,10 +210,10 @@ class GroupOffsets:
             self._consumer.list_topics(tp.topic, timeout=self._answer_seconds)
             return self._ask_watermarks(wanted)
 
-        low, high = self._asked(what, ask)
-        if min(low, high) < 0:
-            raise _unknown(what, f"the broker answers {low} and {high}")
-        return low, high
+        answer = ask(what, question)
+        if answer is None or min(answer) < 0:
+            raise unanswered(what, f"the broker answers {answer}")
+        return answer
 
     def _ask_watermarks(self, wanted: KafkaTopicPartition) -> tuple[int, int] | None:
         found: tuple[int, int] | None = self._consumer.get_watermark_offsets(
@@ -199,20 +222,7 @@ class GroupOffsets:
         return found
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
-        known = self._asked(
+        known = ask(
             f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=self._answer_seconds)
         )
         return [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
-
-
-def _failed(what: str, error: KafkaError) -> ConnectorError:
-    """Fatal for a refusal, because a claim would otherwise repeat the question for ever."""
-    if error.code() in _REFUSED:
-        hint = "Allow Read on the topic and on the consumer group, which lets them be described too"
-        return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
-    unknown = _unknown(what, error.str())
-    return unknown.of("topic") if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else unknown
-
-
-def _unknown(what: str, cause: str) -> RetryableError:
-    return RetryableError(f"asking Kafka for {what}", cause).of("Kafka")

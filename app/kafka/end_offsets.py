@@ -11,13 +11,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from app.consumer.kafka.errors import PASSING_ERRORS
-from app.errors import RetryableError
+from app.kafka.errors import PASSING_ERRORS
+from app.kafka.questions import unanswered
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
+_ENDS = "the ends of the partitions"
 _UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
@@ -43,7 +44,7 @@ class EndOffsets:
             return {}
         found = self._ends(tps)
         if not found:
-            raise _away(f"no answer within {_ANSWER_SECONDS:.0f} s")
+            raise unanswered(_ENDS, f"no answer within {_ANSWER_SECONDS:.0f} s")
         return found
 
     def _ask_for_nothing(self) -> None:
@@ -52,7 +53,7 @@ class EndOffsets:
             self._admin.describe_cluster(request_timeout=_ANSWER_SECONDS).result()
         except KafkaException as error:
             if error.args[0].code() in PASSING_ERRORS:  # others are an answer, such as a refusal
-                raise _away(error.args[0].str()) from None
+                raise unanswered(_ENDS, error.args[0].str()) from None
 
     def _ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
@@ -61,7 +62,7 @@ class EndOffsets:
             for topic in {tp.topic for tp in tps}:
                 error = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].error
                 if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise _away(f"topic {topic} does not exist").of("topic")
+                    raise unanswered(_ENDS, f"topic {topic} does not exist").of("topic")
             found, _ = self._asked(latest)
         return found
 
@@ -78,7 +79,3 @@ class EndOffsets:
                 unknown = unknown or error.args[0].code() in _UNKNOWN
                 logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())
         return found, unknown
-
-
-def _away(cause: str) -> RetryableError:
-    return RetryableError("asking Kafka for the ends of the partitions", cause).of("Kafka")

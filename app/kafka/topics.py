@@ -13,11 +13,11 @@ from quixstreams.kafka import ConnectionConfig
 from quixstreams.models.topics import Topic
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
-from app.consumer.kafka.connection import EVERY_CLIENT, client_words, token_failure
-from app.consumer.kafka.login_errors import is_refused, login_hint
-from app.consumer.kafka.msk_token import MSK_HINT
 from app.container import with_own_address
 from app.errors import ConfigError, FatalError, RetryableError
+from app.kafka.connection import EVERY_CLIENT, client_words, token_failure
+from app.kafka.login_errors import is_refused, login_hint
+from app.kafka.msk_token import MSK_HINT
 
 logger = logging.getLogger(__name__)
 

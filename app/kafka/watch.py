@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from app.errors import ConnectorError, RetryableError
-from app.journal.entry import ids_differ
+from app.kafka.ids import ids_differ
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)

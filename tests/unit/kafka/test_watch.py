@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.journal.kafka_watch import KafkaWatch, TopicIds
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from tests.support.waiting import join, wait_until
 

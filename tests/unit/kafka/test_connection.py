@@ -8,9 +8,9 @@ import trustme
 from cryptography.hazmat.primitives import serialization as form
 from quixstreams import Application
 
-from app.consumer.kafka.broker import new_admin
-from app.consumer.kafka.connection import KafkaConnection, check_properties
 from app.errors import ConfigError
+from app.kafka.connection import KafkaConnection, check_properties
+from app.kafka.topics import new_admin
 
 
 def test_every_client_gets_the_properties_and_no_text_shows_them() -> None:

@@ -5,8 +5,8 @@ from confluent_kafka import KafkaError
 from quixstreams.checkpointing.exceptions import CheckpointProducerTimeout
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 
-from app.consumer.kafka.errors import producing_failed, recovering_failed
 from app.errors import FatalError, RetryableError
+from app.kafka.errors import producing_failed, recovering_failed
 
 
 @pytest.mark.parametrize(

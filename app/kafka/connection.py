@@ -9,8 +9,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from pydantic import PrivateAttr
 from quixstreams.kafka import ConnectionConfig
 
-from app.consumer.kafka.msk_token import MskToken
 from app.errors import ConfigError, one_line
+from app.kafka.msk_token import MskToken
 
 # librdkafka writes to standard error what no logger takes.
 _silent = logging.getLogger(__name__)

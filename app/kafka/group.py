@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from app.errors import FatalError, RetryableError
+from app.kafka.questions import ask, unanswered
 
 logger = logging.getLogger(__name__)
 
@@ -156,14 +157,11 @@ def _members(admin: AdminClient, group: str) -> list[Any]:
     Raises:
         RetryableError: Kafka does not answer.
     """
-    doing = f"asking Kafka for the members of group {group}"
-    try:
-        found = admin.list_groups(group, timeout=_ANSWER_SECONDS)
-    except KafkaException as error:
-        raise RetryableError(doing, error.args[0].str()) from None
+    what = f"the members of group {group}"
+    found = ask(what, lambda: admin.list_groups(group, timeout=_ANSWER_SECONDS))
     for described in found:
         if described.error is not None and described.error.code() not in _NOT_SHOWN:
-            raise RetryableError(doing, described.error.str())
+            raise unanswered(what, described.error.str())
     return [member for described in found for member in described.members]
 
 
