@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -19,6 +19,7 @@ from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
 from app.batch_limits import BatchLimits
 from app.config.settings import Settings
+from app.consumer.partitions import Partitions
 from app.consumer.plain.client import new_client
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
@@ -27,7 +28,7 @@ from app.errors import RetryableError
 from app.journal.claims import Claims
 from app.journal.first_offsets import FirstOffsets
 from app.journal.generation import Generation
-from app.journal.journal import FencedError, Journal
+from app.journal.journal import Journal
 from app.journal.obsolete_logs import ObsoleteLogs
 from app.journal.ownership import JournalOwnership
 from app.journal.recovery import Recovery
@@ -138,7 +139,7 @@ def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> Bat
     )
 
 
-def new_ownership(generations: "Generations", timings: Timings) -> JournalOwnership:
+def new_ownership(generations: Partitions, timings: Timings) -> JournalOwnership:
     """The part that decides which partitions this member may write."""
     # A partition gets another owner after a session without a heartbeat; half of it is safe.
     return JournalOwnership(generations.is_current, generations.fence, fresh_seconds=timings.session_seconds / 2)
@@ -192,13 +193,6 @@ def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timing
     return Group(consumer, offsets, TopicIds(offsets.topic_id))
 
 
-class Generations(Protocol):
-    """The generations of this member; see ``Partitions`` in ``app.consumer``."""
-
-    def is_current(self, token: str) -> bool: ...
-    def fence(self, token: str, error: FencedError) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Member:
     """This member of the consumer group, as claims need it.
@@ -211,7 +205,7 @@ class Member:
         keeps_state: whether consuming begins at the group's offset, even if the table is ahead of it.
     """
 
-    generations: Generations
+    generations: Partitions
     member_id: Callable[[], str | None]
     admin: AdminClient
     internal_topics: Sequence[str] = ()

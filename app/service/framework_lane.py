@@ -150,7 +150,7 @@ def _names_of_dataframes(application: Application) -> Collection[str]:
 def _commit_beginnings(group: Group, topics: Collection[str], claims: Claims, workers: int) -> None:
     tps = sorted(TopicPartition(name, number) for name in topics for number in group.offsets.ends(name))
     with ThreadPoolExecutor(workers) as pool:
-        commit_where_partitions_begin(group.consumer, tps, claims, pool.map)
+        commit_where_partitions_begin(group.consumer, zip(tps, pool.map(claims.look, tps), strict=True))
 
 
 def _restoring_signal_handlers() -> Callable[[], None]:

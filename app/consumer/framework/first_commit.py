@@ -6,8 +6,7 @@ records of the present one.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -24,17 +23,8 @@ _HAS_MEMBERS = frozenset(
 )
 
 
-class Looking(Protocol):
-    """Finds where partitions begin; see ``app.journal.claims.Claims.look``."""
-
-    def look(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]: ...
-
-
 def commit_where_partitions_begin(
-    consumer: Consumer,
-    tps: Collection[TopicPartition],
-    claims: Looking,
-    each: Callable[[Callable[[TopicPartition], Any], Iterable[TopicPartition]], Iterable[Any]] = map,
+    consumer: Consumer, found: Iterable[tuple[TopicPartition, tuple[Start, PartitionOffsets]]]
 ) -> None:
     """Commit offsets for partitions that have none, and correct those that would skip records.
 
@@ -42,16 +32,14 @@ def commit_where_partitions_begin(
 
     Args:
         consumer: of the group; it has not subscribed.
-        tps: the partitions of the input topics.
-        claims: finds where they begin.
-        each: applies a function to every partition, like ``map`` and possibly side by side.
+        found: each partition of the input topics, with what ``Claims.look`` has found.
 
     Raises:
-        ConnectorError: a partition cannot be claimed, records would be skipped, or store or Kafka fail.
+        ConnectorError: records would be skipped, or Kafka fails; all that ``found`` raises.
     """
     commits: list[KafkaTopicPartition] = []
     would_skip = False
-    for tp, (start, kafka) in zip(tps, each(claims.look, tps), strict=True):
+    for tp, (start, kafka) in found:
         is_ahead = kafka.committed is not None and kafka.committed > start.offset
         if is_ahead or kafka.committed is None:
             commits.append(own_offset(*tp, start.offset))

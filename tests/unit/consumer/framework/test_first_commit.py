@@ -25,9 +25,6 @@ class Kafka:
     def has(self, tp: TopicPartition, start: int, *, committed: int | None, low: int = 0) -> None:
         self.found[tp] = Start(start), PartitionOffsets(committed, low, 100, "id")
 
-    def look(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
-        return self.found[tp]
-
     def commit(self, offsets: list[Any], asynchronous: bool) -> None:
         if self.error:
             raise KafkaException(self.error)
@@ -37,7 +34,7 @@ class Kafka:
 
     def begin(self) -> dict[TopicPartition, int]:
         consumer: Any = self
-        commit_where_partitions_begin(consumer, sorted(self.found), self)
+        commit_where_partitions_begin(consumer, sorted(self.found.items(), key=lambda each: each[0]))
         return self.committed
 
 
