@@ -10,7 +10,7 @@ from app.catalog.registrar import Registrar
 from app.errors import RetryableError, blaming
 from app.journal.entry import JournaledFile
 from app.model import Mark, StoredFile
-from app.storage.base import ObjectStore, find
+from app.storage.base import ObjectStore
 from app.table.parquet_reader import read_footer
 
 
@@ -57,7 +57,7 @@ class Recovery:
             return self._registrar.has(marks)
 
     def _described(self, file: JournaledFile) -> StoredFile:
-        found = find(self._store, file.key)
+        found = self._store.find(file.key)
         if found is None:
             raise RetryableError(
                 f"registering {self._store.uri}/{file.key}",

@@ -17,7 +17,7 @@ from app.formatting import counted
 from app.journal.entry import JournaledFile, RolledBack, Span
 from app.journal.log import GenerationLog
 from app.model import Mark
-from app.storage.base import ObjectStore, find
+from app.storage.base import ObjectStore
 from app.storage.document import Document
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Settlement:
         return [key for key, size in zip(keys, sizes, strict=True) if size is None or wanted.get(key, size) != size]
 
     def _size_of(self, key: str) -> int | None:
-        found = find(self.store, key)
+        found = self.store.find(key)
         return found.size if found else None
 
 

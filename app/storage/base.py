@@ -80,6 +80,10 @@ class ObjectStore(Protocol):
         """Yield the objects below ``prefix`` in the order of their keys, page by page."""
         ...
 
+    def find(self, key: str) -> StoredObject | None:
+        """The object with this key, or ``None``."""
+        ...
+
     def read(self, key: str) -> Content | None:
         """Read a small object; ``None`` if it does not exist."""
         ...
@@ -111,28 +115,12 @@ class ObjectStore(Protocol):
 
 
 @runtime_checkable
-class Finder(Protocol):
-    """A store that finds an object without a listing."""
-
-    def find(self, key: str) -> StoredObject | None:
-        """The object with this key, or ``None``."""
-        ...
-
-
-@runtime_checkable
 class ManyDeleter(Protocol):
     """A store that deletes many objects in one request."""
 
     def delete_many(self, keys: Sequence[str]) -> None:
         """Delete the objects; missing ones count as deleted."""
         ...
-
-
-def find(store: ObjectStore, key: str) -> StoredObject | None:
-    """The object with this key, or ``None``. Uses a listing: a refused HEAD has no body with the reason."""
-    if isinstance(store, Finder):
-        return store.find(key)
-    return next((found for found in store.list(key) if found.key == key), None)
 
 
 CHUNK = 1 << 20  # bytes per read of a file

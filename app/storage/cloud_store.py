@@ -132,6 +132,10 @@ class CloudStore(ABC):
                 return
             yield from page
 
+    def find(self, key: str) -> StoredObject | None:
+        """The object with this key, or ``None``. Uses a listing: a refused HEAD has no body with the reason."""
+        return next((found for found in self.list(key) if found.key == key), None)
+
     def read(self, key: str) -> Content | None:
         """Read a small object; ``None`` if it does not exist."""
         body = BytesIO()

@@ -88,6 +88,9 @@ class MemoryStore:
         )
         return iter([self._stored(key, size) for key, size in found])
 
+    def find(self, key: str) -> StoredObject | None:
+        return next((found for found in self.list(key) if found.key == key), None)
+
     def read(self, key: str) -> Content | None:
         found = self._request(f"read {key}", lambda: self.objects.get(key), changes=False)
         return Content(found.body, found.etag) if found else None

@@ -6,7 +6,7 @@ from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStrea
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from app.errors import FatalError
-from app.storage.base import ObjectStore, find
+from app.storage.base import ObjectStore
 
 STORE = "quix.store"  # the property with the ``ObjectStore``
 ADDRESS = "quix.address"  # the property with the store's address in Iceberg's metadata
@@ -64,14 +64,14 @@ class StoreFile(InputFile, OutputFile):
         self._key = key
 
     def __len__(self) -> int:
-        found = find(self._store, self._key)
+        found = self._store.find(self._key)
         if found is None:
             raise FileNotFoundError(self.location)
         return found.size
 
     def exists(self) -> bool:
         """Whether the store has it."""
-        return find(self._store, self._key) is not None
+        return self._store.find(self._key) is not None
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - pyiceberg's interface
         """The whole content."""

@@ -27,7 +27,7 @@ from app.service.spark import access_of_executors, runs_locally, uri_for_executo
 from app.service.stores import new_store
 from app.spark.merge import Target, merge_session
 from app.spark.scratch import scratch_folder
-from app.storage.base import StoredObject, find
+from app.storage.base import StoredObject
 from app.storage.probe import try_out
 from app.table.layout import RESCUED_COLUMN, journal_folder, schema_key
 from app.table.schema import TableSchema
@@ -128,7 +128,7 @@ class Job:
     @property
     def schema_changed(self) -> datetime | None:
         """When the table's schema was changed last."""
-        found = find(self.store, schema_key(self.root))
+        found = self.store.find(schema_key(self.root))
         return found.last_modified if found else None
 
     def session(self) -> Any:

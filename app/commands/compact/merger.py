@@ -22,7 +22,7 @@ from app.commands.side_by_side import side_by_side
 from app.errors import FatalError
 from app.model import StoredFile
 from app.spark.merge import Merge, Target
-from app.storage.base import ChangedError, ManyDeleter, ObjectStore, StoredObject, find
+from app.storage.base import ChangedError, ManyDeleter, ObjectStore, StoredObject
 from app.table.layout import index_key, is_merged, merged_key, spec_of_key
 from app.table.parquet_reader import read_footer
 from app.table.placeholder import Placeholders
@@ -180,7 +180,7 @@ class Merger:
             path = None
             if intent.out:
                 path = self._made_again(intent, intent.out, Path(scratch))
-                if path is None and self._rows_of(find(self._store, intent.out)) == 0:
+                if path is None and self._rows_of(self._store.find(intent.out)) == 0:
                     self._write(record, None)
                     raise GivenUpError
             self._complete(record, path)
@@ -191,7 +191,7 @@ class Merger:
         No run that stalls can upload it then. Files of unfinished work are no one's but this run's, so an input that
         is missing was deleted from outside.
         """
-        if find(self._store, out) is not None:
+        if self._store.find(out) is not None:
             return None
         stored = {found.key: found for found in files_in(self._store, self._root, intent.folder)}
         if set(intent.inputs) <= stored.keys():
@@ -283,7 +283,7 @@ class Merger:
                 self._store.upload(path, intent.out)
             except ChangedError:  # another run has uploaded the same rows, and may be further by now
                 is_refused = True
-        stored = find(self._store, intent.out)
+        stored = self._store.find(intent.out)
         rows = self._rows_of(stored)
         if stored is None or rows != intent.rows:
             if is_refused:

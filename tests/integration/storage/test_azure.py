@@ -9,7 +9,6 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from app.errors import ConfigError
 from app.storage.azure.store import AzureStore
-from app.storage.base import find
 from app.storage.targets import AzureTarget
 from dev.azurite import LocalAzurite
 
@@ -37,7 +36,7 @@ def test_a_connection_string_says_it_all(azurite: LocalAzurite, container: str, 
     store.connect("")
     store.upload(file, "f.parquet")
 
-    assert find(store, "f.parquet") is not None
+    assert store.find("f.parquet") is not None
 
 
 def test_a_signature_that_permits_all_that_is_needed_does(
