@@ -66,12 +66,7 @@ _Fit = Callable[[_Datum], None]
 
 
 class DatumCheck:
-    """Checks datums of one schema.
-
-    Args:
-        schema: as fastavro has parsed it.
-        named: the schemas that it may name.
-    """
+    """Checks datums of one schema, as fastavro has parsed it."""
 
     def __init__(self, schema: Node, named: Mapping[str, Node]) -> None:
         self._named = named
@@ -79,7 +74,7 @@ class DatumCheck:
         self._fit = self._fit_of(schema)
 
     def __call__(self, data: bytes) -> None:
-        """Raise an error if the datum was not written with this schema, or is too much to be read."""
+        """Raises an error if the datum was not written with this schema, or is too much to be read."""
         datum = _Datum(data)
         self._fit(datum)
         if datum.left:
