@@ -13,9 +13,9 @@ from typing import Any
 def to_json(value: Any) -> str:
     """Returns JSON of any value, in UTF-8 and without NaN. Never raises.
 
-    Dates and times are in ISO format, bytes in Base64, NaN and the infinities the texts ``NaN``, ``Infinity`` and
-    ``-Infinity``, integers of thousands of digits hexadecimal text. Other values become their ``str()``, also a list or
-    mapping inside itself. Keys become text.
+    Dates and times are in ISO format, bytes in Base64. NaN and the infinities are the texts ``NaN``, ``Infinity`` and
+    ``-Infinity``. Integers of thousands of digits are hexadecimal text. Other values become their ``str()``, also a
+    list or mapping inside itself. Keys become text.
     """
     # The library is several times as fast, but refuses unusual keys, deep nesting and circles.
     for attempt in (_by_library, _by_hand):

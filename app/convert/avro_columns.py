@@ -1,8 +1,8 @@
 """Reads many Avro datums at once: puts them unread into an Avro container, which Polars reads into columns.
 
-The container has a schema of its own, with which Polars reads the same bytes: whole numbers of all kinds as ``long``,
-because Polars cuts an ``int`` off; the symbols of an enum as their numbers, because Polars panics where they may be
-null; a boolean as one byte. The columns are then converted with Arrow.
+The container has a schema of its own, with which Polars reads the same bytes. Whole numbers of all kinds become
+``long``, because Polars cuts an ``int`` off. The symbols of an enum become their numbers, because Polars panics where
+they may be null. A boolean becomes one byte. The columns are then converted with Arrow.
 """
 
 import io

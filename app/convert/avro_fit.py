@@ -1,6 +1,6 @@
 """Checks that a datum fits its schema, before fastavro makes values of it.
 
-fastavro's compiled reader ends the process where a datum is nested too deeply, makes gigabytes of some that are short,
+fastavro's compiled reader ends the process where a datum is nested too deeply. It makes gigabytes of some short ones,
 and takes a negative number of a branch or symbol for a place from the end.
 """
 

@@ -64,7 +64,7 @@ class Position:
     """The offsets of the consumer group in an assigned partition.
 
     Times are in seconds since the epoch. ``committed`` is the committed offset, ``committed_at`` the time of that
-    commit (``None`` before the first one), ``end`` the next offset to be produced (``None`` if unknown).
+    commit (``None`` before the first one). ``end`` is the next offset to be produced (``None`` if unknown).
     ``waits_since`` is the time when messages were first seen to wait, or of the last commit that left some (``None`` if
     none wait). ``begun_at`` is the start of consuming.
     """

@@ -82,8 +82,8 @@ class SparkWriter:
     def start(self) -> Future[None]:
         """Begins to start the JVM and to write a small batch, which warms it up and tests the scratch folder.
 
-        The future fails with ``ConfigError`` (no usable Java, too little memory), with ``SparkLostError`` if Java is
-        killed, crashes or does not come up in time, or with ``FatalError``.
+        The future fails with ``ConfigError`` (no usable Java, too little memory) or ``FatalError``. It fails with
+        ``SparkLostError`` if Java is killed, crashes or does not come up in time.
         """
         return self._thread.submit(self._start)
 

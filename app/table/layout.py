@@ -1,7 +1,7 @@
 """The layout of a table: folders of partition values, and every key and file name, as pure functions.
 
-Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, plain integers, and for the
-time columns zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). They are escaped the way Hive and Spark escape.
+Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, and plain integers. Time
+columns have zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). All are escaped the way Hive and Spark escape.
 """
 
 import hashlib

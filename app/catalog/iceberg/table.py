@@ -1,9 +1,9 @@
 """Step 6 for an Iceberg table: one commit for each batch, through pyiceberg.
 
 A commit of Iceberg is not idempotent: repeated, it would list the files twice. So the table's properties say how far
-each topic-partition is, and every try looks there first, appends, and sets them in one transaction on the snapshot
-that it has looked at. A conflict, and an answer that was lost, begin again with the look. A check of file names would
-not do: compaction gives rows other files.
+each topic-partition is. Every try reads them first; it appends and sets them in one transaction on the snapshot that it
+has read. A conflict, and an answer that was lost, begin again with reading. A check of file names would not do:
+compaction gives rows other files.
 """
 
 import logging
