@@ -67,7 +67,6 @@ class BatchLimits:
         gather_seconds: the shortest time between two batches that end for their number of rows.
         max_record_bytes: the largest message that becomes a row.
         max_buffer_bytes: most bytes of rows held in Python.
-        max_staged_bytes: the largest staged file.
         max_sort_bytes: the most that Spark sorts in memory. A sort through the disk does not keep the order of rows.
     """
 
@@ -80,7 +79,7 @@ class BatchLimits:
     max_sort_bytes: int = _MAX_STAGED_BYTES
 
     def fitted(self, *, heap_mb: int, disk_bytes: int, is_disk_memory: bool) -> Self:
-        """These limits on a machine with this heap of Spark and this disk for the scratch folder.
+        """Fits these limits to a machine with this heap of Spark and this disk for the scratch folder.
 
         Spark sorts a batch in 0.6 of its heap without 300 MB; one batch may take a third of that. The scratch folder
         may hold the staged files of three batches at once, and the files that Spark wrote of three others. A disk that
@@ -102,7 +101,7 @@ class BatchLimits:
         return waiting_bytes >= self.max_buffer_bytes // _PORTIONS_IN_BUFFER
 
     def room_for(self, portion_bytes: int, staged_bytes: int) -> int:
-        """Bytes of the disk that these rows take, with the files that Spark writes of them and of three batches."""
+        """Returns the disk's bytes for these rows, and for the files that Spark writes of them and of three batches."""
         return 2 * portion_bytes + 3 * staged_bytes
 
     def after_turn(
@@ -114,7 +113,7 @@ class BatchLimits:
         gathered_seconds: float,
         quiet_seconds: float,
     ) -> str | None:
-        """The reason to end the batch after a turn of the consumer's loop.
+        """Returns the reason to end the batch after a turn of the consumer's loop.
 
         Args:
             gathered_rows: of the batch, in the buffer and in the pipeline.
@@ -135,16 +134,14 @@ class BatchLimits:
         return None
 
     def at_flush(self, held_bytes: int) -> str:
-        """The reason to end the batch at a flush, which always ends it."""
+        """Returns the reason to end the batch at a flush, which always ends it."""
         return "buffer full" if self.is_full(held_bytes) else "checkpoint"
 
     def after_portion(self, batch: BatchSize, *, is_writer_idle: bool, stored_share: float | None) -> str | None:
-        """The reason to end the batch after a portion of it was staged.
+        """Returns the reason to end the batch after a portion of it was staged.
 
-        Args:
-            batch: so far.
-            is_writer_idle: no batch waits for Spark.
-            stored_share: size of the last batch's files by that of its staged file; ``None`` before the first batch.
+        The writer is idle while no batch waits for Spark. ``stored_share`` is the size of the last batch's files by
+        that of its staged file; ``None`` before the first batch.
         """
         if batch.staged_bytes >= self.max_staged_bytes or batch.sort_bytes >= self.max_sort_bytes:
             return f"{batch.staged_bytes // _MB:,} MB staged"

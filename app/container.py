@@ -26,12 +26,9 @@ class MemoryLimit:
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
-    """Return the smallest memory limit among the process's control group and its ancestors: all of them apply.
+    """Returns the smallest memory limit among the process's control group and its ancestors: all of them apply.
 
-    A group without a limit and a file that cannot be read count as no limit.
-
-    Args:
-        root: where ``/proc`` and ``/sys`` are.
+    A group without a limit and a file that cannot be read count as no limit. ``root`` has ``/proc`` and ``/sys``.
     """
     return min(_limits(root), key=lambda limit: limit.mb, default=None)
 
@@ -45,7 +42,7 @@ def _limits(root: Path) -> Iterator[MemoryLimit]:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files that may hold a limit, innermost first. Only the files of one version of control groups exist."""
+    """Yields the files that may hold a limit, innermost first. Only one version of control groups has such files."""
     groups = ""
     with suppress(OSError, ValueError):
         groups = (root / _GROUPS).read_text()
@@ -75,12 +72,7 @@ def is_container() -> bool:
 
 
 def with_own_address(hint: str, text: str) -> str:
-    """The hint for a system that cannot be reached, with one more if that is ``localhost`` inside a container.
-
-    Args:
-        hint: the ordinary one.
-        text: the address, or an error that quotes it.
-    """
+    """Adds a hint about ``localhost`` inside a container if ``text``, an address or an error that quotes it, has it."""
     found = _OWN_ADDRESS.search(text)
     if found is None or not is_container():
         return hint

@@ -39,7 +39,7 @@ class ConnectorError(Exception):
         super().__init__(f"{doing}: {cause}" + (f". {hint}" if hint else ""))
 
     def of(self, system: System) -> Self:
-        """The same error, with the system that failed."""
+        """Sets the system that failed, and returns this error."""
         self.system = system
         return self
 
@@ -51,11 +51,7 @@ class ConfigError(ConnectorError):
 
 
 class DataError(ConnectorError):
-    """A record that cannot be written as it is.
-
-    Args:
-        record: topic, partition and offset, where the consumer's loop needs to know them.
-    """
+    """A record that cannot be written as it is; ``record`` has its topic-partition and offset where they are needed."""
 
     def __init__(
         self, doing: str, cause: str, hint: str = "", *, record: tuple[TopicPartition, int] | None = None
@@ -65,11 +61,7 @@ class DataError(ConnectorError):
 
 
 class RetryableError(ConnectorError):
-    """Trying the same again later may work.
-
-    Args:
-        retry_after: seconds the other side asked us to wait, where it did.
-    """
+    """Trying the same again later may work, after ``retry_after`` seconds where the other side asked for them."""
 
     exit_code = 75
 
@@ -91,7 +83,7 @@ class SparkLostError(ConnectorError):
 
 @contextmanager
 def blaming(system: System) -> Iterator[None]:
-    """Set this system on each error that is raised inside and names none."""
+    """Sets this system on each error that is raised inside and names none."""
     try:
         yield
     except ConnectorError as error:
@@ -103,22 +95,21 @@ def blaming(system: System) -> Iterator[None]:
 
 
 def innermost(error: BaseException) -> BaseException:
-    """The innermost exception of a chain such as requests around urllib3 around the system."""
+    """Returns the innermost exception of a chain such as requests around urllib3 around the system."""
     causes = (getattr(error, "reason", None), *error.args)
     inner = next((cause for cause in causes if isinstance(cause, BaseException)), None)
     return innermost(inner) if inner else error
 
 
 def last_words(error: BaseException) -> str:
-    """The message of the innermost exception, without the prefixes that libraries add."""
+    """Returns the message of the innermost exception, without the prefixes that libraries add."""
     return str(innermost(error)).rpartition(": ")[2]
 
 
 def one_line(message: str) -> str:
-    """The message on one line, without a full stop."""
+    """Returns the message on one line, without a full stop."""
     return " ".join(message.split()).rstrip(".")
 
 
 def cut(text: str, longest: int) -> str:
-    """The text, or its beginning."""
     return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -12,7 +12,7 @@ _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u206
 
 
 def size(count: int) -> str:
-    """``950 bytes``, ``1.2 MB``: in powers of 1,024, as memory and buffers are set."""
+    """Formats bytes as ``950 bytes``, ``1.2 MB``: in powers of 1,024, as memory and buffers are set."""
     value, unit = float(count), _BYTES[0]
     for unit in _BYTES:
         if value < _LONG or unit == _BYTES[-1]:  # "1,003 KB" would be longer than "1.0 MB"
@@ -23,7 +23,7 @@ def size(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``4 s``, ``12 min 5 s``, ``3 h 12 min``, ``5 d 2 h``."""
+    """Formats seconds as ``4 s``, ``12 min 5 s``, ``3 h 12 min``, ``5 d 2 h``."""
     whole = max(0, round(seconds))
     if whole < _MINUTE:
         return f"{whole} s"
@@ -35,18 +35,18 @@ def duration(seconds: float) -> str:
 
 
 def counted(count: int, one: str, more: str = "") -> str:
-    """``1 file``, ``2,000 files``; ``more`` is the plural where it is not made with an s."""
+    """Formats a number of things: ``1 file``, ``2,000 files``; ``more`` is a plural that is not made with an s."""
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
 def rate(a_second: float) -> str:
-    """``0``, ``0.5``, ``12.3``, ``8,250``: fewer digits the larger it is."""
+    """Formats a rate as ``0``, ``0.5``, ``12.3``, ``8,250``: fewer digits the larger it is."""
     digits = 0 if a_second == 0 or a_second >= _WIDE else 1
     return f"{a_second:,.{digits}f}"
 
 
 def short(value: float) -> str:
-    """``0.2``, ``950``, ``1.5k``, ``200k``: for the axis of a chart."""
+    """Formats a number for the axis of a chart: ``0.2``, ``950``, ``1.5k``, ``200k``."""
     unit = _THOUSANDS[0]
     for unit in _THOUSANDS:
         if abs(value) < _LONG or unit == _THOUSANDS[-1]:
@@ -56,7 +56,7 @@ def short(value: float) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """``0-23, 30``: whole numbers in their order, each once."""
+    """Formats whole numbers in their order, each once: ``0-23, 30``."""
     runs: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
@@ -67,12 +67,12 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with its first letter in upper case, unless its first word is a name such as ``data.parquet``."""
+    """Puts the first letter in upper case, unless the first word is a name such as ``data.parquet``."""
     return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def escape_control(text: str) -> str:
-    r"""The text with ``\uXXXX`` in place of invisible characters that change the text around them.
+    r"""Writes ``\uXXXX`` in place of invisible characters that change the text around them.
 
     These are control characters (C0, DEL, C1), controls of direction, ends of lines and paragraphs, and surrogates.
     """
@@ -80,7 +80,7 @@ def escape_control(text: str) -> str:
 
 
 def escape_control_in_lines(text: str) -> str:
-    """Escape control characters, but keep line ends."""
+    """Escapes control characters, but keeps line ends."""
     return "\n".join(map(escape_control, text.split("\n")))
 
 

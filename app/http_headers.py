@@ -17,7 +17,7 @@ def fits_header(value: str) -> bool:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait as the ``retry-after`` header asks (RFC 9110, 10.2.3), or ``None`` if it is unusable.
+    """Returns the seconds to wait as the ``retry-after`` header asks (RFC 9110, 10.2.3), or ``None`` if it is unusable.
 
     A date is compared with the answer's own ``date`` header, because the two come from the same clock.
     """

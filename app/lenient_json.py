@@ -11,11 +11,11 @@ from typing import Any
 
 
 def to_json(value: Any) -> str:
-    """JSON of any value, in UTF-8 and without NaN. Never raises.
+    """Returns JSON of any value, in UTF-8 and without NaN. Never raises.
 
-    Dates and times are in ISO format, bytes in Base64, NaN and the infinities the texts ``NaN``, ``Infinity`` and
-    ``-Infinity``, integers of thousands of digits hexadecimal text. Other values become their ``str()``, also a list or
-    mapping inside itself. Keys become text.
+    Dates and times are in ISO format, bytes in Base64. NaN and the infinities are the texts ``NaN``, ``Infinity`` and
+    ``-Infinity``. Integers of thousands of digits are hexadecimal text. Other values become their ``str()``, also a
+    list or mapping inside itself. Keys become text.
     """
     # The library is several times as fast, but refuses unusual keys, deep nesting and circles.
     for attempt in (_by_library, _by_hand):
@@ -35,7 +35,7 @@ def _by_hand(value: Any) -> str:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """The JSON in parts, without recursion: nesting may be deeper than Python calls."""
+    """Yields the JSON in parts, without recursion: nesting may be deeper than Python calls."""
     opened: list[tuple[int, str, Iterator[tuple[str, Any]]]] = []
     around: set[int] = set()
     prefix, item = "", value
@@ -60,7 +60,7 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 def _entries(container: Any) -> Iterator[tuple[str, Any]]:
-    """The text before each value, and the value."""
+    """Yields the text before each value, and the value."""
     if isinstance(container, Mapping):
         pairs = ((f"{_scalar(_key(key))}:", item) for key, item in container.items())
     else:
@@ -76,7 +76,7 @@ def _key(key: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """JSON of a value without elements, or of a container as text."""
+    """Returns JSON of a value without elements, or of a container as text."""
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(_text_of(value), ensure_ascii=False)
     if isinstance(value, float) and not math.isfinite(value):

@@ -50,7 +50,7 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Returns the line, without its end."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -66,7 +66,6 @@ class JsonFormatter(logging.Formatter):
 
 
 def formatter(log_format: LogFormat) -> logging.Formatter:
-    """The formatter of this format."""
     return JsonFormatter() if log_format == "json" else TextFormatter()
 
 
@@ -106,7 +105,7 @@ _repetitions = _Repetitions()
 
 
 def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
-    """Log to standard error at this level, the libraries' own noise at WARNING and above."""
+    """Logs to standard error at this level, the libraries' own noise at WARNING and above."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(log_format))
     handler.addFilter(_without_trace_of_a_library)
@@ -125,13 +124,13 @@ def set_up_logging(level: str, log_format: LogFormat = "text") -> None:
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """Log an uncaught exception in the format of all other lines."""
+    """Logs an uncaught exception in the format of all other lines."""
     if isinstance(error, Exception):  # neither Ctrl-C nor SystemExit
         logger.error("not caught: %r. Please report this as a bug", error, exc_info=(kind, error, trace))
 
 
 def _without_trace_of_a_library(record: logging.LogRecord) -> bool:
-    """Botocore logs a stack trace beside an error that it raises."""
+    """Removes the stack trace that botocore logs beside an error that it raises."""
     if record.name.partition(".")[0] in _CHATTY and not logging.getLogger().isEnabledFor(logging.DEBUG):
         record.exc_info = None
     return True
@@ -142,16 +141,16 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _is_for_this_client(record: logging.LogRecord) -> bool:
-    """Drop warnings about properties of KAFKA_CLIENT_CONFIG that only another kind of client uses."""
+    """Drops warnings about properties of KAFKA_CLIENT_CONFIG that only another kind of client uses."""
     message = record.getMessage()
     return not ("CONFWARN" in message and "will be ignored by this" in message)
 
 
 def announce_connected() -> None:
-    """Tell the platform's connection test that broker, store, catalog and Spark all work."""
+    """Tells the platform's connection test that broker, store, catalog and Spark all work."""
     print("CONNECTED!", flush=True)  # noqa: T201 - the test reads it whatever LOGLEVEL is
 
 
 def announce_failure(error: ConnectorError) -> None:
-    """Tell the platform's connection test, and everyone else, what is wrong and what to do."""
+    """Tells the platform's connection test, and everyone else, what is wrong and what to do."""
     print(f"ERROR! {error}", flush=True)  # noqa: T201

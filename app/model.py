@@ -26,7 +26,7 @@ _NO_TIMESTAMP = -1  # in Kafka's messages; no producer can send this moment of 1
 
 
 def known_timestamp(ms: int) -> int | None:
-    """A timestamp as Kafka gives it (ms since the epoch), ``None`` where the message has none."""
+    """Returns a timestamp as Kafka gives it (ms since the epoch), ``None`` where the message has none."""
     return None if ms == _NO_TIMESTAMP else ms
 
 
@@ -57,7 +57,7 @@ _UNREADABLE_NAME = "\ufffd"  # Unicode's replacement character
 
 
 def headers_of(message: Message) -> list[tuple[str, bytes]] | None:
-    """Return the headers of a message, also those with a name that is not UTF-8.
+    """Returns the headers of a message, also those with a name that is not UTF-8.
 
     No code but this and ``headers_of_all`` may call ``headers()``.
 
@@ -73,7 +73,7 @@ def headers_of(message: Message) -> list[tuple[str, bytes]] | None:
 
 
 def headers_of_all(messages: Sequence[Message]) -> Sequence[list[tuple[str, bytes]] | None]:
-    """Return what ``headers_of`` does, of many messages, in half the time."""
+    """Returns what ``headers_of`` does, of many messages, in half the time."""
     found: list[Any] = []
     rest = map(_headers, messages)
     while len(found) < len(messages):
@@ -85,7 +85,7 @@ def headers_of_all(messages: Sequence[Message]) -> Sequence[list[tuple[str, byte
 
 
 def replace_unreadable_names(message: Message) -> list[tuple[str, bytes]]:
-    """Replace the names of headers that are not UTF-8, once Kafka's client has raised ``SystemError`` for one."""
+    """Replaces the names of headers that are not UTF-8, once Kafka's client has raised ``SystemError`` for one."""
     headers: Any = _headers(message)
     readable = [(_UNREADABLE_NAME if _has_null(header) else header[0], header[1]) for header in headers]
     message.set_headers(readable)
@@ -97,7 +97,7 @@ def _has_null(header: Any) -> bool:
 
 
 def deep_size(value: Any) -> int:
-    """Bytes of a decoded value with all its parts; names of fields are shared between rows and not counted."""
+    """Returns the bytes of a decoded value with all its parts, without names of fields, which rows share."""
     size = sys.getsizeof(value)
     if isinstance(value, dict):
         return size + sum(map(deep_size, value.values()))

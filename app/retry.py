@@ -18,11 +18,7 @@ _T = TypeVar("_T")
 
 
 class Waiting:
-    """Logs one wait for an unavailable system: the begin, reminders at growing intervals, and the end.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """Logs one wait for an unavailable system: the begin, reminders at growing intervals, and the end."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -31,7 +27,6 @@ class Waiting:
         self._pause = _FIRST_REMINDER_SECONDS
 
     def failed(self, error: ConnectorError) -> None:
-        """Note that a try failed and is repeated."""
         now = self._clock()
         text = str(error).rstrip(".")
         if self._begin is None:
@@ -45,7 +40,6 @@ class Waiting:
         self._next_reminder = now + self._pause
 
     def worked(self) -> None:
-        """Note that a try worked."""
         if self._begin is not None:
             logger.info("it works after %.0f s of waiting", self._clock() - self._begin)
 
@@ -61,13 +55,9 @@ def until_it_works(
     on_wait: Callable[[RetryableError | None], None],
     timings: Timings,
 ) -> _T:
-    """Call ``work`` until it no longer raises ``RetryableError``, with growing, jittered pauses.
+    """Calls ``work`` until it no longer raises ``RetryableError``, with growing, jittered pauses.
 
-    Args:
-        work: safe to repeat.
-        stop: ends the waiting.
-        on_wait: called with the error at each failure, and with ``None`` once the work succeeds.
-        timings: the first and the longest pause.
+    ``work`` is safe to repeat. ``on_wait`` gets the error of each failure, and ``None`` once the work succeeds.
 
     Raises:
         Stopped: ``stop`` was set while waiting.

@@ -16,7 +16,6 @@ class Timings:
     """Durations in seconds. Tests replace some.
 
     Attributes:
-        clock, sleep: as ``time.monotonic`` and ``time.sleep``.
         start_patience_seconds: how long a start waits for a broker, store or catalog that is not up yet.
         start_pause_seconds: the pause between two such tries.
         session_seconds: how long a killed member's partitions stay without a reader. Heartbeats have a thread of their

@@ -47,7 +47,7 @@ class DeadLetter(NamedTuple):
 
 
 def to_table(rejected: Sequence[Rejected], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> pa.Table:
-    """The records as a table of ``SCHEMA``; never raises for a value.
+    """Returns the records as a table of ``SCHEMA``; never raises for a value.
 
     ``key`` and ``value`` hold bytes, and text as UTF-8. ``key_json`` and ``value_json`` hold all other objects that a
     deserializer or ``transform()`` has made, as JSON. Both are null for a missing value, such as that of a tombstone.
@@ -60,12 +60,11 @@ def to_table(rejected: Sequence[Rejected], clock: Callable[[], datetime] = lambd
 
 
 def write(rejected: Sequence[Rejected], path: Path) -> None:
-    """Write the records as a Parquet file."""
     pq.write_table(to_table(rejected), path, compression="zstd")
 
 
 def read(path: Path) -> Iterator[DeadLetter]:
-    """Yield the records of a file in its order; a key or value without bytes is given as its JSON.
+    """Yields the records of a file in its order; a key or value without bytes is given as its JSON.
 
     Raises:
         DataError: it is no file of a dead letter.
@@ -83,7 +82,7 @@ def read(path: Path) -> Iterator[DeadLetter]:
 
 
 def _with_plain_timestamps(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Timestamps in ms: producers set them, and some are beyond what a datetime can hold."""
+    """Returns timestamps in ms: producers set them, and some are beyond what a datetime can hold."""
     at = SCHEMA.get_field_index("timestamp")
     return batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
 
@@ -121,7 +120,7 @@ def _headers(headers: Headers | None) -> list[dict[str, Any]] | None:
 
 
 def _text(text: str) -> str:
-    """The text with escapes in place of lone surrogates, which UTF-8 cannot encode."""
+    """Returns the text with escapes in place of lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

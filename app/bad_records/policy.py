@@ -16,10 +16,7 @@ _LOGGED_EVERY_SECONDS = 60.0
 class BadRecords:
     """Applies the user's choice to each bad record. Logs one a minute at most, and their number at the end.
 
-    Args:
-        choice: ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
-        log: logs a message.
-        clock: monotonic seconds.
+    ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
     """
 
     def __init__(
@@ -43,11 +40,9 @@ class BadRecords:
         return self._count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        """Apply the policy; return whether the record goes to the dead letter.
+        """Applies the policy; returns whether the record goes to the dead letter.
 
-        Args:
-            rejected: the record, with the reason.
-            hint: what can be done about it at its source.
+        ``hint`` says what can be done about it at its source.
 
         Raises:
             DataError: the process is to end at the first one.
@@ -63,7 +58,7 @@ class BadRecords:
         return self._choice == "dead-letter"
 
     def log_total(self) -> None:
-        """Log how many there were since the start, if any: those since the last message are logged nowhere else.
+        """Logs how many there were since the start, if any: those since the last message are logged nowhere else.
 
         One that is read again, as after a pause, counts again.
         """

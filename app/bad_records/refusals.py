@@ -21,12 +21,7 @@ _UNKNOWN_SIZE = -1
 
 
 class NotARowError(ValueError):
-    """A record that cannot become a row, found after its message was decoded.
-
-    Args:
-        reason: why.
-        hint: what can be done about it.
-    """
+    """A record that cannot become a row, found after its message was decoded."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason)
@@ -41,12 +36,9 @@ class NullValueError(NotARowError):
 
 
 class TooBigError(NotARowError):
-    """A message that takes more memory than there is: only its beginning is kept.
+    """A message that takes more memory than there is: only its beginning is kept. Sizes are in bytes.
 
     Brokers bound the compressed size of a message: one of 400 MB may come as one of 400 kB.
-
-    Args:
-        size, limit: its bytes, and how many are allowed.
     """
 
     def __init__(self, size: int, limit: int) -> None:
@@ -57,10 +49,9 @@ class TooBigError(NotARowError):
 
 
 class BadRowsError(ValueError):
-    """Some rows of a batch cannot be written; the others can.
+    """Some rows of a batch cannot be written; the others can. One step names all that it finds, at once.
 
-    Args:
-        reasons: why, by position of the row in what was given. One step names all that it finds, at once.
+    ``reasons`` are by position of the row in what was given.
     """
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
@@ -97,7 +88,7 @@ ReadMessage = Callable[[Message], Row | Refusal]
 
 
 def no_object(value: object) -> NotARowError:
-    """The error for a value that has no columns."""
+    """Returns the error for a value that has no columns."""
     if value is None:
         return NullValueError()
     kind = type(value).__name__
@@ -105,7 +96,7 @@ def no_object(value: object) -> NotARowError:
 
 
 def not_deserialized(error: Exception, message: Message) -> Refusal:
-    """A message that its deserializers could not read, or that is too big for them."""
+    """Refuses a message that its deserializers could not read, or that is too big for them."""
     if isinstance(error, TooBigError):
         return Refusal(truncated(message, str(error)), error.hint)
     what, setting = "it does", "KAFKA_VALUE_DESERIALIZER"
@@ -116,7 +107,10 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
 
 
 def not_decompressed(message: Message, offset: int) -> Refusal:
-    """A message that Kafka's client could not decompress; ``offset`` is its own or, of several in one, the next."""
+    """Refuses a message that Kafka's client could not decompress.
+
+    ``offset`` is its own or, where several messages are compressed in one, the next one's.
+    """
     rejected = Rejected(
         TopicPartition(message.topic(), message.partition()),
         offset,
@@ -131,19 +125,18 @@ def not_decompressed(message: Message, offset: int) -> Refusal:
 
 
 def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal:
-    """A row that cannot be written."""
     return Refusal(rejected_row(tp, row, row.message, reason), hint)
 
 
 def rejected_row(tp: TopicPartition, row: AnyRow, message: Message | None, reason: str) -> Rejected:
-    """Return the rejected record of a row: its message as it came where that is known, else the row."""
+    """Returns the rejected record of a row: its message as it came where that is known, else the row."""
     if message is not None:
         return as_it_came(message, reason)
     return Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)
 
 
 def as_it_came(message: Message, reason: str) -> Rejected:
-    """The message byte by byte: JSON that is read and written again may be another one, and null is no tombstone."""
+    """Keeps the message byte by byte: JSON that is read and written again may differ, and null is no tombstone."""
     return Rejected(
         TopicPartition(message.topic(), message.partition()),
         message.offset(),
@@ -156,7 +149,7 @@ def as_it_came(message: Message, reason: str) -> Rejected:
 
 
 def truncated(message: Message, reason: str) -> Rejected:
-    """The beginning of a message that is too big, with its position and its size."""
+    """Keeps the beginning of a message that is too big, with its position and its size."""
     value, headers = message.value(), headers_of(message)
     return Rejected(
         TopicPartition(message.topic(), message.partition()),
@@ -171,7 +164,7 @@ def truncated(message: Message, reason: str) -> Rejected:
 
 
 def message_size(message: Message) -> int:
-    """Bytes of the value, the key and the headers."""
+    """Returns the bytes of the value, the key and the headers."""
     return len(message) + len(message.key() or b"") + headers_size(headers_of(message))
 
 
@@ -180,5 +173,5 @@ def _beginning(raw: bytes | None) -> bytes | None:
 
 
 def headers_size(headers: Headers | None) -> int:
-    """Bytes of the names and the values."""
+    """Returns the bytes of the names and the values."""
     return sum(len(name) + len(value or b"") for name, value in headers) if headers else 0

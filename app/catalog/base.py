@@ -24,27 +24,27 @@ class Catalog(Protocol):
     """
 
     def check(self) -> CatalogTable | None:
-        """Prove that the catalog answers and authorises us, by reading the table; see ``table``."""
+        """Proves that the catalog answers and authorises us, by reading the table; see ``table``."""
         ...
 
     def table(self) -> CatalogTable | None:
-        """The table, or ``None`` when the catalog does not know it."""
+        """Returns the table, or ``None`` when the catalog does not know it."""
         ...
 
     def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
-        """Make the table known with its location (a URI without a trailing slash) and return what the catalog holds."""
+        """Makes the table known at its location, a URI without a trailing slash; returns what the catalog holds."""
         ...
 
     def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
-        """Bring the properties of a known table in line with the settings. It never raises: a failure is logged."""
+        """Brings the properties of a known table in line with the settings. Never raises: a failure is logged."""
         ...
 
     def add_source(self, topic: str) -> None:
-        """Register the topic as a source of the table. It never raises: a failure is logged."""
+        """Registers the topic as a source of the table. Never raises: a failure is logged."""
         ...
 
     def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
-        """Divide files into those that one request takes, in their order."""
+        """Divides files into those that one request takes, in their order."""
         ...
 
     def has(self, marks: Sequence[Mark]) -> bool:
@@ -52,7 +52,7 @@ class Catalog(Protocol):
         ...
 
     def add_files(self, files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
-        """Register the files in one request, with the topic they come from.
+        """Registers the files in one request, with the topic they come from.
 
         ``None`` registers files again that may be registered already: their source would count them twice. Asking twice
         with the same is safe: the catalog keys files by path, or keeps ``marks``, how far the batch's partitions are.

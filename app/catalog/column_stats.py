@@ -19,11 +19,7 @@ _Bounds = tuple[Any, Any]
 
 
 def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> Mapping[str, Mapping[str, Any]]:
-    """The zone maps of a file that Spark wrote, in the form in which the catalog takes them.
-
-    Args:
-        metadata: the file's footer.
-        columns: the only ones to look at; ``None`` for all.
+    """Returns the zone maps of a file that Spark wrote, in the catalog's form; ``None`` for all columns.
 
     Returns:
         By column: ``type`` (``numeric`` with floats for bounds, ``timestamp`` with ISO 8601 texts), ``min``, ``max``,
@@ -49,7 +45,7 @@ def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> M
 
 
 def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
-    """Name, type and position of each column that can have a zone map.
+    """Yields name, type and position of each column that can have a zone map.
 
     The position cannot be found by name: the field ``b`` of a struct ``a`` and a column ``a.b`` have the same path.
     """
@@ -72,7 +68,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _null_count(metadata: pq.FileMetaData, leaf: int) -> int | None:
-    """Nulls in the column; ``None`` where a row group does not state them."""
+    """Counts the nulls in the column; ``None`` where a row group does not state them."""
     total = 0
     for statistics in _by_row_group(metadata, leaf):
         if statistics is None or not statistics.has_null_count:
@@ -86,7 +82,7 @@ def _by_row_group(metadata: pq.FileMetaData, leaf: int) -> Iterator[Any]:
 
 
 def _written_bounds(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> _Bounds | None:
-    """Smallest and largest value over all row groups in the catalog's form, ``None`` if uncertain."""
+    """Returns the smallest and largest value over all row groups in the catalog's form, ``None`` if uncertain."""
     try:
         found = [
             (statistics.min, statistics.max)
@@ -113,12 +109,12 @@ def _text(value: date) -> str:
 
 
 def _float_below(value: int | float | Decimal) -> float:
-    """The largest float that is not above the value: beyond 2**53 most integers lie between two floats."""
+    """Returns the largest float that is not above the value: beyond 2**53 most integers lie between two floats."""
     nearest = float(value)
     return math.nextafter(nearest, -math.inf) if nearest > value else nearest
 
 
 def _float_above(value: int | float | Decimal) -> float:
-    """The smallest float that is not below the value."""
+    """Returns the smallest float that is not below the value."""
     nearest = float(value)
     return math.nextafter(nearest, math.inf) if nearest < value else nearest

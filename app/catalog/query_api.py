@@ -22,15 +22,10 @@ _PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 class QueryApi:
     """Sends notifications from a thread of its own. The catalog has the files already: losing one loses no file.
 
-    Args:
-        url: the base address.
-        token: bearer token; ``None`` sends none.
-        namespace: the table's namespace.
-        table: the table's name.
-        most_waiting: batches that wait to be sent; more are left out.
+    Batches beyond ``most_waiting`` are left out.
 
     Raises:
-        ConfigError: a token that cannot be sent.
+        ConfigError: the token cannot be sent.
     """
 
     def __init__(self, url: str, token: str | None, namespace: str, table: str, most_waiting: int = 100) -> None:
@@ -45,14 +40,14 @@ class QueryApi:
         self._is_failing = False
 
     def files_added(self, files: Sequence[StoredFile]) -> None:
-        """Queue a notification of the files; neither waits nor fails, and drops it if the queue is full."""
+        """Queues a notification of the files; neither waits nor fails, and drops it if the queue is full."""
         try:
             self._waiting.put_nowait(files)
         except queue.Full:
             self._log_failure(f"{self._doing}: more wait for it than it takes")
 
     def close(self, seconds: float) -> None:
-        """Send the waiting notifications, within ``seconds``."""
+        """Sends the waiting notifications, within ``seconds``."""
         give_up = time.monotonic() + seconds
         try:
             self._waiting.put(None, timeout=seconds)
@@ -79,7 +74,7 @@ class QueryApi:
             logger.info("%s: it works again", self._doing)
 
     def _log_failure(self, message: str) -> None:
-        """Warn once until it works again."""
+        """Warns once until it works again."""
         logger.log(
             logging.DEBUG if self._is_failing else logging.WARNING,
             "%s. The files are in the lake and in the catalog; queries find them a little later",

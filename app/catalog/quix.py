@@ -36,14 +36,10 @@ class QuixCatalog:
 
     Args:
         url: the catalog's base address, e.g. ``https://catalog.example.com/api/v1``.
-        token: bearer token; ``None`` sends none.
-        namespace: the table's namespace.
-        table: the table's name.
         workspace_id: of the topics that feed the table; empty outside Quix Cloud.
-        patience: how long to wait for an answer that matters.
 
     Raises:
-        ConfigError: a token that cannot be sent.
+        ConfigError: the token cannot be sent.
     """
 
     def __init__(
@@ -66,11 +62,7 @@ class QuixCatalog:
         self._catalog_words = f"the catalog at {base}"
 
     def check(self) -> CatalogTable | None:
-        """Prove that the catalog answers and authorises us: its health page may be open to everybody, a table is not.
-
-        Returns:
-            The table, or ``None`` when the catalog does not know it.
-        """
+        """Proves that the catalog answers and authorises us: its health page may be open to everybody, no table is."""
         doing = f"connecting to {self._catalog_words}"
         answer = self._ask("GET", "/health", doing)
         if answer.status not in _DONE:
@@ -78,7 +70,6 @@ class QuixCatalog:
         return self.table()
 
     def table(self) -> CatalogTable | None:
-        """The table, or ``None`` when the catalog does not know it."""
         doing = f"reading {self._table_words}"
         answer = self._ask("GET", self._path, doing)
         if answer.status == HTTPStatus.NOT_FOUND:
@@ -87,7 +78,7 @@ class QuixCatalog:
         return _table_of(answer.json_object(doing), doing)
 
     def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
-        """Create the table and return the catalog's version of it, which another member may have created first.
+        """Creates the table and returns the catalog's version of it, which another member may have created first.
 
         The spec is sent empty, for the catalog to fill it from the first files; the expected columns are a property.
         Virtual partitions cannot be seen in files: with any of them the whole spec is sent.
@@ -118,23 +109,23 @@ class QuixCatalog:
         return table
 
     def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
-        """Bring the properties of a known table in line with the settings, in one request where anything differs."""
+        """Brings the properties of a known table in line with the settings, in one request where anything differs."""
         changes = _changes(table.properties, wanted)
         if changes:
             doing = f"changing {', '.join(changes)} of {self._table_words}"
             self._ask_in_passing("PATCH", "properties", doing, {"properties": changes})
 
     def add_source(self, topic: str) -> None:
-        """Register the topic as a source of the table, so that it shows before it has brought a file."""
+        """Registers the topic as a source of the table, so that it shows before it has brought a file."""
         doing = f"naming topic {topic} as a source of {self._table_words}"
         self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
 
     def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
-        """Divide files into those that one request takes; after a refusal for its size, into half as large ones."""
+        """Divides files into those that one request takes; after a refusal for its size, into half as large ones."""
         return portions(files, entry_with_bounds, self._most_bytes)
 
     def has(self, marks: Sequence[Mark]) -> bool:  # noqa: ARG002 - paths are the keys
-        """Never known."""
+        """Returns ``False``: this catalog knows no marks."""
         return False
 
     def add_files(
@@ -143,7 +134,7 @@ class QuixCatalog:
         topic: str | None,
         marks: Sequence[Mark] = (),  # noqa: ARG002 - paths are the keys
     ) -> None:
-        """Register the files in one request, with the topic they come from, unless it has counted them already."""
+        """Registers the files in one request, with the topic they come from, unless it has counted them already."""
         doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
         body: dict[str, Any] = {"files": [entry_with_bounds(file) for file in files]}
         if topic is not None:
@@ -170,7 +161,7 @@ class QuixCatalog:
         }
 
     def _ask_in_passing(self, method: str, what: str, doing: str, body: Mapping[str, Any]) -> None:
-        """Send a request whose failure is only logged: no row waits for it, and an old catalog answers 501."""
+        """Sends a request whose failure is only logged: no row waits for it, and an old catalog answers 501."""
         try:
             answer = self._client.ask(method, f"{self._path}/{what}", doing, body, patience=_IN_PASSING)
             if answer.status == HTTPStatus.NOT_IMPLEMENTED:
@@ -188,7 +179,7 @@ def _filled(**properties: Any) -> Mapping[str, Any]:
 
 
 def _changes(stored: Mapping[str, Any], wanted: TableProperties) -> Mapping[str, Any]:
-    """The changes to the properties of a table.
+    """Returns the changes to the properties of a table.
 
     Which columns have bounds is decided by who writes them. How the table is ordered may have been decided by its
     owner in the catalog, so that is filled in and never changed.
@@ -202,7 +193,7 @@ def _changes(stored: Mapping[str, Any], wanted: TableProperties) -> Mapping[str,
 
 
 def _listed(stored: object) -> list[str] | None:
-    """Sorted column names; early tables hold them as one text with commas."""
+    """Returns sorted column names; early tables hold them as one text with commas."""
     names = stored.split(",") if isinstance(stored, str) else stored if isinstance(stored, list) else ()
     return sorted(stripped for name in names if (stripped := str(name).strip())) or None
 
@@ -213,10 +204,10 @@ def _require_done(answer: Answer, doing: str) -> None:
 
 
 def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
-    """The table of a description; missing and null fields count as empty.
+    """Reads the table of a description; missing and null fields count as empty.
 
     Raises:
-        FatalError: a location that is no text, a spec that is no list of texts.
+        FatalError: a location is no text, or a spec is no list of texts.
     """
     location = document.get("location")
     spec = document.get("partition_spec")
@@ -235,7 +226,7 @@ def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalE
 
 
 def entry(file: StoredFile) -> Mapping[str, Any]:
-    """The description of a file by which readers find it and its rows."""
+    """Describes a file as readers need it to find the file and its rows."""
     return {
         "file_path": file.uri,
         "file_size": file.size,
@@ -246,7 +237,7 @@ def entry(file: StoredFile) -> Mapping[str, Any]:
 
 
 def entry_with_bounds(file: StoredFile) -> Mapping[str, Any]:
-    """The entry and, where there are any, the bounds by which readers leave the file out."""
+    """Returns the entry and, where there are any, the bounds by which readers leave the file out."""
     bounds = {"column_stats": file.column_stats} if file.column_stats else {}
     return {**entry(file), **bounds}
 
@@ -256,7 +247,7 @@ def portions(
     described: Callable[[StoredFile], Mapping[str, Any]],
     most_bytes: int = MOST_BYTES,
 ) -> Iterator[Sequence[StoredFile]]:
-    """Divide files into those whose descriptions fit into one request; one that is too large by itself goes alone."""
+    """Divides files into those whose descriptions fit into one request; one that is too large by itself goes alone."""
     portion: list[StoredFile] = []
     size = 0
     for file in files:

@@ -36,10 +36,7 @@ class Registrar:
     """Registers files and the table in the table's catalog.
 
     Args:
-        catalog: where; ``None`` registers nothing.
-        location: of the table's folder.
-        wanted: what the settings say about the table.
-        topic: where the files come from.
+        catalog: ``None`` registers nothing.
         known: the table as the catalog held it at the start, checked already; ``None`` if it did not know it.
         on_registered: called with files after they were registered; must neither wait nor fail.
     """
@@ -65,7 +62,7 @@ class Registrar:
         self._lock = threading.Lock()  # claims register too, and the catalog is for one thread at a time
 
     def in_files(self, rows: pa.Table) -> pa.Table:
-        """The rows with one column for all names of a column, and without those that were dropped in the catalog."""
+        """Returns the rows with one column for all names of a column, without those dropped in the catalog."""
         fields = self._known.fields() if self._known else {}
         kept: dict[str, pa.ChunkedArray] = {}
         for name, values in zip(rows.column_names, rows.columns, strict=True) if fields else ():
@@ -93,34 +90,25 @@ class Registrar:
         return self._catalog is None or self._is_prepared
 
     def prepare(self) -> None:
-        """Check, before the first upload, that the catalog has the table here, and create it where it is unknown.
+        """Checks, before the first upload, that the catalog has the table here; creates it where it is unknown.
 
         Raises:
             MovedError: the catalog has it elsewhere.
-            ConnectorError: its class says whether a retry may help.
         """
         with self._lock:
             if self._catalog is not None and not self._is_prepared:
                 self._prepare(self._catalog)
 
     def new_registration(self, marks: Sequence[Mark] = ()) -> "Registration":
-        """A registration for the files of one batch, with the marks of its partitions."""
+        """Returns a registration for the files of one batch, with the marks of its partitions."""
         return Registration(self._portions, partial(self._add, marks=marks))
 
     def register_again(self, files: Sequence[StoredFile], marks: Sequence[Mark] = ()) -> None:
-        """Register files that may be registered already, without counting them for their source once more.
-
-        Raises:
-            ConnectorError: as ``Registration.run``.
-        """
+        """Registers files that may be registered already, without counting them for their source once more."""
         Registration(self._portions, partial(self._add, marks=marks), has_counted=True).run(files)
 
     def has(self, marks: Sequence[Mark]) -> bool:
-        """Whether the catalog knows that it has the rows up to these marks.
-
-        Raises:
-            ConnectorError: its class says whether a retry may help.
-        """
+        """Whether the catalog knows that it has the rows up to these marks."""
         with self._lock:
             return self._catalog is not None and self._catalog.has(marks)
 
@@ -128,7 +116,7 @@ class Registrar:
         return self._catalog.portions(files) if self._catalog else iter(())
 
     def _add(self, files: Sequence[StoredFile], *, count: bool, marks: Sequence[Mark]) -> None:
-        """Send one request. The files get the address under which the catalog has the table."""
+        """Sends one request. The files get the address under which the catalog has the table."""
         self.prepare()
         if self._catalog is None:
             return
@@ -152,7 +140,7 @@ class Registrar:
         catalog.add_source(self._topic)
 
     def _found_meanwhile(self, catalog: Catalog) -> CatalogTable | None:
-        """The table, if another member has created it since the start."""
+        """Returns the table, if another member has created it since the start."""
         table = catalog.table()
         if table is not None:
             self._check(table)
@@ -169,14 +157,14 @@ class Registrar:
 
 
 class Registration:
-    """The registration of one batch's files, in several requests if needed. It remembers the finished ones.
+    """Registers one batch's files, in several requests if needed, and remembers the finished ones.
 
     A request without an answer may have been carried out. Asked again, its files come without their source, in whose
     totals they would count twice; files that were not asked for yet come with it.
 
     Args:
         portions: divides files into those that one request takes.
-        add: one request; safe to repeat with the same files.
+        add: sends one request; safe to repeat with the same files.
         has_counted: whether the source's totals may have all of the files already.
     """
 
@@ -194,11 +182,7 @@ class Registration:
         self._doubtful: set[str] = set()
 
     def run(self, files: Sequence[StoredFile]) -> None:
-        """Register those of the files that are not registered yet; safe to repeat, also with others.
-
-        Raises:
-            ConnectorError: its class says whether a retry may help.
-        """
+        """Registers those of the files that are not registered yet; safe to repeat, also with others."""
         missing = [file for file in files if file.key not in self._registered]
         doubtful = [file for file in missing if self._has_counted or file.key in self._doubtful]
         fresh = [file for file in missing if not self._has_counted and file.key not in self._doubtful]

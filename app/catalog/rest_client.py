@@ -85,11 +85,11 @@ class Answer:
         self._shown = shown
 
     def refused(self, doing: str, hint: str) -> FatalError:
-        """The answer as an error, in the other side's own words."""
+        """Returns the answer as an error, in the other side's own words."""
         return FatalError(doing, self.summary, hint)
 
     def json_object(self, doing: str) -> Mapping[str, Any]:
-        """The body as a JSON object.
+        """Returns the body as a JSON object.
 
         Raises:
             FatalError: it is something else: a login page, an empty body.
@@ -106,15 +106,10 @@ class Answer:
 
 
 class RestClient:
-    """One service's API; to be used by one thread at a time.
-
-    Args:
-        service: what it is called.
-        url: base address, without a trailing slash.
-        credentials: of its users.
+    """One service's API; to be used by one thread at a time. ``url`` has no slash at its end.
 
     Raises:
-        ConfigError: a token that cannot be sent.
+        ConfigError: the token cannot be sent.
     """
 
     def __init__(self, service: Service, url: str, credentials: Credentials) -> None:
@@ -143,14 +138,9 @@ class RestClient:
     def ask(
         self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None, *, patience: Patience
     ) -> Answer:
-        """Send one request, once.
+        """Sends one request, once.
 
-        Args:
-            method: of HTTP.
-            path: below the base address, encoded, with a leading slash.
-            doing: what this is for, for the user.
-            body: sent as JSON.
-            patience: how long to wait for what.
+        ``path`` is below the base address, encoded, with a leading slash. ``doing`` says in messages what this is for.
 
         Raises:
             NotTakenError: no connection, 425, 429.
@@ -215,7 +205,7 @@ class RestClient:
         return FatalError(doing, last_words(error), f"Check {variable}")
 
     def _start_of(self, body: bytes) -> str:
-        """The first words of a body on one line, without the secret should the other side repeat it."""
+        """Returns the first words of a body on one line, without the secret should the other side repeat it."""
         text = body[:_REFUSAL_LIMIT].decode(errors="replace")
         if self._secret:
             text = text.replace(self._secret, "***")
@@ -224,7 +214,7 @@ class RestClient:
 
 
 def _read(response: requests.Response, limit: int, give_up: float) -> bytes:
-    """Read little more than ``limit`` bytes at most; unread bytes cost only the connection.
+    """Reads little more than ``limit`` bytes at most; unread bytes cost only the connection.
 
     Reads parts as they arrive: a full one may never come if the server sends a byte now and then.
 

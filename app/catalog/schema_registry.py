@@ -24,8 +24,6 @@ _MOST_REFERENCES = 100
 
 @dataclass(frozen=True, slots=True)
 class LatestSchema:
-    """The latest schema of a subject."""
-
     id: int
     version: int
     kind: str
@@ -35,12 +33,8 @@ class LatestSchema:
 class SchemaRegistry:
     """A registry; to be used by one thread at a time.
 
-    Args:
-        url: base address.
-        credentials: of its users.
-
     Raises:
-        ConfigError: a credential that cannot be sent.
+        ConfigError: a credential cannot be sent.
     """
 
     def __init__(self, url: str, credentials: Credentials) -> None:
@@ -48,7 +42,7 @@ class SchemaRegistry:
         self._url = url
 
     def find(self, schema: SchemaId) -> RegisteredSchema | None:
-        """The schema with this id; ``None`` if the registry says that it has none.
+        """Returns the schema with this id; ``None`` if the registry says that it has none.
 
         Raises:
             RetryableError: the registry has not answered this question, for whatever reason.
@@ -67,12 +61,7 @@ class SchemaRegistry:
             raise error.of("registry") from None
 
     def latest(self, subject: str) -> LatestSchema | None:
-        """The latest schema of a subject; ``None`` if the registry does not know the subject.
-
-        Raises:
-            FatalError: the registry cannot be used.
-            RetryableError: it does not answer.
-        """
+        """Returns the latest schema of a subject; ``None`` if the registry does not know the subject."""
         doing = f"asking the schema registry at {self._url} for the subject {subject}"
         found = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest", doing)
         if found is None:
@@ -81,7 +70,7 @@ class SchemaRegistry:
             return LatestSchema(found["id"], found["version"], _kind(found), found["schema"])
 
     def _references(self, found: Mapping[str, Any], doing: str) -> tuple[str, ...]:
-        """The texts of all schemas that a schema names, each behind those that it names itself."""
+        """Returns the texts of all schemas that a schema names, each behind those that it names itself."""
         texts: dict[str, str] = {}
         begun: set[str] = set()
 

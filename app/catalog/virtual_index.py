@@ -14,17 +14,11 @@ import pyarrow.parquet as pq
 def write_index(
     data_file: Path, virtual_columns: Sequence[str], partition_values: Mapping[str, str], path: Path
 ) -> bool:
-    """Write the distinct values of the virtual columns, and the file's own partition values, the same in all rows.
+    """Writes the distinct values of the virtual columns, and the file's own partition values, the same in all rows.
 
-    Args:
-        data_file: as Spark wrote it.
-        virtual_columns: in the order of the partition tree; those that the file has not, or that are lists or structs,
-            are left out.
-        partition_values: of the file's folder, unescaped; written as strings.
-        path: where to.
-
-    Returns:
-        Whether there was anything to write.
+    The virtual columns are in the order of the partition tree. Those that the file has not, or that are lists or
+    structs, are left out. The partition values are unescaped, and written as strings. Returns whether there was
+    anything to write.
     """
     with pq.ParquetFile(data_file) as file:
         schema = file.schema_arrow

@@ -55,7 +55,7 @@ _VARIABLES: Final[Mapping[str, str]] = {
 
 
 def parse_client_config(text: str) -> dict[str, str]:
-    """Parse a JSON object of names and values; numbers and booleans become text, as librdkafka takes them.
+    """Parses a JSON object of names and values; numbers and booleans become text, as librdkafka takes them.
 
     librdkafka checks names and values later, when a client is made.
 

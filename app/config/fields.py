@@ -18,18 +18,15 @@ _UTF_8 = re.compile("[^\ud800-\udfff]*")  # the environment has other bytes as s
 
 
 def env(variable: str, default: Any, *, only_with: str | None = None) -> Any:
-    """Declare a field that is read from this variable.
+    """Declares a field that is read from this variable.
 
-    Args:
-        variable: the name.
-        default: the value where it is unset.
-        only_with: the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``.
+    ``only_with`` is the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``.
     """
     return Field(default, validation_alias=variable, json_schema_extra={"only_with": only_with})
 
 
 def parsed(parser: Callable[[str], Any]) -> BeforeValidator:
-    """Parse the variable's text with ``parser``; an unset variable stays ``None``."""
+    """Parses the variable's text with ``parser``; an unset variable stays ``None``."""
     return BeforeValidator(lambda raw: None if raw is None else parser(raw))
 
 
@@ -44,7 +41,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def _options(field: FieldInfo) -> list[str]:
-    """The words of a ``Literal``, which may be optional."""
+    """Returns the words of a ``Literal``, which may be optional."""
     kinds = (field.annotation, *get_args(field.annotation))
     return [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
 
@@ -68,7 +65,7 @@ class Area(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _is_text(cls, raw: _Value, info: ValidationInfo) -> _Value:
-        """Refuse bytes that are not UTF-8: the error of a library that sends them would quote the value, secrets too.
+        """Refuses bytes that are not UTF-8: the error of a library that sends them would quote the value, secrets too.
 
         Refuse a value in quotes; a password may have them, so ``app.config.settings.remarks`` warns of those.
         """
@@ -86,14 +83,14 @@ class Area(BaseSettings):
         return next((word for word in options if word.lower() == str(raw).lower()), raw)
 
     def contradictions(self) -> Contradictions:
-        """Yield each variable that contradicts others although its own value is right, and the problem.
+        """Yields each variable that contradicts others although its own value is right, and the problem.
 
         A problem names the other variables that it depends on. It does not count if one of those is wrong.
         """
         yield from ()
 
     def without_effect(self) -> Contradictions:
-        """Yield each variable that is set without the one it needs, see ``env``."""
+        """Yields each variable that is set without the one it needs, see ``env``."""
         values = self.by_variable()
         for field in type(self).model_fields.values():
             match field.json_schema_extra:
@@ -103,22 +100,22 @@ class Area(BaseSettings):
                         yield from self.refuse(f"has no effect without {needed}", str(field.validation_alias))
 
     def by_variable(self) -> dict[str, Any]:
-        """The values by the names of their variables."""
+        """Returns the values by the names of their variables."""
         return {str(field.validation_alias): getattr(self, name) for name, field in type(self).model_fields.items()}
 
     def refuse(self, problem: str, *variables: str) -> Contradictions:
-        """Yield this problem for each of the variables that is set."""
+        """Yields this problem for each of the variables that is set."""
         values = self.by_variable()
         yield from ((variable, problem) for variable in variables if values[variable] is not None)
 
     def require(self, problem: str, *variables: str) -> Contradictions:
-        """Yield this problem for each of the variables that is not set."""
+        """Yields this problem for each of the variables that is not set."""
         values = self.by_variable()
         yield from ((variable, problem) for variable in variables if values[variable] is None)
 
 
 def checked(variable: str, parser: Callable[[str], Any], text: str) -> Contradictions:
-    """Yield the variable and the parser's complaint if the parser refuses the text."""
+    """Yields the variable and the parser's complaint if the parser refuses the text."""
     try:
         parser(text)
     except ValueError as error:

@@ -95,13 +95,13 @@ class KafkaLoginVariables(Area):
 
 
 def region_of_msk(brokers: str) -> str | None:
-    """The region in the host names of an Amazon MSK cluster; ``None`` if the brokers have other names."""
+    """Finds the region in the host names of an Amazon MSK cluster; ``None`` if the brokers have other names."""
     found = _MSK_HOST.search(brokers)
     return found[1] if found else None
 
 
 def pem_properties(name: str, value: str | None) -> dict[str, Any]:
-    """The property of librdkafka for a file, ``<name>.location``, or for a text in PEM, ``<name>.pem``."""
+    """Returns the property of librdkafka for a file, ``<name>.location``, or for a text in PEM, ``<name>.pem``."""
     if value is None:
         return {}
     return {f"{name}.{'pem' if parse.is_pem(value) else 'location'}": value}

@@ -53,7 +53,7 @@ class MemoryPlan:
         return _PYTHON_MB + self.buffer_mb + self.heap_mb + _JVM_BESIDE_HEAP_MB
 
     def shortage(self, limit_mb: int) -> str | None:
-        """Say why a container of this size is too small, as the end of a sentence; ``None`` if it is large enough."""
+        """Says why a container of this size is too small, as the end of a sentence; ``None`` if it is large enough."""
         if limit_mb < SMALLEST_CONTAINER_MB:
             return (
                 f"is too little memory: the connector needs {SMALLEST_CONTAINER_MB:,} MB, better "
@@ -69,13 +69,7 @@ class MemoryPlan:
 
 
 def plan_memory(limit_mb: int | None, buffer_mb: int | None, heap_mb: int | None) -> MemoryPlan:
-    """Share out the memory. The user's choices stay; the rest follows the container's limit.
-
-    Args:
-        limit_mb: the container's limit; ``None`` if unknown.
-        buffer_mb: the user's choice, or ``None``.
-        heap_mb: the user's choice, or ``None``.
-    """
+    """Shares out the memory in MB. The user's choices stay; the rest follows the container's limit, if it is known."""
     if limit_mb is None:
         return MemoryPlan(buffer_mb or DEFAULT_BUFFER_MB, heap_mb or DEFAULT_HEAP_MB)
     return MemoryPlan(

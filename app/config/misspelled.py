@@ -13,7 +13,7 @@ _OF_OTHERS: Final = frozenset({"HTTPS_HOST", "HTTPS_PORT"})
 
 
 def misspelled(names: Collection[str], known: Collection[str]) -> dict[str, str]:
-    """Return each unknown name that is similar to a known one, with the known one.
+    """Returns each unknown name that is similar to a known one, with the known one.
 
     A known name with an ending of its own, such as ``AWS_ENDPOINT_URL_S3``, is another name.
     """

@@ -25,7 +25,7 @@ NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter o
 
 
 def matching(pattern: str, complaint: str) -> Callable[[str], str]:
-    """Return a parser for text that fully matches the regular expression ``pattern``."""
+    """Returns a parser for text that fully matches the regular expression ``pattern``."""
     compiled = re.compile(pattern)
 
     def parse(text: str) -> str:
@@ -37,7 +37,7 @@ def matching(pattern: str, complaint: str) -> Callable[[str], str]:
 
 
 def listed(pattern: str, complaint: str) -> Callable[[str], tuple[str, ...]]:
-    """Return a parser for a comma separated list of such texts; a comma behind the last one is allowed."""
+    """Returns a parser for a comma separated list of such texts; a comma behind the last one is allowed."""
     entry = matching(pattern, complaint)
 
     def parse(text: str) -> tuple[str, ...]:
@@ -92,17 +92,17 @@ _metadata_names = listed("|".join(METADATA_COLUMNS), f"must be any of {', '.join
 
 
 def prefix(text: str) -> str:
-    """Parse a key prefix of one or more components; slashes around it are dropped."""
+    """Parses a key prefix of one or more components; slashes around it are dropped."""
     return _path(text).strip("/")
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Parse a comma separated list of column names, each of them once; empty text is an empty list."""
+    """Parses a comma separated list of column names, each of them once; empty text is an empty list."""
     return _once(_column_names(text))
 
 
 def partitions(text: str) -> tuple[str, ...]:
-    """Parse a comma separated list of partition columns; the names of virtual ones keep their ``~``."""
+    """Parses a comma separated list of partition columns; the names of virtual ones keep their ``~``."""
     entries = tuple(re.sub(rf"^{VIRTUAL_MARK}\s*", VIRTUAL_MARK, entry) for entry in _column_names(text))
     _once(tuple(entry.removeprefix(VIRTUAL_MARK) for entry in entries))
     if VIRTUAL_MARK in entries:
@@ -115,7 +115,6 @@ def partitions(text: str) -> tuple[str, ...]:
 
 
 def metadata_columns(text: str) -> tuple[str, ...]:
-    """Parse a comma separated list of metadata columns."""
     return _once(_metadata_names(text))
 
 
@@ -127,7 +126,7 @@ def _once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def endpoint(text: str) -> str:
-    """Parse an http(s) address without credentials; path and query stay as they are."""
+    """Parses an http(s) address without credentials; path and query stay as they are."""
     try:
         parts = urlsplit(text)
         _ = parts.port, (parts.hostname or "").encode("idna")  # both are checked only when asked for
@@ -141,19 +140,19 @@ def endpoint(text: str) -> str:
 
 
 def http_url(text: str) -> str:
-    """Parse an http(s) address without credentials or a query; slashes at its end are dropped."""
+    """Parses an http(s) address without credentials or a query; slashes at its end are dropped."""
     if "?" in endpoint(text) or "#" in text:
         raise ValueError('must not hold a query ("?") or a fragment ("#")')
     return text.rstrip("/")
 
 
 def brokers(text: str) -> str:
-    """Parse a comma separated list of ``host:port``."""
+    """Parses a comma separated list of ``host:port``."""
     return ",".join(_brokers(text))
 
 
 def oauth_extensions(text: str) -> str:
-    """Parse a comma separated list of ``name=value``."""
+    """Parses a comma separated list of ``name=value``."""
     return ",".join(_extensions(text))
 
 
@@ -163,7 +162,7 @@ def is_pem(text: str) -> bool:
 
 
 def deserializer(text: str) -> str:
-    """Parse the name of a deserializer; Protobuf is none."""
+    """Parses the name of a deserializer; Protobuf is none."""
     if text.lower() == "protobuf":
         raise ValueError(
             "must not be protobuf: reading it needs classes that are compiled from the schema. Write Avro, JSON Schema "
@@ -173,7 +172,7 @@ def deserializer(text: str) -> str:
 
 
 def pem_or_path(text: str) -> str:
-    r"""Parse the path of a file that can be read, or a text in PEM, whose line ends may be written as ``\n``."""
+    r"""Parses the path of a file that can be read, or a text in PEM, whose line ends may be written as ``\n``."""
     if is_pem(text):
         return text.replace("\\n", "\n") + "\n"
     try:
@@ -187,7 +186,7 @@ def pem_or_path(text: str) -> str:
 
 
 def local_folder(path: str) -> Path:
-    """Parse the full path of a folder of this machine, which need not exist."""
+    """Parses the full path of a folder of this machine, which need not exist."""
     folder = Path(path)
     if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
         raise ValueError("must name a folder by its full path, such as /lake, which is file:///lake as an address")
@@ -195,20 +194,19 @@ def local_folder(path: str) -> Path:
 
 
 def heap(text: str) -> str:
-    """Parse the size of the Java heap as Spark writes it."""
+    """Parses the size of the Java heap as Spark writes it."""
     if not _MEMORY.fullmatch(text) or megabytes(text) < _SMALLEST_HEAP_MB:
         raise ValueError(f"must be a size such as 1g or 512m, at least {_SMALLEST_HEAP_MB}m")
     return text.lower()
 
 
 def megabytes(size: str) -> int:
-    """Return the MB of a size that ``heap`` has accepted."""
+    """Returns the MB of a size that ``heap`` has accepted."""
     number, unit = size[:-1], size[-1].lower()
     return int(number) * (1024 if unit == "g" else 1)
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Parse a JSON object."""
     try:
         document = json.loads(text)
     except ValueError:  # which would show its content

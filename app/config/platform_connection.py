@@ -20,11 +20,7 @@ _T = TypeVar("_T")
 
 
 def parse_connection(text: str, *, default_region: str = DEFAULT_REGION) -> StorageTarget:
-    """Parse the platform's connection; keys may be in Pascal, camel or snake case; the provider is read ignoring case.
-
-    Args:
-        text: the JSON document.
-        default_region: for a connection that names none.
+    """Parses the platform's connection; keys may be in Pascal, camel or snake case; the provider is read ignoring case.
 
     Raises:
         ValueError: not JSON, a missing field (named in the message), or an unknown provider.
@@ -68,7 +64,7 @@ def _is_user(access_key: str) -> bool:
 
 
 def _azure_target(section: "_Section") -> AzureTarget:
-    """Read the section of Azure. The platform writes a connection string into the field of the key, too."""
+    """Reads the section of Azure. The platform writes a connection string into the field of the key, too."""
     key = section.optional("Key", str) or section.optional("AccountKey", str)
     connection_string = section.optional("ConnectionString", str)
     if key and ";" in key:  # which no key has: it is base64

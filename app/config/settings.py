@@ -37,12 +37,7 @@ _NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
 class SettingsError(ConfigError):
-    """Wrong or missing settings, all of them at once.
-
-    Args:
-        problems: one line for each.
-        remarks: possible causes, one line for each.
-    """
+    """Wrong or missing settings, all of them at once: one line for each problem, and for each possible cause."""
 
     def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
         self.problems = tuple(map(escape_control, problems))
@@ -143,7 +138,6 @@ class Settings(Variables):
 
     @property
     def iceberg(self) -> IcebergTarget | None:
-        """The Iceberg catalog, if there is one."""
         if not self.is_iceberg:
             return None
         secret = _revealed(self.catalog_client_secret)
@@ -188,7 +182,7 @@ class Settings(Variables):
 
     @property
     def memory_warning(self) -> str | None:
-        """Why the container is too small for the settings, if it is.
+        """Says why the container is too small for the settings, if it is.
 
         Settings that exceed the platform's limit are refused. A control group may be shared with others, so its limit
         only gives this warning.
@@ -198,14 +192,14 @@ class Settings(Variables):
         return f"the limit of {limit.mb:,} MB by {limit.source} {shortage}" if limit and shortage else None
 
     def offline(self, folder: Path) -> "Settings":
-        """These settings for a table in this folder, without a broker."""
+        """Returns these settings for a table in this folder, without a broker."""
         login = set(KafkaLoginVariables.model_fields) - {"bootstrap_servers", "platform_broker_address"}
         changed = dict.fromkeys((*login, "s3_bucket", "platform_connection"))
         address = StorageAddress("file", str(folder))
         return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": address})
 
     def summary(self) -> dict[str, str]:
-        """Return the table, the memory and every variable that has a value, without secrets."""
+        """Returns the table, the memory and every variable that has a value, without secrets."""
         limit = self.container_memory
         found = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
         fitted = {"MAX_BUFFER_MB": self.memory.buffer_mb, "SPARK_DRIVER_MEMORY": f"{self.memory.heap_mb}m"}
@@ -219,11 +213,7 @@ class Settings(Variables):
 
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
-    """Read the settings from the environment.
-
-    Args:
-        needs_broker: whether a broker must be among them; one that is set is always checked.
-        needs_store: whether a store must be among them.
+    """Reads the settings from the environment; a broker that is set is checked even if none is needed.
 
     Raises:
         SettingsError: one or more of them are wrong; it names them all.
@@ -254,7 +244,7 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
 
 
 def remarks() -> tuple[str, ...]:
-    """Return a line for each variable of the environment that is probably a mistake, without its value."""
+    """Returns a line for each variable of the environment that is probably a mistake, without its value."""
     near = misspelled(os.environ, _fields_by_variable())
     lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
     quoted = [name for name in sorted(_secret_variables()) if is_quoted(os.environ.get(name, "").strip())]
@@ -262,7 +252,7 @@ def remarks() -> tuple[str, ...]:
 
 
 def _as_set(variable: str) -> str:
-    """Return ``="value"`` as the user set it, where that can be shown."""
+    """Returns ``="value"`` as the user set it, where that can be shown."""
     value = os.environ.get(variable, "").strip()
     if not value or variable in _secret_variables():
         return ""
@@ -273,7 +263,7 @@ def _as_set(variable: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value as JSON; nothing for a secret, and for an address that may hold user:password@host or ?token=…."""
+    """Returns the value as JSON; empty for a secret and for an address that may hold user:password@host or ?token=…."""
     if isinstance(value, SecretStr) or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
         return ""
     return json.dumps(value, default=str, ensure_ascii=False)

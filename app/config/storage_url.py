@@ -21,11 +21,7 @@ class StorageAddress:
 
 
 def parse_storage_url(text: str) -> StorageAddress:
-    """Parse ``STORAGE_URL``: ``s3://bucket``, ``gs://bucket``, ``az://container`` or ``file:///folder``.
-
-    Raises:
-        ValueError: any other form.
-    """
+    """Parses ``s3://bucket``, ``gs://bucket``, ``az://container`` or ``file:///folder``; else raises ``ValueError``."""
     scheme, _, rest = text.partition("://")
     match scheme.lower():
         case "file":

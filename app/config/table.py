@@ -57,7 +57,6 @@ class TableVariables(StoreVariables):
 
     @property
     def is_iceberg(self) -> bool:
-        """Whether the table is one of an Iceberg catalog."""
         return self.catalog_type == "iceberg"
 
     def contradictions(self) -> Contradictions:

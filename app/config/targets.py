@@ -18,10 +18,7 @@ class CatalogTarget:
 
 @dataclass(frozen=True, slots=True)
 class IcebergTarget:
-    """An Iceberg catalog.
-
-    ``properties`` are those of pyiceberg that the settings give, and ``keep_days`` the age of the oldest snapshot.
-    """
+    """An Iceberg catalog; ``properties`` are pyiceberg's, and ``keep_days`` is the age of the oldest snapshot."""
 
     url: str
     properties: Mapping[str, str] = field(repr=False)

@@ -1,8 +1,8 @@
 """Reads many Avro datums at once: puts them unread into an Avro container, which Polars reads into columns.
 
-The container has a schema of its own, with which Polars reads the same bytes: whole numbers of all kinds as ``long``,
-because Polars cuts an ``int`` off; the symbols of an enum as their numbers, because Polars panics where they may be
-null; a boolean as one byte. The columns are then converted with Arrow.
+The container has a schema of its own, with which Polars reads the same bytes. Whole numbers of all kinds become
+``long``, because Polars cuts an ``int`` off. The symbols of an enum become their numbers, because Polars panics where
+they may be null. A boolean becomes one byte. The columns are then converted with Arrow.
 """
 
 import io
@@ -51,7 +51,6 @@ class _Plan:
 
     Attributes:
         kind: the type in the container.
-        convert: makes the column.
         least: bytes that each value has at the least.
         scalars: cells that each value becomes, without elements of lists.
         cells_of_a_byte: cells that each byte can become, in lists.
@@ -66,18 +65,14 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader:
-    """Reads datums of one schema, which is that of a record.
-
-    Attributes:
-        names: of the fields.
-    """
+    """Reads datums of one schema, which is that of a record."""
 
     names: Sequence[str]
     _header: bytes
     _plans: Sequence[_Plan]
 
     def read(self, datums: Sequence[bytes]) -> Mapping[str, pa.Array]:
-        """The fields by name, each as long as ``datums``, in the types that Arrow infers from values read one by one.
+        """Reads the fields by name, each as long as ``datums``, in the types that Arrow infers from single values.
 
         Raises:
             NotReadError: one of the datums was not written with this schema, or has a value that needs care.
@@ -103,7 +98,7 @@ class ColumnReader:
 
 
 def columns_of(schema: Node, named: Mapping[str, Node]) -> ColumnReader | None:
-    """The reader for a schema, which may name others; ``None`` if Polars cannot read it."""
+    """Returns the reader for a schema, which may name others; ``None`` if Polars cannot read it."""
     if not isinstance(schema, dict) or schema["type"] != "record" or not schema["fields"]:
         return None
     planner = _Planner(named)
@@ -244,7 +239,7 @@ def _dates(array: pa.Array) -> pa.Array:
 
 
 def _times(micros: int) -> _Convert:
-    """Text, as ``time.isoformat()`` has it: Spark writes no time of day to Parquet."""
+    """Converts to text, as ``time.isoformat()`` has it: Spark writes no time of day to Parquet."""
 
     def convert(array: pa.Array) -> pa.Array:
         numbers = pc.multiply(_within(array, 0, _DAY_MICROS // micros - 1), micros)

@@ -1,6 +1,6 @@
 """Checks that a datum fits its schema, before fastavro makes values of it.
 
-fastavro's compiled reader ends the process where a datum is nested too deeply, makes gigabytes of some that are short,
+fastavro's compiled reader ends the process where a datum is nested too deeply. It makes gigabytes of some short ones,
 and takes a negative number of a branch or symbol for a place from the end.
 """
 
@@ -66,12 +66,7 @@ _Fit = Callable[[_Datum], None]
 
 
 class DatumCheck:
-    """Checks datums of one schema.
-
-    Args:
-        schema: as fastavro has parsed it.
-        named: the schemas that it may name.
-    """
+    """Checks datums of one schema, as fastavro has parsed it."""
 
     def __init__(self, schema: Node, named: Mapping[str, Node]) -> None:
         self._named = named
@@ -79,7 +74,7 @@ class DatumCheck:
         self._fit = self._fit_of(schema)
 
     def __call__(self, data: bytes) -> None:
-        """Raise an error if the datum was not written with this schema, or is too much to be read."""
+        """Raises an error if the datum was not written with this schema, or is too much to be read."""
         datum = _Datum(data)
         self._fit(datum)
         if datum.left:

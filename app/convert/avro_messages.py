@@ -24,10 +24,7 @@ _MOST_UNKNOWN = 10_000
 class AvroMessages:
     """Reads Avro by the schema of its writer.
 
-    Args:
-        find: asks the registry for a schema; ``None`` if it has none with this id. It raises ``RetryableError`` while
-            the registry does not answer.
-        clock: monotonic seconds.
+    ``find`` asks the registry: it returns ``None`` for an unknown id, and raises ``RetryableError`` without an answer.
     """
 
     def __init__(
@@ -40,15 +37,15 @@ class AvroMessages:
         self._unknown: dict[SchemaId, float] = {}  # until when the registry is not asked again
 
     def ask_with(self, patiently: Callable[[Callable[[], Any]], Any]) -> None:
-        """Ask the registry by ``patiently`` from now on, which repeats a call until the registry answers."""
+        """Asks the registry by ``patiently`` from now on, which repeats a call until the registry answers."""
         self._patiently = patiently
 
     def read_key(self, raw: bytes, headers: Headers | None) -> Any:
-        """The value of a key; see ``read``."""
+        """Decodes a key; see ``read``."""
         return self.read(raw, headers, is_key=True)
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
-        """The value of a key or value, of a message with these headers.
+        """Decodes a key or value of a message with these headers.
 
         Raises:
             ValueError: it has no schema, or does not fit it.
@@ -63,7 +60,7 @@ class AvroMessages:
         wanted: Mapping[str, pa.DataType],
         fixed: Container[str],
     ) -> Mapping[str, pa.Array] | None:
-        """The fields, or ``None`` if one of the values must be read by itself."""
+        """Returns the fields, or ``None`` if one of the values must be read by itself."""
         try:
             groups = [
                 (places, _in_types(self._columns(schema, data), wanted, fixed))
@@ -114,7 +111,7 @@ class AvroMessages:
 
 
 def _usable(schema: SchemaId, registered: RegisteredSchema) -> AvroSchema | str:
-    """The schema, or why it cannot be used."""
+    """Returns the schema, or why it cannot be used."""
     if registered.kind != _AVRO:
         return f"its schema, with the id {schema}, is {registered.kind} and not Avro"
     try:
@@ -126,7 +123,7 @@ def _usable(schema: SchemaId, registered: RegisteredSchema) -> AvroSchema | str:
 def _in_types(
     arrays: Mapping[str, pa.Array], wanted: Mapping[str, pa.DataType], fixed: Container[str]
 ) -> dict[str, pa.Array]:
-    """The columns in the types of the table where these take all values, and without types where they have no value."""
+    """Casts columns to the table's types where these take all values; columns without a value get no type."""
     converted = {}
     for name, array in arrays.items():
         kind = wanted.get(name)
@@ -150,7 +147,7 @@ def _in_types(
 
 
 def _without_voids(array: pa.Array) -> pa.Array:
-    """The array with the type null where it has no value, at any depth: the table gets a type from the first value."""
+    """Returns the array with the type null where it has no value, at any depth: the first value gives the type."""
     if array.null_count == len(array):
         return pa.nulls(len(array))
     if pa.types.is_struct(array.type):
@@ -163,7 +160,7 @@ def _without_voids(array: pa.Array) -> pa.Array:
 
 
 def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> dict[str, pa.Array] | None:
-    """The columns of values of several schemas in the order of the values; ``None`` if their types differ."""
+    """Joins the columns of values of several schemas in the order of the values; ``None`` if their types differ."""
     places = pa.array(chain.from_iterable(places for places, _ in groups), pa.int64())
     order = pc.sort_indices(places)
     joined = {}

@@ -24,7 +24,7 @@ _KNOWN = {
 
 
 def logical_type(node: Mapping[str, Any]) -> str | None:
-    """The logical type of a node if it changes the value; an invalid one has no effect, as Avro has it."""
+    """Returns the logical type of a node if it changes the value; an invalid one has no effect, as Avro has it."""
     logical = node.get("logicalType")
     if (node["type"], logical) not in _KNOWN:
         return None

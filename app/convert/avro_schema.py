@@ -37,11 +37,7 @@ class AvroSchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """The schema of a writer.
-
-    Attributes:
-        columns: reads many datums at once; ``None`` where Polars cannot.
-    """
+    """The schema of a writer; ``columns`` reads many datums at once, and is ``None`` where Polars cannot."""
 
     columns: ColumnReader | None
     _parsed: Any
@@ -49,11 +45,7 @@ class AvroSchema:
 
     @classmethod
     def parse(cls, text: str, references: Sequence[str] = ()) -> "AvroSchema":
-        """Parse a schema.
-
-        Args:
-            text: the schema in JSON.
-            references: the schemas that it names, each behind those that it names itself.
+        """Parses a schema from JSON; ``references`` are those that it names, each behind those that it names itself.
 
         Raises:
             AvroSchemaError: it is no schema of Avro, or no datum can be read safely with it.
@@ -68,7 +60,7 @@ class AvroSchema:
             raise AvroSchemaError(f"its schema is no schema of Avro: {error!r}") from error
 
     def read(self, datum: bytes) -> Any:
-        """The value of a datum.
+        """Decodes a datum.
 
         Raises:
             ValueError: it was not written with this schema.
@@ -81,7 +73,7 @@ class AvroSchema:
 
 
 def _cleaned(node: Node) -> Node:
-    """The schema without what only other readers need; defaults may be of a wrong type. Logical types get our names."""
+    """Removes what only other readers need (defaults may be of a wrong type), and gives logical types our names."""
     if isinstance(node, str):
         return node
     if isinstance(node, list):

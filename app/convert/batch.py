@@ -49,7 +49,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Rows with the part that each belongs to, and its place in the batch."""
+    """Rows, each with the part that it belongs to and its place in the batch."""
 
     rows: list[Row]
     parts: list[int]
@@ -89,11 +89,6 @@ class BatchConverter:
     """Converts batches; to be used by one thread.
 
     Args:
-        spec, table_root: the partitioning and the root folder of the table.
-        schema: the types of its columns.
-        rules: the settings that decide how columns are converted.
-        metadata: names of ``METADATA_COLUMNS``.
-        bad_records: the policy for rows that cannot be written.
         whole_batches, read_message: convert messages, many at once and one by one; batches of rows need neither.
         ask_with: sets how the schema registry is asked, if there is one.
         few: the number of messages below which converting at once is not worth it.
@@ -125,11 +120,7 @@ class BatchConverter:
         self._few = few
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
-        """Convert a batch.
-
-        Args:
-            batch: rows, messages, and records that were rejected already.
-            patiently: repeats a call while the store or the schema registry does not answer.
+        """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
 
         Raises:
             DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
@@ -194,7 +185,7 @@ class BatchConverter:
     # --- one by one -------------------------------------------------------------------------------------------------
 
     def _has_taught(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
-        """Convert these one by one; returns whether the schema or the known partition types have grown."""
+        """Converts these one by one; returns whether the schema or the known partition types have grown."""
         known = self._schema.current
         lines = self._read(work, chunk)
         self._convert_lines(work, lines, known)
@@ -232,7 +223,7 @@ class BatchConverter:
                 return
 
     def _conversion(self, work: _Work, lines: _Lines, known: TableSchema, extra: Mapping[str, pa.Array]) -> Conversion:
-        """The rows as a table in the types that all members share; without columns if no row has a value."""
+        """Returns the rows as a table in the types that all members share; without columns if no row has a value."""
         lost = lost_metadata(self._metadata, lines.rows)
         while True:
             conversion = convert(lines.rows, known, self._rules, extra, most=work.most_scalars, lost=lost)
@@ -272,12 +263,12 @@ class BatchConverter:
 
 
 def _rows_of(batch: Batch) -> _Lines:
-    """The rows from ``transform()``, which come before the messages."""
+    """Returns the rows from ``transform()``, which come before the messages."""
     rows = list(chain.from_iterable(batch.rows))
     parts = list(chain.from_iterable(repeat(index, len(each)) for index, each in enumerate(batch.rows)))
     return _Lines(rows, parts, list(range(len(rows))))
 
 
 def _is_blank(table: pa.Table) -> bool:
-    """Whether it has no value: the key column alone, which stands for no columns, and only nulls in it."""
+    """Whether the table has no value: its only column is the key, which stands for no columns, and has only nulls."""
     return table.column_names == [KEY_COLUMN] and bool(table[KEY_COLUMN].null_count == table.num_rows)

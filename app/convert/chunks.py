@@ -24,12 +24,9 @@ _GROW = 2
 
 @dataclass(frozen=True, slots=True)
 class AllMessages:
-    """The messages of a batch, part after part, which come behind its ``rows``.
+    """The messages of a batch, part after part, which come behind its ``rows`` rows.
 
-    Attributes:
-        messages: in the order of the batch.
-        parts: the number of each message's part (int32).
-        rows: how many rows the batch has.
+    ``parts`` has the number of each message's part (int32).
     """
 
     messages: Sequence[Message]
@@ -58,7 +55,7 @@ class Chunk:
         return self.stop - self.start
 
     def split(self, size: int) -> "tuple[Chunk, Chunk]":
-        """The first messages, and the rest."""
+        """Returns the first messages, and the rest."""
         middle = min(self.start + size, self.stop)
         return Chunk(self.of, self.start, middle), Chunk(self.of, middle, self.stop)
 
@@ -68,17 +65,17 @@ class Chunk:
 
     @property
     def parts(self) -> pa.Array:
-        """The index of each message's part (int32)."""
+        """Returns the index of each message's part (int32)."""
         return self.of.parts[self.start : self.stop]
 
     @property
     def places(self) -> range:
-        """Where the messages are in the batch."""
+        """Returns where the messages are in the batch."""
         return range(self.of.rows + self.start, self.of.rows + self.stop)
 
 
 def chunks(batch: Batch) -> Iterator[Chunk]:
-    """All messages of a batch, split after 8 MB.
+    """Yields all messages of a batch, split after 8 MB.
 
     Parts share a chunk: with 100 partitions, one chunk of each would have a few hundred messages only.
     """
@@ -96,11 +93,7 @@ class Pace:
     """Chooses how many messages to try at once after a chunk was refused: more after a success, fewer after a failure.
 
     If one of 40,000 messages has to be converted by itself, all but a few hundred are parsed twice on average. If most
-    messages have to, a few small tries show it.
-
-    Args:
-        first: the number to try first.
-        few: the smallest number to try.
+    messages have to, a few small tries show it. No try is smaller than ``few``.
     """
 
     def __init__(self, first: int, few: int = FEW) -> None:
@@ -113,7 +106,7 @@ class Pace:
         self._failures = 0
 
     def failed(self, tried: int) -> int:
-        """How many messages, from the first of those tried, to convert one by one; 0 if a smaller try comes next."""
+        """Returns how many messages, from the first tried, to convert one by one; 0 if a smaller try comes next."""
         if tried > self._few:
             self.size = max(self._few, min(self.size, tried) // _SHRINK)
             return 0
@@ -135,11 +128,10 @@ class Rows:
 
 
 def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
-    """All rows, with the columns in the order of ``kinds``; ``None`` if values do not fit the types of ``kinds``.
+    """Joins all rows, with the columns in the order of ``kinds``; ``None`` if values do not fit the types of ``kinds``.
 
-    Args:
-        converted: rows of one chunk each, at least one; their types are those of ``kinds``, or such as these grew from.
-        kinds: all columns and their types.
+    ``converted`` has rows of one chunk each, at least one. Their types are those of ``kinds``, or such as these grew
+    from.
     """
     tables = []
     for rows in converted:

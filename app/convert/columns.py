@@ -24,7 +24,7 @@ _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.dat
 
 
 def infer(values: Sequence[Any]) -> pa.Array | None:
-    """The values as an Arrow array; ``None`` if Arrow finds no type for all of them."""
+    """Returns the values as an Arrow array; ``None`` if Arrow finds no type for all of them."""
     try:
         array = pa.array(values if isinstance(values, list) else list(values))
     except CONVERSION_ERRORS:
@@ -41,15 +41,10 @@ def coerce_array(
     room: Room = UNBOUNDED,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Column:
-    """Fit a column.
+    """Fits a column of ``values``, in ``chunk_rows`` of them at once where they do not fit as a whole.
 
-    Args:
-        array: the values as Arrow infers them, ``None`` where it cannot.
-        values: the values themselves, one per row.
-        kind: the column's type; ``None`` where it is new.
-        fixed: whether the type was given by the user.
-        room: for scalar fields that have no type yet.
-        chunk_rows: how many values are fitted at once where they do not fit as a whole.
+    ``array`` has the values as Arrow infers them, ``None`` where it cannot. ``kind`` is ``None`` for a new column.
+    ``fixed``: the user has given the type.
     """
     fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, room=room)
     return fast or _fit_in_chunks(list(values), kind, chunk_rows, fixed=fixed, room=room)
@@ -120,7 +115,7 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
 
 
 def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: bool) -> pa.Array | None:
-    """The column in its type, or in double if that is int64 and there are fractions; ``None``: fit value by value."""
+    """Casts the column to its type, or int64 with fractions to double; ``None``: fit value by value."""
     if pa.types.is_floating(array.type) and kind == pa.int64():
         if not _has_negative_zero(array):
             try:
@@ -136,7 +131,7 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: b
 
 
 def parse_times(texts: pa.Array, *kinds: pa.DataType) -> pa.Array:
-    """The texts in the first of these types in which Arrow reads the first one; ``ArrowInvalid`` if it refuses any."""
+    """Parses the texts in the first type in which Arrow reads the first text; ``ArrowInvalid`` if it refuses any."""
     first = texts.drop_null()[:1]  # each text that Arrow refuses takes it a microsecond
     for kind in kinds:
         with suppress(pa.ArrowInvalid):
@@ -197,7 +192,7 @@ def _has_void_struct(kind: pa.DataType) -> bool:
 
 
 def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast without loss; fields of structs by name, and a struct without any value becomes null."""
+    """Casts without loss; fields of structs by name, and a struct without any value becomes null."""
     if is_void(array.type):
         return pa.nulls(len(array), kind)
     if pa.types.is_struct(kind):
@@ -229,7 +224,7 @@ def _is_mixed(array: pa.Array, values: Sequence[Any]) -> bool:
 
 
 def _suspects(array: pa.Array) -> pa.Array | None:
-    """The rows whose values must be checked; ``None`` for no row."""
+    """Returns the rows whose values must be checked; ``None`` for no row."""
     kind = array.type
     if pa.types.is_floating(kind):
         hit = pc.or_(pc.equal(array, 0.0), pc.equal(array, 1.0))

@@ -40,10 +40,10 @@ class FieldValues(Sequence[Any]):
 
 
 def field_names(values: list[dict[str, Any]]) -> Set[str]:
-    """The names of all fields.
+    """Returns the names of all fields.
 
     Raises:
-        BadRowsError: records that cannot be rows.
+        BadRowsError: records cannot be rows.
     """
     if all(issubclass(kind, dict) for kind in set(map(type, values))):
         names: set[Any] = set().union(*values)
@@ -53,7 +53,7 @@ def field_names(values: list[dict[str, Any]]) -> Set[str]:
 
 
 def infer_fields(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[str, pa.Array | None]:
-    """The fields of all records in the order they are first seen, as Arrow infers them: at once, if it can."""
+    """Infers the fields of all records with Arrow, at once if it can; returns them in the order they are first seen."""
     records = None if sparse else infer(values)
     if records is not None and pa.types.is_struct(records.type):
         return dict(zip((field.name for field in records.type), records.flatten(), strict=True))
@@ -62,7 +62,7 @@ def infer_fields(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[
 
 
 def _refusal(value: Any) -> str | None:
-    """Why a record cannot be a row."""
+    """Returns why a record cannot be a row."""
     if not isinstance(value, dict):
         return f"it is no object with fields, but {shown(value)}"
     for name in value:
@@ -82,7 +82,7 @@ def _is_unicode(name: str) -> bool:
 
 
 def sparse_fields(records: Sequence[dict[str, Any]], names: Iterable[str]) -> Collection[str]:
-    """Fields whose objects and lists would make too many empty cells; ``names`` are those of all fields."""
+    """Returns the fields whose objects and lists would make too many empty cells; ``names`` are those of all fields."""
     # The garbage collector does not track a dictionary of only numbers and texts, so most flat records are found by one
     # call. To check each of their values would take half as long as to convert them.
     nested = list(filter(gc.is_tracked, records))
@@ -125,7 +125,7 @@ def _may_be_sparse(values: list[Any], rows: int) -> bool:
 
 
 def _measured(values: list[Any]) -> tuple[int, int, int]:
-    """How many different paths of names there are, how many values, and how many of them in lists."""
+    """Counts the different paths of names, the values, and those of them that are in lists."""
     paths: dict[tuple[int, str], int] = {}
     items = elements = 0
     left = [(0, value) for value in values]

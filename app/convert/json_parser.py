@@ -41,11 +41,7 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n
 
 
 class JsonMessages:
-    """Parses messages whose values are JSON.
-
-    Args:
-        have_schemas: whether the id of a schema stands before the JSON, or in a header.
-    """
+    """Parses messages whose values are JSON; if they ``have_schemas``, an id stands before the JSON or in a header."""
 
     def __init__(self, *, have_schemas: bool = False) -> None:
         self._have_schemas = have_schemas
@@ -57,7 +53,7 @@ class JsonMessages:
         wanted: Mapping[str, pa.DataType],
         fixed: Container[str],  # noqa: ARG002 - text of JSON is not changed before its type is known
     ) -> Mapping[str, pa.Array] | None:
-        """The fields, or ``None``; a column is parsed as text if its type is not one that Arrow parses."""
+        """Returns the fields, or ``None``; a column whose type Arrow does not parse is parsed as text."""
         kinds = {name: kind if is_native(kind) else pa.string() for name, kind in wanted.items()}
         if self._have_schemas:
             try:
@@ -67,7 +63,6 @@ class JsonMessages:
         return parse(values, kinds)
 
     def has_field(self, values: Sequence[bytes], _: Sequence[Headers | None], name: str) -> bool:
-        """Whether a field of this name may occur in any of the values; ``False`` is certain."""
         return has_field(values, name)  # the few bytes before the JSON do not matter
 
 
@@ -81,11 +76,7 @@ def is_native(kind: pa.DataType) -> bool:
 
 
 def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array] | None:
-    """Parse JSON objects.
-
-    Args:
-        messages: at least one, each to be one JSON object.
-        columns: fields and their types, see ``is_native``.
+    """Parses messages, at least one, each to be one JSON object; ``is_native`` says which types ``columns`` may have.
 
     Returns:
         The fields by name, as long as ``messages``: those of ``columns``, and others that occur, in Arrow's types.
@@ -132,7 +123,7 @@ def has_field(messages: Sequence[bytes], name: str) -> bool:
 
 
 def _escape_of_any(characters: str) -> re.Pattern[bytes]:
-    """A pattern that finds an escape of any of these characters: JSON may write a name with escapes."""
+    """Returns a pattern that finds an escape of any of these characters, because JSON may write a name with escapes."""
     units = {f"u{unit:04x}" for unit in memoryview(characters.encode("utf-16-le")).cast("H")}
     short = {_SHORT_ESCAPES[character] for character in characters if character in _SHORT_ESCAPES}
     either = "|".join(map(re.escape, sorted(units | short)))
@@ -176,7 +167,7 @@ def _is_deep(message: bytes) -> bool:
 
 
 def _levels(kind: pa.DataType) -> int:
-    """How many lists and structs are around each other."""
+    """Returns how many lists and structs are around each other."""
     if pa.types.is_struct(kind):
         return 1 + max((_levels(field.type) for field in kind), default=0)
     return 1 + _levels(kind.value_type) if pa.types.is_list(kind) else 0

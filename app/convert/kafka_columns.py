@@ -18,23 +18,17 @@ _READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 
 def metadata_of(spec: PartitionSpec, chosen: Sequence[str]) -> Sequence[str]:
-    """The names of ``METADATA_COLUMNS``, and of metadata that the table is partitioned by."""
+    """Returns the names of ``METADATA_COLUMNS``, and of metadata that the table is partitioned by."""
     return list(dict.fromkeys([*chosen, *(name for name in spec.order if name in METADATA)]))
 
 
 def metadata_columns(names: Sequence[str], rows: Sequence[Row], tps: Sequence[TopicPartition]) -> dict[str, pa.Array]:
-    """The metadata columns, each as long as ``rows``.
-
-    Args:
-        names: see ``metadata_of``.
-        rows: as they came.
-        tps: the topic-partition of each row.
-    """
+    """Returns the metadata columns, each as long as ``rows``; ``names`` come from ``metadata_of``."""
     return {name: METADATA[name](rows, tps) for name in names}
 
 
 def lost_metadata(names: Sequence[str], rows: Sequence[Row]) -> Mapping[str, Mapping[int, Any]]:
-    """Values that the columns cannot store, by their name in ``_rescued_data`` and the row."""
+    """Returns the values that the columns cannot store, by their name in ``_rescued_data`` and the row."""
     if KAFKA_TIMESTAMP not in names:
         return {}
     stamps = ((row, known_timestamp(origin.timestamp)) for row, origin in enumerate(rows))
@@ -67,7 +61,7 @@ def _timestamp(origin: Row) -> int | None:
 
 
 def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | None:
-    """Headers in the form of Spark's own Kafka source: in order, names may repeat."""
+    """Returns the headers in the form of Spark's own Kafka source: in order, and names may repeat."""
     if not headers:
         return None
     return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]

@@ -22,12 +22,10 @@ _MOST_BATCHES = 10**9  # of a process
 
 
 def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[str, pa.Array] = {}) -> list[pa.Array]:
-    """The partition values of every row, each from the row's own values: no row changes the folder of another.
+    """Computes the partition values of every row from the row's own values: no row changes the folder of another.
 
-    Args:
-        rows: records; one that lacks the timestamp column has its Kafka timestamp there, any other column is null.
-        spec: the table's partitioning.
-        extra: columns that are no fields of the records; a partition column of such a name has these values.
+    In ``rows``, a record that lacks the timestamp column has its Kafka timestamp there; any other column is null.
+    ``extra`` has columns that are no fields of the records; a partition column of such a name has these values.
 
     Returns:
         One string array without nulls per folder column of the spec, each as long as the rows.
@@ -55,12 +53,12 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[s
 
 
 def moments_of(rows: Sequence[Row], spec: PartitionSpec) -> pa.Array:
-    """The moment of each row; null where its timestamp cannot be used."""
+    """Returns the moment of each row; null where its timestamp cannot be used."""
     return moments(_values(rows, spec.timestamp_column, spec))
 
 
 def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
-    """The values of a column of the table; the key, and a missing timestamp, come from the Kafka message."""
+    """Returns the values of a column of the table; the key, and a missing timestamp, come from the Kafka message."""
     if column == KEY_COLUMN:
         return [row.key for row in rows]
     records = map(attrgetter("value"), rows)
@@ -73,25 +71,25 @@ def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
 
 
 def _without_any_timestamp(rows: Sequence[Row], timestamps: Sequence[Any], column: str) -> dict[int, str]:
-    """The reasons for rows without any timestamp, by row; an explicit null counts as a timestamp."""
+    """Returns the reasons for rows without any timestamp, by row; an explicit null counts as a timestamp."""
     reason = f"it has no {column!r}, and its Kafka message has no timestamp"
     without = (index for index, each in enumerate(timestamps) if each is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
 
 def fill_null(strings: pa.Array, null_value: str) -> pa.Array:
-    """The texts of a partition column; null and empty ones become the name of the null folder."""
+    """Replaces null and empty texts of a partition column by the name of the null folder."""
     empty = pc.equal(strings, "")
     return pc.if_else(pc.fill_null(empty, True), null_value, strings)
 
 
 def nulls_of(strings: pa.Array, spec: PartitionSpec) -> pa.Array:
-    """The texts of a partition column, null in place of the name of the null folder."""
+    """Replaces the name of the null folder by null in the texts of a partition column."""
     return pc.if_else(pc.equal(strings, spec.null_value), pa.scalar(None, pa.string()), strings)
 
 
 def texts_of(values: Sequence[Any], column: str) -> pa.Array:
-    """Text of each value as the folder shows it, null for no value."""
+    """Returns the text of each value as the folder shows it, null for no value."""
     with suppress(UnicodeEncodeError, pa.ArrowException):  # not all are text
         return pa.array(values, pa.string())
     if set(map(type, values)) <= {int, type(None)}:
@@ -129,12 +127,9 @@ def _text(value: Any) -> str | None:
 
 
 def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Number the distinct tuples of the arrays in the order they are first seen.
+    """Numbers the distinct tuples of the arrays (int32) in the order they are first seen.
 
     Combines codes and does not join strings: ``("a-b", "c")`` and ``("a", "b-c")`` would be the same joined string.
-
-    Returns:
-        int32 array, as long as the inputs.
     """
     first, *others = (array.dictionary_encode() for array in arrays)
     codes = first.indices
@@ -148,16 +143,10 @@ def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: PartitionSpec, table_root: str) -> None:
-    """Refuse rows whose folders would be too long.
-
-    Args:
-        values: one array per partition column.
-        of: the parts, which name the files.
-        spec: names the columns.
-        table_root: where the table lies.
+    """Refuses rows whose folders would be too long; the parts ``of`` the batch give the files' names.
 
     Raises:
-        BadRowsError: there are some; all of them.
+        BadRowsError: there are some; it names all of them.
     """
     name = max((file_name([_grown(part)]) for part in of), key=len)
     if not values or _are_surely_short(values, name, spec, table_root):
@@ -175,7 +164,7 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
 
 
 def _grown(part: BatchPart) -> BatchPart:
-    """The part with the longest name: the numbers of the closed batch may have more digits."""
+    """Returns the part with the longest name: the numbers of the closed batch may have more digits."""
     offsets = replace(part.offsets, last=part.offsets.last + _MOST_GATHERED)
     return replace(part, offsets=offsets, number=_MOST_BATCHES)
 

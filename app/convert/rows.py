@@ -53,8 +53,7 @@ class Rules:
         partition_columns: are in the folders' names, not in the files.
         fixed: the types that the user has set, by column; the type in the schema takes precedence.
         timestamp_as: the column with the moment of the timestamp column, if there is one.
-        is_iceberg: whether the table is one of Iceberg: a column never becomes ``double``, and no name has a dot.
-        chunk_rows: see ``coerce_array``.
+        is_iceberg: whether it is an Iceberg table: a column never becomes ``double``, and no name has a dot.
     """
 
     timestamp_column: str
@@ -69,8 +68,8 @@ class Rules:
 class Conversion:
     """Rows as a table.
 
-    ``table`` has one row per given row, in the same order, and those columns of ``schema`` that have a value in it;
-    ``schema`` is the given one with the columns that these rows add; ``rescued`` has, by column, what did not fit.
+    ``table`` has one row per given row, in the same order, and those columns of ``schema`` that have a value in it.
+    ``schema`` is the given one with the columns that these rows add. ``rescued`` has, by column, what did not fit.
     """
 
     table: pa.Table
@@ -79,7 +78,7 @@ class Conversion:
 
 
 def most_scalars(schema: TableSchema) -> int:
-    """How many scalar fields a table with this schema may have after one more batch."""
+    """Returns how many scalar fields a table with this schema may have after one more batch."""
     return min(MAX_SCALARS, _scalars(schema) + MAX_NEW_SCALARS)
 
 
@@ -96,20 +95,15 @@ def convert(
     most: int | None = None,
     lost: Mapping[str, Mapping[int, Any]] = {},
 ) -> Conversion:
-    """Convert rows to a table.
+    """Converts rows to a table; a field that is missing, null or ``{}`` is null.
 
-    Args:
-        rows: as they came; a field that is missing, null or ``{}`` is null.
-        schema: the table's, as it is known so far.
-        rules: of the table's settings.
-        extra: further columns, as long as ``rows``; they take precedence over fields of the same name. One that is a
-            partition column is not stored.
-        most: how many scalar fields the table may have after these rows, without the connector's own columns; by
-            default ``most_scalars``.
-        lost: values that ``extra`` cannot store, by the name in ``_rescued_data`` and the row.
+    ``extra`` has further columns, as long as ``rows``. They take precedence over fields of the same name, and are not
+    stored if they are partition columns. ``lost`` has the values that ``extra`` cannot store, by the name in
+    ``_rescued_data`` and the row. ``most`` is the number of scalar fields that the table may have after these rows,
+    without the connector's own columns; by default ``most_scalars``.
 
     Raises:
-        BadRowsError: records that cannot be rows: names that are not text or not Unicode.
+        BadRowsError: records cannot be rows: names are not text or not Unicode.
     """
     left = (most_scalars(schema) if most is None else most) - _scalars(schema)
     room = Room(left, is_iceberg=rules.is_iceberg)
@@ -146,7 +140,7 @@ class _Batch:
         self._inferred = infer_fields(self._values, self._sparse)
 
     def _without_surplus(self, unknown: Set[str]) -> None:
-        """Rescue the fields for which the table has no place, before columns are made of them."""
+        """Rescues the fields for which the table has no place, before columns are made of them."""
         if len(unknown) <= self._room.left:
             return
         with_values = (
@@ -163,13 +157,13 @@ class _Batch:
                     self._rescue(name, row, each, "" if name in self._rescued else f"{shown(each)} {FULL}")
 
     def add_lost(self, lost: Mapping[str, Mapping[int, Any]]) -> None:
-        """Rescue values that the metadata columns cannot store."""
+        """Rescues values that the metadata columns cannot store."""
         for name, values in lost.items():
             for row, value in values.items():
                 self._rescue(_OfKafka(name), row, value, f"{shown(value)} has no form in its column")
 
     def add_fields(self) -> None:
-        """Add the records' own fields, except the timestamp."""
+        """Adds the records' own fields, except the timestamp."""
         for name, array in self._inferred.items():
             values = FieldValues(self._values, name)
             if name in self._own:
@@ -180,7 +174,7 @@ class _Batch:
                 self._add(name, self._fitted(name, array, values, self._room))
 
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], room: Room) -> Column:
-        """The column in the table's type or, if the column is new, in the type that the user has set."""
+        """Fits a column into the table's type or, if the column is new, into the type that the user has set."""
         fixed = name in self._rules.fixed
         room.widens = not (self._rules.is_iceberg and name in self._known)
         if name in self._sparse:
@@ -192,7 +186,7 @@ class _Batch:
         return _appearing(column) if fixed and name not in self._known else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
-        """One of the connector's own columns: it gets a place even if the table is full."""
+        """Fits one of the connector's own columns: it gets a place even if the table is full."""
         room = Room(1) if self._room.is_full and self._kind(name) is None else self._room
         return self._fitted(name, array, values, room)
 
@@ -200,7 +194,7 @@ class _Batch:
         return self._known.get(name, self._rules.fixed.get(name))
 
     def _add_shadowed(self, name: str, values: Sequence[Any]) -> None:
-        """Rescue fields that have the name of one of the connector's own columns, if their values differ from it."""
+        """Rescues fields that have the name of one of the connector's own columns, if their values differ from it."""
         if name == RESCUED_COLUMN:
             self._rescue_all(name, values, f"in a field named {RESCUED_COLUMN}")
         elif name in self._extra:
@@ -209,7 +203,7 @@ class _Batch:
             self._rescue_all(name, values, "differs from the Kafka key", [row.key for row in self._rows])
 
     def add_timestamps(self) -> None:
-        """Add the timestamp column: Kafka's timestamp if a record lacks the field; an explicit null stays null."""
+        """Adds the timestamp column: Kafka's timestamp if a record lacks the field; an explicit null stays null."""
         name = self._rules.timestamp_column
         if name in self._rules.partition_columns or name in self._extra:
             return
@@ -232,7 +226,7 @@ class _Batch:
         return values
 
     def add_keys(self) -> None:
-        """Add the Kafka keys; the column takes precedence over a field of the same name."""
+        """Adds the Kafka keys; the column takes precedence over a field of the same name."""
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
@@ -249,7 +243,7 @@ class _Batch:
                 self._add(name, self._fitted_own(name, None, array.to_pylist()), _OfKafka(name))
 
     def finish(self) -> Conversion:
-        """The columns in the order of the schema, new ones in the order they were first seen."""
+        """Returns the columns in the order of the schema, new ones in the order they were first seen."""
         columns = dict(self._known)
         columns.update({name: column.kind for name, column in self._columns.items() if name in columns})
         folded = {name.lower() for name in (*columns, *self._own)}
@@ -277,7 +271,7 @@ class _Batch:
         return [name for name, column in self._columns.items() if name not in self._known and column.kind is not None]
 
     def _first_seen(self, name: str) -> tuple[int, int]:
-        """The row that decided the column's type, and the field's place in it; the connector's columns come last."""
+        """Returns the row that decided the column's type, and the field's place in it; our own columns come last."""
         row = self._columns[name].typed or 0
         fields = list(self._values[row])
         place = fields.index(name) if name in fields else len(fields) + list(self._columns).index(name)
@@ -314,7 +308,7 @@ class _Batch:
 
 
 def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
-    """The fields of a row that were rescued, each under a name of its own."""
+    """Returns the rescued fields of a row, each under a name of its own."""
     named = {name: value for name, value in fields.items() if isinstance(name, str)}
     for field_name, value in fields.items():
         if isinstance(field_name, _OfKafka):
@@ -326,7 +320,7 @@ def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
 
 
 def _appearing(column: Column) -> Column:
-    """A new column of a type that the user has set: it exists from the first value on that fits."""
+    """Lets a new column of a type that the user has set exist from the first value on that fits."""
     if column.array is None or not _has_values(column.array):
         return Column(None, None, column.misfits, None)
     return column._replace(typed=int(pc.index(column.array.is_valid(), True).as_py()))

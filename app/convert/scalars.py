@@ -38,7 +38,7 @@ class OutOfRange:
 
 
 def to_python(value: Any) -> Any:
-    """The equal Python value of an Arrow or NumPy value; other values unchanged."""
+    """Returns the equal Python value of an Arrow or NumPy value; other values unchanged."""
     if value is None or type(value) in _COMMON:
         return value
     if isinstance(value, pa.Scalar):
@@ -62,7 +62,7 @@ def _python_of_arrow(scalar: pa.Scalar) -> Any:
 
 
 def scalar_type(value: Any) -> pa.DataType | None:
-    """The type that a column gets from such a value; ``None`` for values that no column can store."""
+    """Returns the type that a column gets from such a value; ``None`` for values that no column can store."""
     for kinds, natural in _NATURAL:
         if isinstance(value, kinds):
             return natural(value)
@@ -70,7 +70,7 @@ def scalar_type(value: Any) -> pa.DataType | None:
 
 
 def coerce_scalar(value: Any, kind: pa.DataType | None, *, fixed: bool, widens: bool = True) -> Stored | None:
-    """The value as a column of this type stores it, and the column's new type; ``None`` if it does not fit."""
+    """Returns the value as a column of this type stores it, and the column's new type; ``None`` if it does not fit."""
     natural = scalar_type(value)
     if kind is None:
         return None if natural is None else (_stored(value), natural)
@@ -118,7 +118,7 @@ def is_within(value: float, kind: pa.DataType) -> bool:
 
 
 def _exactly(value: Decimal, kind: pa.DataType) -> Stored | None:
-    """The number with the digits of a decimal type, if it has no more."""
+    """Returns the number with the digits of a decimal type, if it has no more."""
     if not value.is_finite() or (value == 0 and value.is_signed()):
         return None
     try:
@@ -129,7 +129,7 @@ def _exactly(value: Decimal, kind: pa.DataType) -> Stored | None:
 
 
 def _moment(text: str, kind: pa.DataType) -> date | datetime | None:
-    """The moment of a text for a column that the user has set to a date or timestamp; without a zone: UTC."""
+    """Reads the moment of a text for a column that the user has set to a date or timestamp; without a zone: UTC."""
     try:
         moment = moment_of(text, exactly=True)
         if kind == ZONED:

@@ -7,7 +7,7 @@ _LONGEST: Final = 80  # characters, enough to recognise a value
 
 
 def shown(value: object, longest: int = _LONGEST) -> str:
-    """The first ``longest`` characters of ``repr(value)``; never formats much more than these."""
+    """Returns the first ``longest`` characters of ``repr(value)``; never formats much more than these."""
     text = ""
     for piece in _pieces(value, longest, 0):
         text += piece
@@ -17,7 +17,7 @@ def shown(value: object, longest: int = _LONGEST) -> str:
 
 
 def _pieces(value: object, longest: int, depth: int) -> Iterator[str]:
-    """The ``repr()`` in parts; long texts are cut before they are formatted."""
+    """Yields the ``repr()`` in parts; long texts are cut before they are formatted."""
     if depth > longest:
         yield "..."
     elif type(value) is dict:

@@ -32,10 +32,10 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
-    """Year (4 digits), month, day and hour (2 digits each) in UTC as string arrays; null for ``None``.
+    """Returns year (4 digits), month, day and hour (2 digits each) in UTC as string arrays; null for ``None``.
 
     Raises:
-        BadRowsError: values that are no timestamps, or outside the years 1 to 9999; all of them.
+        BadRowsError: values are no timestamps, or outside the years 1 to 9999; it names all of them.
     """
     micros = _micros(values)
     unusable = pc.invert(pc.fill_null(_is_inside(micros), False))
@@ -47,19 +47,19 @@ def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
 
 
 def moments(values: Sequence[Any]) -> pa.Array:
-    """The moment of each value; null for ``None``, and for values that are no usable timestamps."""
+    """Returns the moment of each value; null for ``None``, and for values that are no usable timestamps."""
     micros = _micros(values)
     return pc.if_else(_is_inside(micros), micros, None).cast(ZONED)
 
 
 def time_parts_of_column(column: pa.Array) -> Mapping[str, pa.Array] | None:
-    """The time columns of a column without nulls; ``None`` if some are no usable timestamps."""
+    """Returns the time columns of a column without nulls; ``None`` if some are no usable timestamps."""
     micros = _micros_of_column(column)
     return None if micros is None else _parts(micros)
 
 
 def moments_of_column(column: pa.Array) -> pa.Array | None:
-    """The moments of a column without nulls; ``None`` if some are no usable timestamps."""
+    """Returns the moments of a column without nulls; ``None`` if some are no usable timestamps."""
     micros = _micros_of_column(column)
     return None if micros is None else micros.cast(ZONED)
 
@@ -94,7 +94,7 @@ def _parts(micros: pa.Array) -> Mapping[str, pa.Array]:
 
 
 def _micros(values: Sequence[Any]) -> pa.Array:
-    """Microseconds of each value since the epoch, rounded down (int64); null where it is ``None`` or no timestamp.
+    """Returns the microseconds since the epoch, rounded down (int64); null for ``None`` and what is no timestamp.
 
     Each type is converted by itself: Arrow would take a list of several for one type, and change some of the values.
     """
@@ -156,7 +156,7 @@ def _micros_of_integer(value: int) -> int | None:
 
 
 def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
-    """Divide rounding down. Arrow rounds towards zero, which would put 1969-12-31T23:59:59.5 into 1970."""
+    """Divides rounding down. Arrow rounds towards zero, which would put 1969-12-31T23:59:59.5 into 1970."""
     quotient = pc.divide(values, divisor)
     rounded_up = pc.greater(pc.multiply(quotient, divisor), values)
     return pc.subtract(quotient, rounded_up.cast(pa.int64()))
@@ -181,7 +181,7 @@ def _epoch_micros_of_doubles(numbers: pa.Array) -> pa.Array:
 
 
 def _micros_of_texts(values: Sequence[Any] | pa.Array) -> pa.Array:
-    """Parse with Arrow if all texts have a zone, or none has one; otherwise one by one."""
+    """Parses with Arrow if all texts have a zone, or none has one; otherwise one by one."""
     try:
         texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
     except UnicodeEncodeError:
@@ -209,7 +209,7 @@ def _micros_of_dates(values: Sequence[Any]) -> pa.Array:
 
 
 def _reason(value: Any) -> str:
-    """Why a value is no usable timestamp."""
+    """Returns why a value is no usable timestamp."""
     converter = _converter(type(value))
     if converter is _micros_of_texts and converter([value]).null_count:
         return f"{shown(value)} is no timestamp such as 2024-01-15T12:00:00Z or 1705320000"
@@ -224,7 +224,7 @@ def _reason(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """The value in quotes; a number with too many digits for Python to write is shown by its size."""
+    """Returns the value in quotes; a number with too many digits for Python to write is shown by its size."""
     try:
         return shown(str(value))
     except ValueError:

@@ -1,7 +1,7 @@
 """Reads times from text: one grammar for all columns, that of docs/records.md.
 
-Python alone takes any character for the one between date and time, and digits alone for a date. Arrow reads a part of
-the grammar, and nothing else.
+Python alone takes any character between date and time, and digits alone for a date. Arrow reads a part of the grammar,
+and nothing else.
 """
 
 import re
@@ -15,7 +15,7 @@ _ONE_TIME = re.compile(_TIME, re.ASCII)
 
 
 def moment_of(text: str, *, exactly: bool = False) -> datetime:
-    """The moment of a date, or of a date and time; without a zone where the text names none.
+    """Returns the moment of a date, or of a date and time; without a zone where the text names none.
 
     Raises:
         ValueError: it is no time, or it is to be read ``exactly`` and has digits below microseconds.
@@ -27,7 +27,7 @@ def moment_of(text: str, *, exactly: bool = False) -> datetime:
 
 
 def time_or_number(text: str) -> datetime | int | None:
-    """What a text of the form ``TIME_OR_NUMBER`` means; ``None`` for a day that the calendar lacks."""
+    """Reads a text of the form ``TIME_OR_NUMBER``; ``None`` for a day that the calendar lacks."""
     try:
         return int(text) if text.isdecimal() else datetime.fromisoformat(text.upper())
     except ValueError:

@@ -1,4 +1,4 @@
-"""Converts one value to the type of its column: the stored value, the type as it grows, and misfits.
+"""Converts one value to the type of its column: returns the stored value, the type as it grows, and the misfits.
 
 This is the slow way, value by value in the order of the rows. It is for columns whose values differ in kind, and for
 new nested columns. ``app.convert.columns`` has the fast way, with the same result.
@@ -88,15 +88,10 @@ def fit(
     depth: int = 1,
     lists: int = 0,
 ) -> Fit:
-    """Fit a value into a column.
+    """Fits a value into a column, whose type ``kind`` is ``None`` until a value has decided it.
 
-    Args:
-        value: as it came.
-        kind: the column's type; ``None`` until a value has decided it.
-        fixed: whether the user has set the type: it takes more values, and never grows.
-        room: for scalar fields that have no type yet.
-        depth: 1 for a column, one more for every level below.
-        lists: how many of the levels around it are lists.
+    A type that the user has ``fixed`` takes more values, and never grows. ``depth`` is 1 for a column, one more for
+    every level below, and ``lists`` says how many of the levels around it are lists.
     """
     value = to_python(value)
     if value is None:
@@ -137,7 +132,7 @@ def _refused(value: Any, kind: pa.DataType | None, why: str = "") -> Fit:
 
 
 def _fit_text(value: Any) -> Fit:
-    """A column that the user has set to text takes all values: as JSON, or as plain text if JSON has no such type."""
+    """Fits a value into a column that the user has set to text: as JSON, or as plain text if JSON has no such type."""
     is_plain = isinstance(value, date | time | Decimal)
     text = str(value) if isinstance(value, Decimal) else value.isoformat() if is_plain else to_json(value)
     return Fit(text, pa.string())
@@ -208,7 +203,7 @@ def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, room: Roo
 
 
 def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is_iceberg: bool = False) -> str | None:
-    """Why no field of this name can be added to those whose names in lower case are ``folded``."""
+    """Returns why no field of this name can be added to those whose names in lower case are ``folded``."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -229,7 +224,7 @@ def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is
 
 
 def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
-    """A list is stored whole or not at all; its type grows only with lists that are stored."""
+    """Stores a list whole or not at all; its type grows only with lists that are stored."""
     if kind is not None and not pa.types.is_list(kind):
         return _refused(list(value), kind)
     if depth > MAX_DEPTH:
@@ -271,14 +266,14 @@ def _of_an_element(reason: str) -> str:
 
 
 def scalar_count(kind: pa.DataType) -> int:
-    """How many columns a file has for a column of this type."""
+    """Returns how many columns a file has for a column of this type."""
     if pa.types.is_struct(kind):
         return sum(scalar_count(field.type) for field in kind)
     return scalar_count(kind.value_type) if pa.types.is_list(kind) else 1
 
 
 def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED) -> "Column":
-    """Fit all values of a column, in the order of the rows."""
+    """Fits all values of a column, in the order of the rows."""
     final = kind
     stored: list[Any] = []
     misfits: dict[int, Misfit] = {}
@@ -302,10 +297,10 @@ def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, r
 
 
 class Column(NamedTuple):
-    """A column of a batch.
+    """The values, type and misfits (by row) of a column of a batch.
 
-    ``array`` has the type ``kind``; both are ``None`` if no value has a type. ``misfits`` are by row. ``typed`` is the
-    first row that has the type, ``None`` if there is none.
+    ``array`` has the type ``kind``; both are ``None`` if no value has a type. ``typed`` is the first row that has the
+    type, ``None`` if there is none.
     """
 
     array: pa.Array | None
@@ -315,7 +310,7 @@ class Column(NamedTuple):
 
 
 def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
-    """Fit again after a column became double: whole numbers before may have more digits than a double."""
+    """Fits again after a column became double: whole numbers before may have more digits than a double."""
     coerced = []
     for row, value in enumerate(stored):
         one = fit(value, kind, fixed=False)

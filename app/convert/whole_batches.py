@@ -1,7 +1,6 @@
 """Converts many messages at once into columns and partition values.
 
-Gives the same result as ``rows`` and ``partition_values`` record by record, and refuses messages where the result could
-differ.
+Gives the same result as ``rows`` and ``partition_values`` record by record; refuses messages where it could differ.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -41,13 +40,10 @@ class MessageParser(Protocol):
     def parse(
         self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
     ) -> Mapping[str, pa.Array] | None:
-        """The fields of all values.
+        """Parses the fields of all values, of which there is at least one.
 
-        Args:
-            values: at least one.
-            headers: of the message of each value.
-            wanted: the columns of the table with their types, and partition columns.
-            fixed: columns whose types the user has set.
+        ``wanted`` has the columns of the table with their types, and partition columns. ``fixed`` are those whose types
+        the user has set.
 
         Returns:
             Fields by name, as long as ``values``: all of ``wanted``, and others that occur. A field may have another
@@ -59,15 +55,7 @@ class MessageParser(Protocol):
 
 
 class WholeBatches:
-    """Converts messages.
-
-    Args:
-        spec: the table's partitioning.
-        rules: the settings that decide how columns are converted.
-        metadata: names of ``METADATA_COLUMNS``.
-        parser: of the values; of JSON by default.
-        read_key: reads keys that are no text.
-    """
+    """Converts messages; ``read_key`` reads keys that are no text, and without a ``parser`` the values are JSON."""
 
     def __init__(
         self,
@@ -88,7 +76,7 @@ class WholeBatches:
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
 
     def learn(self, rows: Iterable[Row]) -> bool:
-        """Note the types of partition values in rows that were converted one by one; returns whether any is new."""
+        """Notes the types of partition values in rows that were converted one by one; returns whether any is new."""
         before = dict(self._hints)
         kinds: dict[str, set[type]] = {name: set() for name in self._hints}
         for row in rows:
@@ -101,12 +89,7 @@ class WholeBatches:
         return self._hints != before
 
     def convert(self, chunk: Chunk, tps: Sequence[TopicPartition], schema: TableSchema) -> Rows:
-        """Convert messages, of any partitions.
-
-        Args:
-            chunk: has at least one.
-            tps: the topic-partition of each, where there are metadata columns.
-            schema: of the table.
+        """Converts messages, at least one, of any partitions; ``tps`` is needed only for metadata columns.
 
         Raises:
             OneByOneError: one of them must be converted by itself.
@@ -134,7 +117,6 @@ class WholeBatches:
     def _fields(
         self, values: Sequence[bytes], headers: AllHeaders, known: Mapping[str, pa.DataType]
     ) -> Mapping[str, pa.Array]:
-        """All fields of the table's columns."""
         timestamp = self._rules.timestamp_column
         wanted = {name: kind for name, kind in known.items() if name not in self._own - {timestamp}} | self._hints
         if timestamp not in wanted:
@@ -157,7 +139,7 @@ class WholeBatches:
         headers: AllHeaders,
         messages: Sequence[Message],
     ) -> pa.Array:
-        """The timestamp column, or Kafka's timestamps if no message has the field; an explicit null is rare."""
+        """Returns the timestamp column, or Kafka's timestamps if no message has the field; an explicit null is rare."""
         name = self._rules.timestamp_column
         if not fields[name].null_count and name not in self._metadata:
             return fields[name]
@@ -171,7 +153,7 @@ class WholeBatches:
     def _completed(
         self, fields: Mapping[str, pa.Array], moments: pa.Array, known: Mapping[str, pa.DataType]
     ) -> Mapping[str, pa.Array]:
-        """The timestamp column of the file, if Kafka's timestamps fill it."""
+        """Adds the timestamp column of the file, if Kafka's timestamps fill it."""
         name = self._rules.timestamp_column
         if name not in known or moments is fields[name]:
             return {}
@@ -254,7 +236,7 @@ class WholeBatches:
 
 
 def _text(values: pa.Array, column: str) -> pa.Array:
-    """Values of a partition column as Python writes them."""
+    """Returns the values of a partition column as Python writes them."""
     if pa.types.is_boolean(values.type):
         return pc.if_else(values, "True", "False")
     if pa.types.is_integer(values.type) or pa.types.is_string(values.type):

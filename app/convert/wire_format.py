@@ -21,7 +21,7 @@ class Payload(NamedTuple):
 
 
 def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> Payload:
-    """Split a key or value of a message with these headers.
+    """Splits a key or value of a message with these headers.
 
     Raises:
         ValueError: it has no id.
@@ -33,7 +33,7 @@ def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> Pay
 def payloads(
     values: Sequence[bytes], headers: Sequence[Headers | None]
 ) -> Mapping[SchemaId, tuple[Sequence[int], Sequence[bytes]]]:
-    """The bytes of many values by their schema, with their places.
+    """Groups the bytes of many values by their schema, with their places.
 
     Raises:
         ValueError: one has no id.
@@ -52,7 +52,7 @@ def payloads(
 
 
 def _named(raw: bytes, headers: Headers | None, header: str) -> tuple[bytes, int]:
-    """The bytes of the id, and how many of them stand before the data."""
+    """Returns the bytes of the id, and how many of them stand before the data."""
     for name, content in headers or ():
         if name == header:
             return content.encode() if isinstance(content, str) else content or b"", 0

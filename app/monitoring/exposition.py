@@ -92,13 +92,7 @@ _PARTITION_GAUGES: Final[Iterable[tuple[str, str, Callable[[Position, float | No
 
 
 class Exposition:
-    """All metrics of this process.
-
-    Args:
-        identity: the connector's identity.
-        metrics: the counters.
-        live: samples the present state.
-    """
+    """All metrics of this process."""
 
     def __init__(self, identity: Callable[[], Identity], metrics: Metrics, live: Callable[[], Live]) -> None:
         self._identity = identity
@@ -111,11 +105,11 @@ class Exposition:
         ProcessCollector("lake_sink_java", pid=lambda: live().java_pid or 0, registry=self._registry)
 
     def text(self) -> bytes:
-        """The metrics in Prometheus' text format."""
+        """Returns the metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Called by the registry."""
+        """Implements the collector's interface; the registry calls it."""
         counts, live, identity = self._metrics.counts(), self._live(), self._identity()
         yield from self._metrics.registry.collect()
         yield CounterMetricFamily("lake_sink_consumed_records", "Records that were read from Kafka.", live.consumed)

@@ -49,22 +49,22 @@ class History:
         self._samples.append(sample)
 
     def span(self, now: float) -> float:
-        """Seconds since the first sample."""
+        """Returns the seconds since the first sample."""
         samples = self._samples.copy()
         return now - samples[0].at if samples else 0.0
 
     def rate(self, now: float, seconds: float) -> float:
-        """Rows a second written to the lake, over the last ``seconds`` or since the first sample."""
+        """Returns rows a second written to the lake, over the last ``seconds`` or since the first sample."""
         recent = self._recent(now, seconds)
         return _rate(recent[0], recent[-1]) if recent else 0.0
 
     def byte_rate(self, now: float, seconds: float) -> float:
-        """Bytes a second written to the lake, over the last ``seconds`` or since the first sample."""
+        """Returns bytes a second written to the lake, over the last ``seconds`` or since the first sample."""
         recent = self._recent(now, seconds)
         return (recent[-1].size - recent[0].size) / (recent[-1].at - recent[0].at) if len(recent) > 1 else 0.0
 
     def lag_change(self, now: float, seconds: float) -> float | None:
-        """Growth of the lag over the last ``seconds``, in messages a second; negative if it shrinks.
+        """Returns the lag's growth over the last ``seconds``, in messages a second; negative if it shrinks.
 
         A least-squares slope, because each commit lowers the lag in one step. ``None`` with less than
         ``_SLOPE_SECONDS`` of samples since the last outage began or ended.
@@ -77,12 +77,12 @@ class History:
         return _slope([(sample.at, sample.lag or 0) for sample in known])
 
     def rates(self, now: float, width: float) -> list[Point]:
-        """Rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
+        """Returns rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
         steps = list(_steps(self._samples.copy(), width))
         return [Point(now - end.at, _rate(begin, end)) for begin, end in pairwise(steps)]
 
     def lags(self, now: float, width: float) -> list[Point]:
-        """Uncommitted messages, at least ``width`` seconds apart."""
+        """Returns uncommitted messages, at least ``width`` seconds apart."""
         return [Point(now - sample.at, sample.lag) for sample in _steps(self._samples.copy(), width)]
 
     def _recent(self, now: float, seconds: float) -> list[Sample]:
@@ -95,13 +95,13 @@ def _rate(begin: Sample, end: Sample) -> float:
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """The slope of the least-squares line; the points differ in x."""
+    """Returns the slope of the least-squares line; the points differ in x."""
     mean_x = sum(x for x, _ in points) / len(points)
     return sum((x - mean_x) * y for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
 
 def _steps(samples: Sequence[Sample], width: float) -> Iterator[Sample]:
-    """Pick samples, always with the newest one; return them in the order of time."""
+    """Picks samples, always with the newest one; returns them in the order of time."""
     taken: list[Sample] = []
     for sample in reversed(samples):
         if not taken or taken[-1].at - sample.at >= width * 0.99:
@@ -132,12 +132,12 @@ class Chart:
 
 
 def window(span: float) -> float:
-    """The shortest of ``_WINDOWS`` that shows ``span`` seconds, or the longest."""
+    """Returns the shortest of ``_WINDOWS`` that shows ``span`` seconds, or the longest."""
     return next((each for each in _WINDOWS if each >= span), _WINDOWS[-1])
 
 
 def ticks(highest: float) -> list[float]:
-    """Round values from 0 to the first that is not below ``highest``, evenly apart."""
+    """Returns round values from 0 to the first that is not below ``highest``, evenly apart."""
     if highest <= 0:
         return [0.0, 1.0]
     raw = highest / _INTERVALS
@@ -147,11 +147,9 @@ def ticks(highest: float) -> list[float]:
 
 
 def lay_out(points: Sequence[Point], seconds: float) -> Chart:
-    """Lay out the chart of the last ``seconds``, one of ``_WINDOWS``.
+    """Lays out the chart of the last ``seconds``, one of ``_WINDOWS``; its right edge is now.
 
-    Args:
-        points: in the order of time; a point without a value breaks the curve.
-        seconds: from the left edge to the right, which is now.
+    The points are in the order of time; one without a value breaks the curve.
     """
     shown = [point for point in points if point.ago <= seconds]
     marks = ticks(max((point.value for point in shown if point.value is not None), default=0.0))
@@ -174,7 +172,7 @@ def lay_out(points: Sequence[Point], seconds: float) -> Chart:
 
 
 def _moments(seconds: float) -> list[tuple[float, str, str]]:
-    """List the marks of the axis of time: seconds ago, label, and ``text-anchor``."""
+    """Lists the marks of the axis of time: seconds ago, label, and ``text-anchor``."""
     minutes = int(seconds // _MINUTE)
     step = next(step for step in (1, 2, 5, 10) if minutes // step <= _INTERVALS + 1)
     room = minutes * 4 // 5  # the label at the left end is longer

@@ -17,22 +17,17 @@ _OWN: Final = "localhost"
 
 
 class AllowedHosts:
-    """The accepted host names.
-
-    Args:
-        named: the user's names; if there are any, all connections are checked.
-    """
+    """The accepted host names; if the user has ``named`` any, all connections are checked."""
 
     def __init__(self, named: Collection[str] = ()) -> None:
         self._names = {_OWN, socket.gethostname().lower(), *(name.lower() for name in named)}
         self._is_checked_everywhere = bool(named)
 
     def allow(self, host: str | None, address: str) -> bool:
-        """Return whether to answer a request.
+        """Returns whether to answer a request.
 
-        Args:
-            host: its ``Host``, with or without a port; ``None`` if it has none. Every browser sends one.
-            address: our end of the connection.
+        ``host`` is its ``Host``, with or without a port, ``None`` if it has none; every browser sends one. ``address``
+        is our end of the connection.
         """
         if host is None or not (self._is_checked_everywhere or _parsed(address).is_loopback):
             return True

@@ -50,11 +50,7 @@ Pages = Mapping[str, Callable[[], Response]]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the port at a name, or an IPv4 or IPv6 address.
-
-    Args:
-        host: address or name of the interface; ``0.0.0.0`` or ``::`` for all.
-        port: TCP port.
+    """Opens the port at a name, or an IPv4 or IPv6 address; ``0.0.0.0`` or ``::`` are all interfaces.
 
     Raises:
         ConfigError: the port is taken, or host or port are not allowed.
@@ -77,13 +73,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: AllowedHosts) -> None:
-    """Answer on a thread until the process ends.
+    """Answers on a thread until the process ends.
 
-    Args:
-        listener: see ``listen()``.
-        pages: for people and scrapers.
-        probes: for the platform; answered for every ``Host``, and never cached.
-        allowed: the host names for the pages.
+    ``pages`` are for people and scrapers, at the ``allowed`` host names. ``probes`` are for the platform: answered for
+    every ``Host``, and never cached.
     """
     config = uvicorn.Config(
         _app(pages, probes, allowed),
@@ -132,7 +125,7 @@ def _endpoint(answer: Callable[[], Response]) -> Callable[[Request], object]:
 
 
 def _kept(page: Callable[[], Response]) -> Callable[[], Response]:
-    """Render the page at most once a second: 500 partitions take 15 ms."""
+    """Renders the page at most once a second: 500 partitions take 15 ms."""
     kept: tuple[float, Response] | None = None
 
     def answer() -> Response:
@@ -147,7 +140,7 @@ def _kept(page: Callable[[], Response]) -> Callable[[], Response]:
 
 class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start with a backlog larger than the number of connections accepted at once."""
+        """Starts with a backlog larger than the number of connections accepted at once."""
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_BACKLOG)

@@ -64,7 +64,7 @@ class Position:
     """The offsets of the consumer group in an assigned partition.
 
     Times are in seconds since the epoch. ``committed`` is the committed offset, ``committed_at`` the time of that
-    commit (``None`` before the first one), ``end`` the next offset to be produced (``None`` if unknown).
+    commit (``None`` before the first one). ``end`` is the next offset to be produced (``None`` if unknown).
     ``waits_since`` is the time when messages were first seen to wait, or of the last commit that left some (``None`` if
     none wait). ``begun_at`` is the start of consuming.
     """
@@ -81,7 +81,7 @@ class Position:
         return None if self.end is None else max(0, self.end - self.committed)
 
     def moved(self, now: float, *, committed: int | None = None, end: int | None = None) -> "Position":
-        """The position after a commit, or with a new end offset."""
+        """Returns the position after a commit, or with a new end offset."""
         found = replace(
             self,
             committed=self.committed if committed is None else committed,
@@ -94,12 +94,10 @@ class Position:
         return replace(found, waits_since=now) if is_new else found
 
     def freshness(self, now: float, oldest: float | None) -> float | None:
-        """Age of the oldest uncommitted message in seconds; 0 if none waits, ``None`` if unknown.
+        """Returns the age of the oldest uncommitted message in seconds; 0 if none waits, ``None`` if unknown.
 
-        Args:
-            now: seconds since the epoch.
-            oldest: time of the oldest message that is consumed and uncommitted, seconds since the epoch. Without one,
-                messages in Kafka count from the time when they were first seen: they are at least that old.
+        ``oldest`` is the time of the oldest message that is consumed and uncommitted. Without one, messages in Kafka
+        count from the time when they were first seen: they are at least that old. Times are seconds since the epoch.
         """
         since = self.waits_since if oldest is None else oldest
         if since is None:
@@ -147,13 +145,9 @@ class Identity:
     Until ``is_found`` is true, the table's address is that of the settings; the catalog may have another one.
 
     Attributes:
-        table: the table's address.
-        root: the key of its folder in the store.
         commit_interval: in seconds.
         replica: the name of this replica, of its deployment where the platform gives one.
-        dead_letter: the address of the dead letter's folder.
         target_file_mb: TARGET_FILE_MB, in MiB.
-        has_catalog: whether files are registered.
         settings: the effective ones as name and value, without secrets.
     """
 
@@ -203,16 +197,7 @@ class Live:
 
 
 class Metrics:
-    """Counts the work of the connector.
-
-    Args:
-        clock: seconds since the epoch.
-        monotonic: seconds.
-
-    Attributes:
-        waits: the operations in retry.
-        registry: of the counters; see ``Exposition`` for the other metrics.
-    """
+    """Counts the work of the connector. ``Exposition`` adds the metrics that are not in ``registry``."""
 
     def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -257,7 +242,7 @@ class Metrics:
         return Counter(name, documentation, labels, registry=self.registry)
 
     def counts(self) -> Counts:
-        """An immutable snapshot of the counts."""
+        """Returns an immutable snapshot of the counts."""
         with self._lock:
             return replace(
                 self._counts,
@@ -274,7 +259,7 @@ class Metrics:
             )
 
     def delivered(self, batch: DeliveredBatch) -> None:
-        """Count a batch that is in the lake."""
+        """Counts a batch that is in the lake."""
         with self._lock:
             self._last_batches.append(replace(batch, at=self._clock(), last_files=()))
             self._last_files.extend(batch.last_files[-_REMEMBERED:])
@@ -288,24 +273,24 @@ class Metrics:
                 self._steps.labels(step).observe(seconds)
 
     def consuming(self) -> None:
-        """Record the start of consuming: a commit is expected from now on."""
+        """Records the start of consuming: a commit is expected from now on."""
         with self._lock:
             self._counts = replace(self._counts, consuming_since=self._clock())
 
     def failed_try(self, operation: Operation) -> None:
-        """Count a failed attempt that is retried."""
+        """Counts a failed attempt that is retried."""
         self._retries.labels(operation).inc()
 
     def paused(self) -> None:
-        """Count a pause of consuming because the destination takes too long."""
+        """Counts a pause of consuming because the destination takes too long."""
         self._pauses.inc()
 
     def fenced(self) -> None:
-        """Count a partition found to be written by another member."""
+        """Counts a partition found to be written by another member."""
         self._fenced.inc()
 
     def lost(self, what: str) -> None:
-        """Record lost records: neither Kafka nor the table has them."""
+        """Records lost records: neither Kafka nor the table has them."""
         with self._lock:
             losses = (*self._counts.losses, (self._clock(), what))[-_REMEMBERED:]
             self._counts = replace(self._counts, losses=losses)
@@ -313,13 +298,13 @@ class Metrics:
     # --- positions --------------------------------------------------------------------------------------------------
 
     def begins(self, tp: TopicPartition, offset: int) -> None:
-        """Note that a partition is consumed from this offset on."""
+        """Notes that a partition is consumed from this offset on."""
         position = Position(offset, begun_at=self._clock())
         with self._lock:
             self._counts = replace(self._counts, positions={**self._counts.positions, tp: position})
 
     def committed(self, following: Mapping[TopicPartition, int]) -> None:
-        """Note the committed offset of each partition: the one after the last row in the lake."""
+        """Notes the committed offset of each partition: the one after the last row in the lake."""
         if not following:
             return
         now = self._clock()
@@ -330,7 +315,7 @@ class Metrics:
             self._counts = replace(self._counts, positions={**positions, **moved}, last_commit=now)
 
     def reaches(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Note the end offset of each partition."""
+        """Notes the end offset of each partition."""
         now = self._clock()
         with self._lock:
             positions = self._counts.positions
@@ -339,7 +324,7 @@ class Metrics:
             self._counts = replace(self._counts, positions={**positions, **known}, last_answer=last_answer)
 
     def ended(self, tps: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are not assigned any more."""
+        """Forgets partitions that are not assigned any more."""
         gone = set(tps)
         with self._lock:
             kept = {tp: position for tp, position in self._counts.positions.items() if tp not in gone}

@@ -38,15 +38,7 @@ Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
 
 class Monitor:
-    """Serves nothing and starts no thread before ``serve()``.
-
-    Args:
-        identity: the connector's identity.
-        metrics: the counters.
-        health: answers the probes.
-        look: samples the state of the connector; ``started`` replaces it.
-        clock: monotonic seconds.
-    """
+    """Starts no thread before ``serve()``; ``look`` samples the connector's state until ``started`` replaces it."""
 
     def __init__(
         self,
@@ -70,11 +62,11 @@ class Monitor:
         self._told_unanswered: frozenset[str] = frozenset()
 
     def found(self, table: str, root: str, dead_letter: str) -> None:
-        """Show this table and dead letter; the catalog may have other addresses than the settings."""
+        """Shows this table and dead letter; the catalog may have other addresses than the settings."""
         self._identity = replace(self._identity, table=table, root=root, dead_letter=dead_letter, is_found=True)
 
     def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
-        """Open the port, and answer on a thread; ``allowed_hosts`` as in ``AllowedHosts``.
+        """Opens the port, and answers on a thread; ``allowed_hosts`` as in ``AllowedHosts``.
 
         Raises:
             ConfigError: the port cannot be opened.
@@ -89,7 +81,7 @@ class Monitor:
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
     def started(self, look: Callable[[], Live], ends: Ends) -> None:
-        """From the start of consuming, sample the running parts with ``look`` and the end offsets with ``ends``."""
+        """Samples the running parts with ``look`` and the end offsets with ``ends``, from the start of consuming on."""
         self._look = look
         self._answered_at = self._clock()
         self._ends = ends
@@ -107,7 +99,6 @@ class Monitor:
             samples += 1
 
     def sample(self) -> None:
-        """Keep a sample of the present state."""
         live, counts = self._live(), self._metrics.counts()
         is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
         self._history.add(Sample(self._clock(), counts.rows, counts.lag, counts.size, is_outage))
@@ -115,7 +106,7 @@ class Monitor:
         self._tell_unanswered(live)
 
     def _note(self, live: Live, counts: Counts) -> None:
-        """Record when this state began. The table is behind since it last had all records in time."""
+        """Records when this state began. The table is behind since it last had all records in time."""
         now = self._clock()
         done = progress(
             counts, worst_first(counts, live, counts.at), self._history, now, self._identity.commit_interval
@@ -129,7 +120,7 @@ class Monitor:
             self._well_at = now - (done.age or 0.0) if done.is_up_to_date else now
 
     def _tell_unanswered(self, live: Live) -> None:
-        """Log a missing answer once: without an error nothing else logs it."""
+        """Logs a missing answer once: without an error nothing else logs it."""
         unanswered = {wait.doing: wait for wait in live.waits if wait.is_unanswered}
         for doing in unanswered.keys() - self._told_unanswered:
             wait = unanswered[doing]
@@ -140,7 +131,7 @@ class Monitor:
         self._told_unanswered = frozenset(unanswered)
 
     def _ask(self, ends: Ends) -> bool:
-        """Ask Kafka for end offsets; returns whether it has answered."""
+        """Asks Kafka for end offsets; returns whether it has answered."""
         waits = self._metrics.waits
         try:
             found = ends(self._metrics.counts().positions.keys())
@@ -198,7 +189,7 @@ def _probed(probe: Probe) -> Response:
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Memory of the process in bytes; ``None`` if it has ended, or without ``/proc``."""
+    """Returns the memory of the process in bytes; ``None`` if it has ended, or without ``/proc``."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:

@@ -59,7 +59,7 @@ _RULES: Final = tuple(
 
 
 def plain(text: str) -> str:
-    """The text without object addresses, names of Python and Java classes, and marks of the Kafka client."""
+    """Removes object addresses, names of Python and Java classes, and marks of the Kafka client from the text."""
     text, before = cut(text, _LONGEST), None
     while text != before:
         before = text

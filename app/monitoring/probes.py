@@ -13,12 +13,7 @@ class Probe:
 
 
 class Health:
-    """Answers the probes.
-
-    Args:
-        loop_seconds: time limit for a turn of the consumer's loop with its flush.
-        clock: monotonic seconds.
-    """
+    """Answers the probes; ``loop_seconds`` limits a turn of the consumer's loop, with its flush."""
 
     def __init__(self, *, loop_seconds: float, clock: Callable[[], float]) -> None:
         self._loop_seconds = loop_seconds
@@ -28,17 +23,17 @@ class Health:
         self._ready: Callable[[], Probe] = lambda: Probe(ok=False, detail="starting")
 
     def started(self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe]) -> None:
-        """Expect turns of the loop from now on."""
+        """Expects turns of the loop from now on."""
         self._spark_alive = spark_alive
         self._ready = ready
         self._last_turn = self._clock()
 
     def turn(self) -> None:
-        """Note a turn of the consumer's loop."""
+        """Notes a turn of the consumer's loop."""
         self._last_turn = self._clock()
 
     def live(self) -> Probe:
-        """OK while the process starts; afterwards while the loop turns and the JVM lives."""
+        """Answers OK while the process starts; afterwards while the loop turns and the JVM lives."""
         if self._last_turn is None:
             return Probe(ok=True, detail="starting")
         still = self._clock() - self._last_turn
@@ -49,5 +44,5 @@ class Health:
         return Probe(ok=True, detail="running")
 
     def ready(self) -> Probe:
-        """OK when partitions are assigned and the last flush succeeded."""
+        """Answers OK when partitions are assigned and the last flush succeeded."""
         return self._ready()

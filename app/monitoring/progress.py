@@ -44,7 +44,7 @@ class PartitionRow:
 
 
 def listed(tps: Iterable[TopicPartition]) -> str:
-    """``sensors 0-23, 30``: partitions as ranges, by topic."""
+    """Formats partitions as ranges, by topic: ``sensors 0-23, 30``."""
     by_topic: dict[str, list[int]] = {}
     for tp in sorted(tps):
         by_topic.setdefault(tp.topic, []).append(tp.partition)
@@ -52,7 +52,7 @@ def listed(tps: Iterable[TopicPartition]) -> str:
 
 
 def worst_first(counts: Counts, live: Live, now: float) -> list[PartitionRow]:
-    """All assigned partitions: first those that are not read, then by age, then by lag."""
+    """Returns all assigned partitions: first those that are not read, then by age, then by lag."""
     rows = []
     for tp in counts.positions.keys() | live.unclaimed | live.fenced.keys():
         position = counts.positions.get(tp)
@@ -108,14 +108,9 @@ class Progress:
 def progress(
     counts: Counts, rows: Sequence[PartitionRow], history: History, monotonic: float, commit_interval: float
 ) -> Progress:
-    """Compute the progress from the present lag and that of the last minutes.
+    """Computes the progress from the present lag and that of the last minutes.
 
-    Args:
-        counts: with the lag.
-        rows: of all assigned partitions.
-        history: with the lag of the last minutes.
-        monotonic: seconds, now.
-        commit_interval: seconds; records since the last commits are no backlog.
+    Records since the last commits, within ``commit_interval`` seconds, are no backlog.
     """
     ages = {row.tp: row.age for row in rows if row.age is not None}
     oldest = max(ages, key=lambda tp: ages[tp], default=None)
@@ -134,7 +129,7 @@ def progress(
 
 
 def slowest_step(batches: Sequence[DeliveredBatch]) -> tuple[str, float] | None:
-    """The slowest step of the last batches by its name in ``STEP_NAMES``, and its share of the time."""
+    """Returns the slowest step of the last batches by its name in ``STEP_NAMES``, and its share of the time."""
     seconds: dict[str, float] = {}
     for batch in batches:
         for step, taken in batch.seconds.items():

@@ -25,7 +25,6 @@ class RecentWarnings(logging.Handler):
         self._last: deque[Warned] = deque(maxlen=_REMEMBERED)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
         try:
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - a library's format does not fit its values; logging must not fail

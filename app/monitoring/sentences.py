@@ -70,7 +70,7 @@ class Situation:
 
     @property
     def wait(self) -> Trouble:
-        """The longest one."""
+        """The longest wait."""
         return self.live.waits[0]
 
     @property
@@ -121,12 +121,12 @@ class Situation:
 
     @property
     def files(self) -> int:
-        """Of the last batches."""
+        """The number of files of the last batches."""
         return sum(batch.files for batch in self.counts.last_batches)
 
     @property
     def file_bytes(self) -> int:
-        """The average."""
+        """The average size of these files."""
         return sum(batch.size for batch in self.counts.last_batches) // max(1, self.files)
 
     @property
@@ -152,7 +152,6 @@ class Sentence:
     """A headline or a remark. Empty texts are left out.
 
     Attributes:
-        tone: its colour.
         title: what is wrong, or that nothing is.
         reason: in the words of the other side, or more about it.
         next: what happens by itself.
@@ -391,12 +390,12 @@ REMARKS: Final[_Rows] = (
 
 
 def headline(situation: Situation) -> Sentence:
-    """The most important thing about the connector now."""
+    """Returns the most important thing about the connector now."""
     return next(says(situation) for when, says in HEADLINES if when(situation))
 
 
 def remarks(situation: Situation) -> list[Sentence]:
-    """The remarks for an operator, the gravest first."""
+    """Returns the remarks for an operator, the gravest first."""
     return [says(situation) for when, says in REMARKS if when(situation)]
 
 

@@ -46,9 +46,7 @@ class View:
     """All that the page shows.
 
     Attributes:
-        now: in seconds since the epoch.
-        monotonic: in seconds.
-        uptime: of the process, in seconds.
+        now: in seconds since the epoch; ``monotonic`` and all others are seconds too.
         seconds: for how long the connector has been like this.
         python_bytes, java_bytes: memory of the two processes, ``None`` where it is unknown.
     """
@@ -67,7 +65,7 @@ class View:
 
 
 def render(view: View) -> str:
-    """The page, as an HTML document that loads nothing else."""
+    """Renders the page, as an HTML document that loads nothing else."""
     history, width_of = view.history, window(view.history.span(view.monotonic))
     width = width_of / _POINTS
     rows, situation, values = _values(view, _REFRESH_SECONDS)
@@ -92,13 +90,12 @@ def render(view: View) -> str:
 
 
 def render_partitions(view: View) -> str:
-    """The page with all partitions."""
     rows, _, values = _values(view, _REFRESH_LIST_SECONDS)
     return _PARTITIONS.render(**values, rows=rows)
 
 
 def _values(view: View, refresh_seconds: int) -> tuple[list[PartitionRow], Situation, dict[str, Any]]:
-    """All partitions, the worst first; the situation; the values that both pages show."""
+    """Returns all partitions, the worst first; the situation; the values that both pages show."""
     live, counts = view.live, view.counts
     rows = worst_first(counts, live, view.now)
     done = progress(counts, rows, view.history, view.monotonic, view.identity.commit_interval)
@@ -125,7 +122,7 @@ def _values(view: View, refresh_seconds: int) -> tuple[list[PartitionRow], Situa
 
 
 def _groups(rows: Sequence[PartitionRow]) -> list[tuple[str, str]]:
-    """Names of groups of partitions, and the partitions as ranges; groups without any are left out."""
+    """Returns names of groups of partitions, and the partitions as ranges; leaves out groups without any."""
     groups = {"Assigned": rows}
     groups |= {
         formatting.sentence(hindrance): [row for row in rows if row.hindrance == hindrance]
@@ -135,7 +132,7 @@ def _groups(rows: Sequence[PartitionRow]) -> list[tuple[str, str]]:
 
 
 def _systems(view: View) -> list[tuple[str, Tone, str]]:
-    """Name, colour and state of each system that the connector works with."""
+    """Returns name, colour and state of each system that the connector works with."""
     live, identity = view.live, view.identity
     starts = live.state == "starting"
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
@@ -217,7 +214,7 @@ def _number(count: int | None) -> str:
 
 
 def _visible(value: object) -> object:
-    """Escape what a browser would not show, in all but the templates' own text."""
+    """Escapes what a browser would not show, in all but the templates' own text."""
     return formatting.escape_control(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -31,16 +31,12 @@ class Trouble:
 
     @classmethod
     def of(cls, error: ConnectorError, seconds: float = 0.0) -> "Trouble":
-        """The trouble that has lasted for so long."""
+        """Returns the trouble that has lasted for so long."""
         return cls(error.system, error.doing, error.cause, error.hint, seconds, error.exit_code)
 
 
 class Waits:
-    """The operations in retry, and overdue answers. Thread-safe.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """The operations in retry, and overdue answers. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -49,12 +45,10 @@ class Waits:
         self._asked: dict[Hashable, tuple[float, float, System, str]] = {}  # begin, patience, system, doing
 
     def failed(self, work: Hashable, error: ConnectorError, *, since: float | None = None) -> None:
-        """Note that a try of this work failed, and that others follow.
+        """Notes that a try of this work failed, and that others follow.
 
-        Args:
-            work: the same at each try, until ``over``.
-            error: of this try.
-            since: when the work last succeeded (monotonic seconds); the first failure, where that is unknown.
+        ``work`` is the same at each try, until ``over``. ``since`` is when it last succeeded (monotonic seconds); where
+        that is unknown, the first failure counts.
         """
         with self._lock:
             now = self._clock() if since is None else since
@@ -62,13 +56,13 @@ class Waits:
             self._begun[work] = begin, error
 
     def over(self, work: Hashable) -> None:
-        """Note that this work succeeded, or that nobody tries it again."""
+        """Notes that this work succeeded, or that nobody tries it again."""
         with self._lock:
             self._begun.pop(work, None)
 
     @contextmanager
     def answer(self, work: Hashable, system: System, doing: str, patience: float) -> Iterator[None]:
-        """Ask a system inside of the block; what takes longer than ``patience`` (seconds) is a wait.
+        """Asks a system inside of the block; what takes longer than ``patience`` (seconds) is a wait.
 
         A system that hangs gives no error for minutes: clients wait for each answer, and ask again.
         """
@@ -81,7 +75,7 @@ class Waits:
                 self._asked.pop(work, None)
 
     def current(self) -> tuple[Trouble, ...]:
-        """The present waits, the longest first."""
+        """Returns the present waits, the longest first."""
         now = self._clock()
         with self._lock:
             failed = [Trouble.of(error, max(0.0, now - begin)) for begin, error in self._begun.values()]

@@ -15,7 +15,7 @@ _OFFSETS: Final = "kafka_offsets"
 
 
 def as_column_metadata(offsets: Iterable[OffsetRange]) -> dict[str, Any]:
-    """The column metadata that Spark stores in the footer."""
+    """Returns the column metadata that Spark stores in the footer."""
     by_topic: dict[str, dict[str, list[int]]] = {}
     for each in offsets:
         by_topic.setdefault(each.tp.topic, {})[str(each.tp.partition)] = [each.first, each.last]
@@ -23,11 +23,7 @@ def as_column_metadata(offsets: Iterable[OffsetRange]) -> dict[str, Any]:
 
 
 def read_batch_offsets(footer: Mapping[bytes, bytes] | None) -> tuple[OffsetRange, ...]:
-    """Reads the offsets from the key-value metadata of a Parquet footer.
-
-    Returns:
-        Those of the batch, by topic and partition; empty for a file without them.
-    """
+    """Reads a batch's offsets from a Parquet footer, by topic and partition; empty for a file without them."""
     try:
         found = [
             OffsetRange(TopicPartition(topic, int(partition)), int(first), int(last))
@@ -40,7 +36,7 @@ def read_batch_offsets(footer: Mapping[bytes, bytes] | None) -> tuple[OffsetRang
 
 
 def read_column_metadata(footer: Mapping[bytes, bytes] | None, name: str) -> Any:
-    """The metadata of this name, which one column has.
+    """Reads the metadata of this name, which one column has.
 
     Raises:
         ValueError, TypeError, KeyError, AttributeError: no column has it, or several; or another program wrote it.

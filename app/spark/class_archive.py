@@ -26,12 +26,11 @@ _WITH_AOT_CACHE = 25  # the first Java that makes one in a single run
 
 
 def archive_option(java: Java, archive: Path) -> str:
-    """Java's option for this archive."""
     return f"-XX:{'AOTCache' if java.release >= _WITH_AOT_CACHE else 'SharedArchiveFile'}={archive}"
 
 
 def make(java: Java, archive: Path) -> None:
-    """Make an archive.
+    """Makes an archive.
 
     Raises:
         ConnectorError: Java failed, or made none.

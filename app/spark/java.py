@@ -35,19 +35,14 @@ INHERITED = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that can be started.
-
-    Attributes:
-        path: of the program.
-        release: the feature release, 17 for ``17.0.15``.
-    """
+    """A Java that can be started; ``release`` is the feature release, 17 for ``17.0.15``."""
 
     path: Path
     release: int
 
 
 def find_java() -> Java:
-    """The Java of ``JAVA_HOME``, else of requirements.txt, else on the ``PATH``.
+    """Returns the Java of ``JAVA_HOME``, else of requirements.txt, else on the ``PATH``.
 
     Raises:
         ConfigError: it cannot be run, or is too old.
@@ -65,7 +60,6 @@ def find_java() -> Java:
 
 
 def java_environment() -> dict[str, str]:
-    """The environment of the Java process."""
     environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
     if sys.flags.utf8_mode:  # in the locale C Python reads file names as UTF-8, and Java as ASCII
         environment["LC_ALL"] = "C.UTF-8"
@@ -81,7 +75,7 @@ def _packaged() -> Java | None:
 
 
 def release_of(java: Path) -> int | None:
-    """The feature release (17 for ``17.0.15``, 8 for ``1.8.0_402``); ``None`` if the program prints none."""
+    """Asks the program for its feature release: 17 for ``17.0.15``, 8 for ``1.8.0_402``, ``None`` if it prints none."""
     try:
         answer = subprocess.run(
             [str(java), "-version"],

@@ -116,21 +116,16 @@ class JavaProcess:
     output: JavaOutput
 
     def end(self, seconds: float | None = None) -> int:
-        """Let Java end by itself and return its exit code; waits without limit by default."""
+        """Lets Java end by itself and returns its exit code; waits without limit by default."""
         assert self.process.stdin is not None  # noqa: S101 - it was asked for
         self.process.stdin.close()
         return self.process.wait(seconds)
 
 
 def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options: Sequence[str] = ()) -> JavaProcess:
-    """Start Java; it ends when its standard input is closed, also if this process is killed.
+    """Starts Java; it ends when its standard input is closed, also if this process is killed.
 
-    Args:
-        java: the program.
-        heap: its size, e.g. ``1g``.
-        scratch: a private folder, for its temporary files and the address.
-        output: where it prints.
-        options: more options of Java.
+    ``heap`` is a size like ``1g``. ``scratch`` is a private folder, for Java's temporary files and its address.
 
     Raises:
         ConfigError: it cannot be run.
@@ -168,7 +163,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options
 
 
 def connect(java: JavaProcess) -> Any:
-    """Wait until Java listens, and return PySpark's gateway to it.
+    """Waits until Java listens, and returns PySpark's gateway to it.
 
     Raises:
         ConfigError, SparkLostError: it has ended, see ``ended_at_start``, or does not listen in time.
@@ -206,7 +201,7 @@ def connect(java: JavaProcess) -> Any:
 
 
 def ended_at_start(code: int) -> ConfigError | SparkLostError:
-    """The error of a Java that ended before Spark was up; only a killed or crashed one is worth a restart."""
+    """Returns the error of a Java that ended before Spark was up; only a killed or crashed one is worth a restart."""
     if code < 0:
         return SparkLostError("starting Spark", f"the Java process ended with code {code}", RESTART_HINT)
     cause = f"Java ended with code {code}, what it printed is in the log above"
@@ -214,12 +209,12 @@ def ended_at_start(code: int) -> ConfigError | SparkLostError:
 
 
 def class_path() -> str:
-    """All of Spark's jars, in the order of Spark's script."""
+    """Returns all of Spark's jars, in the order of Spark's script."""
     return os.pathsep.join([*map(str, sorted(JARS.glob("slf4j-api-*.jar"))), f"{JARS}/*"])
 
 
 def extra_options() -> list[str]:
-    """Java's options from the environment.
+    """Reads Java's options from the environment.
 
     Raises:
         ConfigError: they have a quote without its counterpart.
@@ -232,17 +227,15 @@ def extra_options() -> list[str]:
 
 
 def _ignore_ctrl_c() -> None:
-    """Ctrl-C in a terminal reaches every process of the group; our process ends Java later."""
+    """Ignores Ctrl-C, which in a terminal reaches every process of the group; our process ends Java later."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def only_java(heap: str, scratch: Path) -> Iterator[None]:
-    """Sessions of this block run in a Java of its own, in local mode. No other one may run in this process.
+    """Runs sessions of this block in a Java of its own, in local mode. No other one may run in this process.
 
-    Args:
-        heap: its size, e.g. ``1g``.
-        scratch: a private folder, for its temporary files.
+    ``heap`` is a size like ``1g``; ``scratch`` is a private folder.
 
     Raises:
         ConfigError: there is no Java that Spark can use.
@@ -258,14 +251,14 @@ def only_java(heap: str, scratch: Path) -> Iterator[None]:
 
 
 def forget_java() -> None:
-    """PySpark keeps one Java process for the whole life of Python; where that one is gone, let another be started."""
+    """Lets another Java be started where the one is gone that PySpark keeps for the whole life of Python."""
     SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = None
 
 
 @contextmanager
 def java_log() -> Iterator[JavaOutput]:
-    """Yield where a process started inside prints; its lines are logged until it ends."""
+    """Yields where a process started inside prints; its lines are logged until it ends."""
     read_end, write_end = os.pipe()
     output = JavaOutput(write_end)
     threading.Thread(target=_hand_on, args=(read_end, output), name="java-log", daemon=True).start()

@@ -67,14 +67,10 @@ _CONF = {
 
 @contextmanager
 def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session as long as the block lasts; no other may be active in this process.
+    """Yields a session for the block; no other may be active in this process.
 
-    Args:
-        master: as Spark writes it. A local one runs in the connector's own Java. After ``spark-submit`` its master
-            counts instead.
-        heap: of the driver, as Java writes it.
-        scratch: a private folder, for temporary files.
-        conf: of the session.
+    A local ``master`` runs in the connector's own Java. After ``spark-submit`` its master counts instead. ``heap`` is
+    the driver's, as Java writes it.
 
     Raises:
         ConnectorError: Spark does not start.
@@ -105,10 +101,8 @@ def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]
 class Target:
     """What merged files are to be like.
 
-    Attributes:
-        columns: the types of all columns of the table, in their order.
-        rescued: the name of the column for values that do not fit, which is one of them.
-        sort_column: the column that orders the rows of a file.
+    ``columns`` are all of the table with their types, in their order. ``rescued`` is one of them, for values that do
+    not fit.
     """
 
     columns: Mapping[str, pa.DataType]
@@ -130,9 +124,7 @@ class Merge:
     """The rows of some files of one folder, in the table's types.
 
     Args:
-        session: runs it.
         sources: the addresses of the files, by their schemas. A schema has columns of the table only.
-        target: what the merged file is to be like.
         partition_values: of the folder, for ``erased``, and for files without a partition column that others have.
         erased: conditions in SQL; rows that meet all of them are left out. Without any, no row is.
 
@@ -164,17 +156,12 @@ class Merge:
             self._is_erased = reduce(and_, map(f.expr, erased)) if erased else f.lit(False)
 
     def count_erased(self) -> int:
-        """How many rows are left out."""
+        """Counts the rows that are left out."""
         with _translated(f"looking for rows with {self._conditions}"):
             return self._frame.filter(self._is_erased).count()
 
     def write(self, out: str, metadata: Mapping[str, Any]) -> None:
-        """Write the rows as one file into a new folder.
-
-        Args:
-            out: the folder's address.
-            metadata: of the first column, for the footer.
-        """
+        """Writes the rows as one file into a new folder; the footer has ``metadata`` as that of the first column."""
         rescued = self._target.rescued
         first, *others = self._columns or [rescued]
         with _translated("writing a merged file with Spark"):
@@ -193,7 +180,7 @@ class Merge:
             frame.write.parquet(out)
 
     def _read(self, schema: pa.Schema, uris: Sequence[str]) -> DataFrame:
-        """The files of one schema, with the columns of the table."""
+        """Reads the files of one schema, with the columns of the table."""
         spark_schema = self._session.read.parquet(uris[0]).schema
         if missing := set(schema.names) - set(spark_schema.names):
             raise FatalError(
@@ -228,18 +215,12 @@ def may_match(
     erased: Sequence[str],
     columns: Mapping[str, pa.DataType],
 ) -> Sequence[bool]:
-    """Whether rows of each folder may meet all conditions.
+    """Whether rows of each folder, given by its partition values, may meet all these conditions in SQL.
 
     A condition on partition columns alone is answered by the folder; any other leaves all folders.
 
-    Args:
-        session: runs it.
-        folders: the partition values of each.
-        erased: conditions in SQL.
-        columns: those of the table's files.
-
     Raises:
-        ValueError: a condition that Spark does not understand.
+        ValueError: Spark does not understand a condition.
         SparkLostError: Java has ended.
     """
     names = {name: None for each in folders for name in each if name not in columns}
@@ -262,11 +243,7 @@ def may_match(
 
 
 def _require_lasting(session: SparkSession, frame: DataFrame) -> None:
-    """Refuse a condition that may have another answer when the rows are written, or when a run is completed.
-
-    Raises:
-        ValueError: so.
-    """
+    """Refuses, with ``ValueError``, a condition whose answer may differ when rows are written or a run is completed."""
     plan = frame._jdf.queryExecution().analyzed()
     patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
@@ -274,7 +251,7 @@ def _require_lasting(session: SparkSession, frame: DataFrame) -> None:
 
 
 def _rescued(before: Column, column: str, misfits: Mapping[str, Column]) -> Column:
-    """The JSON object in ``before``, with the values that do not fit.
+    """Returns the JSON object in ``before``, with the values that do not fit.
 
     A name that the object has already gets ``_`` in front, more of them than any other name begins with. Any other text
     in ``before``, which another program has written, becomes one of the values, by the name of its ``column``.
@@ -294,14 +271,14 @@ def _rescued(before: Column, column: str, misfits: Mapping[str, Column]) -> Colu
 
 
 def _member(name: str, value: Column, prefix: Column) -> Column:
-    """The value in a JSON object, by its name with the prefix, without the braces; null for null."""
+    """Writes the value as a member of a JSON object, by its name with the prefix, without the braces; null for null."""
     alone = f.to_json(f.struct(value.alias(name)), _JSON)
     member = f.substring(alone, f.lit(3), f.length(alone) - 3)
     return f.when(value.isNotNull(), f.concat(f.lit('"'), f.coalesce(prefix, f.lit("")), member))
 
 
 def _absent(wanted: DataType, partition_value: str | None) -> Column:
-    """A column that files do not have. Where it is the folder's too, other files have the folder's value in it."""
+    """Makes a column that the files lack. Where it is the folder's too, other files have the folder's value in it."""
     value = f.lit(partition_value).cast("string")
     return value.try_cast(wanted) if isinstance(wanted, AtomicType) else f.lit(None).cast(wanted)
 
@@ -315,7 +292,7 @@ class _Fitted:
 
 
 def _fitted(column: Column, found: DataType, wanted: DataType, stored: pa.DataType) -> _Fitted:
-    """Spark takes nanoseconds for numbers, so ``stored`` has the type that Arrow finds."""
+    """Fits a column into the wanted type; Spark reads nanoseconds as numbers, so ``stored`` has the type by Arrow."""
     if isinstance(found, LongType) and _is_ns(stored):
         return _fitted_ns(column, wanted)
     if found.simpleString() == wanted.simpleString():

@@ -16,12 +16,7 @@ _FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides a
 
 
 def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
-    """Options for the files written from a staged file.
-
-    Args:
-        schema: the staged file's, with its metadata.
-        rows: most rows of one of the files.
-    """
+    """Returns options for files of at most ``rows`` rows each, written from a staged file of this schema."""
     options = _encodings(schema) | _statistics(with_large_values(schema))
     largest = largest_row(schema)
     if largest is None:
@@ -30,7 +25,7 @@ def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
 
 
 def _size_checks(largest: int) -> dict[str, str]:
-    """The number of rows after which Parquet checks the size of its buffers: at most a megabyte.
+    """Sets the number of rows after which Parquet checks the size of its buffers: at most a megabyte.
 
     A check after each row costs a fifth of the write. By default Parquet estimates from earlier rows: a few large ones
     after many small ones then fill the heap.
@@ -40,7 +35,7 @@ def _size_checks(largest: int) -> dict[str, str]:
 
 
 def _page_size(file_bytes: int) -> dict[str, str]:
-    """Parquet allocates a whole compressed page for each file: a megabyte, too much for a small file."""
+    """Makes pages fit small files: Parquet allocates a whole compressed page for each file, by default a megabyte."""
     return {"parquet.page.size": str(max(_SMALLEST_PAGE, min(_LARGEST_PAGE, file_bytes)))}
 
 
@@ -51,7 +46,7 @@ def _encodings(schema: pa.Schema) -> dict[str, str]:
 
 
 def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:
-    """Switch off the statistics of columns with large values.
+    """Switches off the statistics of columns with large values.
 
     Parquet keeps copies of the smallest and the largest value of each page and row group. Ten copies of a text of
     32 MB take a third of the heap. The footer never has bounds of more than 4 KB.
@@ -65,15 +60,11 @@ def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:
 
 
 def without_dictionary(table: pa.Table, ids: pa.Array) -> list[str]:
-    """Names of the columns whose dictionary Parquet would discard, judged by the file with the most rows.
+    """Names the columns whose dictionary Parquet would discard, judged by the file with the most rows.
 
     Parquet tries a dictionary on each column's first page, and rewrites the page without it if it saves nothing.
     Files of a batch often have one page, so columns with few repeated values would be written twice. A sample
-    decides here instead.
-
-    Args:
-        table: rows of a batch, at least one.
-        ids: the number of every row's file.
+    decides here instead. ``table`` has at least one row; ``ids`` is the number of every row's file.
     """
     [largest] = pc.mode(ids).field("mode")
     candidates = [name for name in table.column_names if _has_dictionary(table.schema.field(name).type)]

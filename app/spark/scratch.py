@@ -13,7 +13,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def make_scratch() -> Path:
-    """Make a folder (mode 0700) in the temporary directory, and remove those of dead processes.
+    """Makes a folder (mode 0700) in the temporary directory, and removes those of dead processes.
 
     A folder is locked for the life of its process. Process ids do not identify live processes: containers that share a
     temporary directory have the same one.
@@ -35,7 +35,7 @@ def make_scratch() -> Path:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder as ``make_scratch`` makes it, removed at the end."""
+    """Yields a folder as ``make_scratch`` makes it, and removes it at the end."""
     folder = make_scratch()
     try:
         yield folder
@@ -46,9 +46,7 @@ def scratch_folder() -> Iterator[Path]:
 def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
     """Whether the folder is on a file system in memory, so its files count as the container's memory.
 
-    Args:
-        folder: an existing one.
-        mounts: the system's list; without one the answer is no.
+    Without the system's list ``mounts`` the answer is no.
     """
     try:
         listed = [line.split() for line in mounts.read_text().splitlines()]
@@ -71,7 +69,7 @@ def _remove_if_left_over(folder: Path) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """Lock the folder, and return the descriptor that holds the lock."""
+    """Locks the folder, and returns the descriptor that holds the lock."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

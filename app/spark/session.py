@@ -35,7 +35,6 @@ _HADOOP_PREFIX = "spark.hadoop."
 
 
 def spark_conf(scratch: Path, compression: str, row_group_rows: int) -> dict[str, str]:
-    """Settings of the session."""
     return {
         # Clients of Java's ports need a secret, which Spark generates at each start.
         "spark.authenticate": "true",
@@ -73,7 +72,7 @@ def spark_conf(scratch: Path, compression: str, row_group_rows: int) -> dict[str
 
 
 def use_scratch_file_system(session: Any) -> None:
-    """Compile the file system with the compiler that Spark ships, and make it the one for ``file:`` paths."""
+    """Compiles the file system with the compiler that Spark ships, and makes it the one for ``file:`` paths."""
     jvm = session._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
@@ -86,7 +85,7 @@ def use_scratch_file_system(session: Any) -> None:
 
 
 def _forget_defaults(jvm: Any, hadoop: Any, conf: Iterable[tuple[str, str]]) -> None:
-    """Leave only our own settings in Hadoop's configuration.
+    """Leaves only our own settings in Hadoop's configuration.
 
     Parquet scans all of it for every file, and every job copies it. The thousand others repeat defaults of the code, or
     are for unused services.
@@ -99,12 +98,12 @@ def _forget_defaults(jvm: Any, hadoop: Any, conf: Iterable[tuple[str, str]]) -> 
 
 
 def quoted(name: str) -> Column:
-    """The column with this name, which may contain dots."""
+    """Returns the column with this name, which may contain dots."""
     return col("`" + name.replace("`", "``") + "`")
 
 
 def reason_of(error: Exception) -> str:
-    """The cause in one line: the Java exception at the root, without its stack."""
+    """Returns the cause in one line: the Java exception at the root, without its stack."""
     if isinstance(error, Py4JJavaError):
         cause: Any = error.java_exception
         while cause.getCause() is not None:
@@ -114,7 +113,7 @@ def reason_of(error: Exception) -> str:
 
 
 def hint_of(error: Exception) -> str:
-    """The remedy for an error that comes from the temporary folder; empty for another one."""
+    """Returns the remedy for an error that comes from the temporary folder; empty for another one."""
     reason, folder = reason_of(error), tempfile.gettempdir()
     if "No space left on device" in reason:
         return (

@@ -21,12 +21,7 @@ _WITHOUT_DICTIONARY = b"without_dictionary"
 
 
 class StagedWriter:
-    """Writes a staged file, table by table; its reader loads a row group at once.
-
-    Args:
-        path: of the new file.
-        schema: of all tables.
-    """
+    """Writes a staged file, table by table; its reader loads a row group at once."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.schema = schema.remove_metadata()
@@ -40,7 +35,7 @@ class StagedWriter:
         self._large: set[tuple[str, ...]] = set()
 
     def append(self, table: pa.Table) -> None:
-        """Append rows, in one row group, or in several where the rows are large."""
+        """Appends rows, in one row group, or in several where the rows are large."""
         largest = _largest_row(table)
         if largest > _LARGE_VALUE_BYTES:  # no value exceeds the largest row
             self._large.update(_with_large_values(table))
@@ -52,11 +47,7 @@ class StagedWriter:
             self._writer.write_table(group, row_group_size=group.num_rows)
 
     def close(self, without_dictionary: Sequence[str] = ()) -> None:
-        """Finish the file.
-
-        Args:
-            without_dictionary: columns to hold as they are; see ``app.spark.parquet_options.without_dictionary``.
-        """
+        """Finishes the file; Parquet holds the columns ``without_dictionary`` as they are."""
         facts = {
             _LARGEST_ROW: str(self._largest),
             _LARGE_VALUES: json.dumps(sorted(self._large)),
@@ -67,32 +58,31 @@ class StagedWriter:
 
 
 def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] = ()) -> None:
-    """Write a table as a staged file; arguments as for ``StagedWriter``."""
     writer = StagedWriter(path, table.schema)
     writer.append(table)
     writer.close(without_dictionary)
 
 
 def read_staged_schema(path: Path) -> pa.Schema:
-    """The schema of a staged file, or of another Parquet file, with the facts in its metadata."""
+    """Reads the schema of a staged file, or of another Parquet file, with the facts in its metadata."""
     metadata = pq.read_metadata(path)
     return metadata.schema.to_arrow_schema().with_metadata(metadata.metadata)
 
 
 def largest_row(schema: pa.Schema) -> int | None:
-    """Upper bound of a row's bytes, from the file's schema; ``None`` if the schema has none."""
+    """Reads the upper bound of a row's bytes from the file's schema; ``None`` if the schema has none."""
     size = (schema.metadata or {}).get(_LARGEST_ROW)
     return int(size) if size is not None else None
 
 
 def with_large_values(schema: pa.Schema) -> list[tuple[str, ...]]:
-    """Spark's paths of leaf columns with a value of more than 64 KiB, from the file's schema."""
+    """Reads Spark's paths of leaf columns with a value of more than 64 KiB from the file's schema."""
     paths = (schema.metadata or {}).get(_LARGE_VALUES, b"[]")
     return [tuple(path) for path in json.loads(paths)]
 
 
 def columns_without_dictionary(schema: pa.Schema) -> list[str]:
-    """Columns that are not worth a dictionary, from the file's schema."""
+    """Reads the columns that are not worth a dictionary from the file's schema."""
     names = (schema.metadata or {}).get(_WITHOUT_DICTIONARY, b"[]")
     return [str(name) for name in json.loads(names)]
 
@@ -102,7 +92,7 @@ def _largest_row(table: pa.Table) -> int:
 
 
 def _largest_value(column: pa.ChunkedArray) -> int:
-    """Upper bound of a value's bytes. In the worst case the longest list has the largest element."""
+    """Returns an upper bound of a value's bytes. In the worst case the longest list has the largest element."""
     kind = column.type
     if _has_bytes(kind):
         return _max(pc.binary_length(column))
@@ -116,7 +106,7 @@ def _largest_value(column: pa.ChunkedArray) -> int:
 
 
 def _sort_bytes(column: pa.ChunkedArray | pa.Array) -> int:
-    """Estimate of the values' size in Spark's sort: 8 bytes each, plus the bytes of types without a fixed width."""
+    """Estimates the values' size in Spark's sort: 8 bytes each, plus the bytes of types without a fixed width."""
     kind = column.type
     if pa.types.is_list(kind):
         return 3 * _WORD_BYTES * len(column) + _sort_bytes(pc.list_flatten(column))
@@ -134,7 +124,7 @@ def _with_large_values(table: pa.Table) -> list[tuple[str, ...]]:
 
 
 def _leaves(path: tuple[str, ...], column: pa.ChunkedArray) -> Iterator[tuple[tuple[str, ...], pa.ChunkedArray]]:
-    """The leaf columns of text and bytes."""
+    """Yields the leaf columns of text and bytes."""
     kind = column.type
     if column.nbytes <= _LARGE_VALUE_BYTES:
         return

@@ -50,7 +50,6 @@ class SparkWriter:
         driver_memory: heap of the JVM, e.g. ``1g``.
         scratch: a private folder of this process; everything below it may be wiped.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
-        row_group_rows: most rows of one row group.
         job_seconds: time limit for one call of Spark, and for its start.
 
     Attributes:
@@ -81,16 +80,15 @@ class SparkWriter:
         self._writes = 0
 
     def start(self) -> Future[None]:
-        """Begin to start the JVM and write a small batch, which warms it up and tests the scratch folder.
+        """Begins to start the JVM and to write a small batch, which warms it up and tests the scratch folder.
 
-        The future fails with ``ConfigError`` (no usable Java, too little memory), with ``SparkLostError`` if Java is
-        killed, crashes or does not come up in time, or with ``FatalError``.
+        The future fails with ``ConfigError`` (no usable Java, too little memory) or ``FatalError``. It fails with
+        ``SparkLostError`` if Java is killed, crashes or does not come up in time.
         """
         return self._thread.submit(self._start)
 
     @property
     def is_up(self) -> bool:
-        """Whether Spark has started."""
         return self._is_up
 
     @property
@@ -102,15 +100,11 @@ class SparkWriter:
         return self._process.pid if self._process else None
 
     def versions(self) -> str:
-        """The versions of Spark and Java, in words.
-
-        Raises:
-            SparkLostError, FatalError: as ``write``.
-        """
+        """Returns the versions of Spark and Java, in words; raises as ``write``."""
         return self._call(self._versions, "asking Spark for its version")
 
     def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
-        """Write one Parquet file per group of the staged batch below the new folder ``out``.
+        """Writes one Parquet file per group of the staged batch below the new folder ``out``.
 
         Rows are in ascending order of the sort column, with NaN above all numbers and nulls last. So the last row
         groups have all nulls, and readers skip others by their bounds. The batch's offsets go into the footers; see
@@ -123,7 +117,7 @@ class SparkWriter:
         return self._call(lambda: self._write(staged, out), "writing a batch with Spark")
 
     def close(self) -> None:
-        """End the JVM at once: it has files only in the scratch folder, which is deleted."""
+        """Ends the JVM at once: it has files only in the scratch folder, which is deleted."""
         self._closing.set()
         if self._process is not None:
             self._process.kill()
@@ -219,7 +213,7 @@ class SparkWriter:
         return _collect(staged, out)
 
     def _give_back(self) -> None:
-        """Free py4j's cyclic objects, and the Java objects they hold: with few rows nothing else collects them."""
+        """Frees py4j's cyclic objects, and the Java objects they hold: with few rows nothing else collects them."""
         self._writes += 1
         if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
             gc.collect(1)
@@ -230,7 +224,7 @@ class SparkWriter:
         return f"Spark {self._session.version} in Java {java}"
 
     def _read(self, path: Path, schema: pa.Schema) -> DataFrame:
-        """A staged file as one task."""
+        """Reads a staged file as one task."""
         assert self._session is not None  # noqa: S101 - start() came first
         reader = self._session.read
         # A given schema saves a job per batch, which would read it from the file's footer. PySpark has no type for
@@ -274,7 +268,7 @@ class SparkWriter:
 
 
 def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame:
-    """The frame with the offsets, if there are any, as metadata of its first column."""
+    """Returns the frame with the offsets, if there are any, as metadata of its first column."""
     if not offsets:
         return frame
     first = frame.columns[0]
@@ -283,7 +277,7 @@ def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame
 
 
 def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
-    """The written files in the order of their groups, each checked against its staged rows."""
+    """Returns the written files in the order of their groups, each checked against its staged rows."""
     files = []
     for index, group in enumerate(staged.groups):
         written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))

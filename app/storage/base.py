@@ -18,7 +18,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A small object read whole; ``etag`` names its version."""
+    """A small object, with the ``etag`` of its version."""
 
     body: bytes
     etag: str
@@ -41,18 +41,16 @@ class ObjectStore(Protocol):
         ...
 
     def connect(self, prefix: str) -> None:
-        """Check that the bucket (or folder) exists and can be listed; create a missing one if allowed.
+        """Checks that the bucket (or folder) exists and can be listed; creates a missing one if allowed.
 
-        Args:
-            prefix: start of all keys to be written. Rights may end there, so nothing else is listed.
+        Rights may end at ``prefix``, the start of all keys to be written, so nothing else is listed.
         """
         ...
 
     def probe_conditions(self, prefix: str) -> None:
-        """Find out whether the store honours conditional writes; log and work around one that ignores them.
+        """Finds out whether the store honours conditional writes; logs and works around one that ignores them.
 
-        Args:
-            prefix: start of the key of the test object, which is deleted again.
+        A test object, whose key begins with ``prefix``, is written and deleted.
         """
         ...
 
@@ -62,7 +60,7 @@ class ObjectStore(Protocol):
         ...
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Store the file under the unused ``key``; a lost answer is checked by a read, as in ``write``.
+        """Stores the file under the unused ``key``; a lost answer is checked by a read, as in ``write``.
 
         Once this returns, the object is durable; readers see all of it or nothing. A store without conditional writes
         overwrites an existing object.
@@ -73,32 +71,29 @@ class ObjectStore(Protocol):
         ...
 
     def overwrite(self, key: str, body: bytes) -> None:
-        """Store a small object unconditionally."""
+        """Stores a small object unconditionally."""
         ...
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the objects below ``prefix`` in the order of their keys, page by page."""
+        """Yields the objects below ``prefix`` in the order of their keys, page by page."""
         ...
 
     def find(self, key: str) -> StoredObject | None:
-        """The object with this key, or ``None``."""
+        """Returns the object with this key, or ``None``."""
         ...
 
     def read(self, key: str) -> Content | None:
-        """Read a small object; ``None`` if it does not exist."""
+        """Reads a small object; ``None`` if it does not exist."""
         ...
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Read up to ``length`` bytes from ``start``, a position inside the object."""
+        """Reads up to ``length`` bytes from ``start``, a position inside the object."""
         ...
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Store a small object only if the stored version is ``replaces`` (``None``: only if there is no object).
+        """Stores a small object only if the stored version is ``replaces`` (``None``: only if there is no object).
 
-        After a lost answer the object is read: if it has this body, the write took place.
-
-        Returns:
-            The new version's ETag.
+        After a lost answer the object is read: if it has this body, the write took place. Returns the new ETag.
 
         Raises:
             ChangedError: another writer was quicker.
@@ -106,11 +101,11 @@ class ObjectStore(Protocol):
         ...
 
     def download(self, key: str, path: Path) -> str:
-        """Copy the object into a local file and return the ETag of that version."""
+        """Copies the object into a local file and returns the ETag of that version."""
         ...
 
     def delete(self, key: str) -> None:
-        """Delete the object; a missing one counts as deleted."""
+        """Deletes the object; a missing one counts as deleted."""
         ...
 
 
@@ -119,7 +114,7 @@ class ManyDeleter(Protocol):
     """A store that deletes many objects in one request."""
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Delete the objects; missing ones count as deleted."""
+        """Deletes the objects; missing ones count as deleted."""
         ...
 
 
@@ -129,5 +124,4 @@ _TYPES = {".parquet": "application/vnd.apache.parquet", ".json": "application/js
 
 
 def content_type(key: str) -> str:
-    """The ``Content-Type`` for the key."""
     return _TYPES.get(Path(key).suffix, "application/octet-stream")

@@ -19,7 +19,7 @@ _Content = bytes | Path  # a small object, or a file
 
 
 class UnexpectedAnswerError(Exception):
-    """No store gives such an answer; a proxy's web page with status 200 is one."""
+    """An answer that no store gives; a proxy's web page with status 200 is one."""
 
 
 class MissingBucketError(FatalError):
@@ -30,16 +30,14 @@ class Sink(Protocol):
     """Takes the bytes of an object as they arrive."""
 
     def write(self, data: bytes, /) -> int:
-        """Take all bytes and return their number."""
+        """Takes all bytes and returns their number."""
         ...
 
 
 class CloudStore(ABC):
     """One bucket. A subclass maps the calls of an SDK and its errors.
 
-    Args:
-        uri: the bucket's address.
-        proxy_hint: the hint where a proxy answers instead of the store.
+    ``proxy_hint`` is the hint where a proxy answers instead of the store.
     """
 
     def __init__(self, uri: str, proxy_hint: str) -> None:
@@ -52,19 +50,19 @@ class CloudStore(ABC):
 
     @abstractmethod
     def _translated(self, doing: str, key: str, /) -> AbstractContextManager[None]:
-        """Translate errors of the SDK to ``ConnectorError``, a missing bucket to ``MissingBucketError``."""
+        """Translates errors of the SDK to ``ConnectorError``, a missing bucket to ``MissingBucketError``."""
 
     @abstractmethod
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
-        """List page by page in the order of keys, at most ``size`` objects a page."""
+        """Lists page by page in the order of keys, at most ``size`` objects a page."""
 
     @abstractmethod
     def _fetch(self, key: str, into: Sink, start: int = 0, length: int | None = None) -> Version | None:
-        """Read an object, or a part of it, in chunks; ``None`` if it does not exist."""
+        """Reads an object, or a part of it, in chunks; ``None`` if it does not exist."""
 
     @abstractmethod
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
-        """Replace that version; readers see all of the new object or nothing.
+        """Replaces that version; readers see all of the new object or nothing.
 
         Raises:
             ChangedError: the stored version is another one.
@@ -73,7 +71,7 @@ class CloudStore(ABC):
 
     @abstractmethod
     def _remove(self, key: str) -> None:
-        """Delete an object; a missing one counts as deleted."""
+        """Deletes an object; a missing one counts as deleted."""
 
     @property
     def _account(self) -> str:
@@ -84,11 +82,10 @@ class CloudStore(ABC):
 
     @property
     def uri(self) -> str:
-        """``s3://bucket``, ``gs://bucket`` or ``az://container``."""
         return self._uri
 
     def connect(self, prefix: str) -> None:
-        """Check that the bucket exists, by a listing below the prefix.
+        """Checks that the bucket exists, by a listing below the prefix.
 
         A listing needs no further right, and its refusals give the reason.
         """
@@ -99,31 +96,27 @@ class CloudStore(ABC):
             self._list_one(prefix)
 
     def probe_conditions(self, prefix: str) -> None:
-        """Try conditional writes and all needed rights on a test object, then delete it."""
+        """Tries conditional writes and all needed rights on a test object, then deletes it."""
         with own_object(prefix, self.delete) as key:
             self._files.rely_on_conditions(self._probe(key))
             self.read(key)
 
     @property
     def refuses_overwrites(self) -> bool:
-        """Whether the store implements conditional writes."""
         return self._files.has_conditions
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Store the file under the unused ``key``; readers see the whole object or none."""
         version = self._files.create(key, path)
         return StoredObject(key, path.stat().st_size, version.last_modified)
 
     def overwrite(self, key: str, body: bytes) -> None:
-        """Store a small object unconditionally."""
         self._put("writing", key, body, WHATEVER_IS_THERE)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Replace the version ``replaces`` by a small object; a lost answer is checked by a read."""
         return self._documents.write(key, body, replaces).etag
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the objects under ``prefix`` in the order of their keys (UTF-8 bytes), page by page."""
+        """Yields the objects in the order of their keys by UTF-8 bytes, page by page."""
         pages = self._pages(prefix)
         while True:
             with self._doing("listing", prefix):
@@ -133,18 +126,16 @@ class CloudStore(ABC):
             yield from page
 
     def find(self, key: str) -> StoredObject | None:
-        """The object with this key, or ``None``. Uses a listing: a refused HEAD has no body with the reason."""
+        """Uses a listing: a refused HEAD has no body with the reason."""
         return next((found for found in self.list(key) if found.key == key), None)
 
     def read(self, key: str) -> Content | None:
-        """Read a small object; ``None`` if it does not exist."""
         body = BytesIO()
         with self._doing("reading", key):
             found = self._fetch(key, body)
         return Content(body.getvalue(), found.etag) if found else None
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Read up to ``length`` bytes from ``start``, a position inside the object."""
         if not length:  # HTTP has no empty range
             return b""
         body = BytesIO()
@@ -153,7 +144,7 @@ class CloudStore(ABC):
         return body.getvalue()
 
     def download(self, key: str, path: Path) -> str:
-        """Copy the object into a local file; remove an incomplete one."""
+        """Copies the object into a local file; removes an incomplete one."""
         with self._doing("downloading", key) as doing:
             try:
                 with path.open("wb") as file:
@@ -163,7 +154,6 @@ class CloudStore(ABC):
                 raise
 
     def delete(self, key: str) -> None:
-        """Delete the object; a missing one counts as deleted."""
         with self._doing("deleting", key):
             self._remove(key)
 
@@ -171,7 +161,7 @@ class CloudStore(ABC):
 
     @contextmanager
     def _doing(self, verb: str, key: str = "") -> Iterator[str]:
-        """Translate errors raised inside; yields the operation in their words."""
+        """Translates errors raised inside; yields the operation in their words."""
         doing = f"{verb} {self._uri}{f'/{key}' if key else ''}{self._account}"
         try:
             with os_translated(doing), self._translated(doing, key):
@@ -187,11 +177,11 @@ class CloudStore(ABC):
                 raise ConfigError(doing, str(error), self._proxy_hint) from error
 
     def _create_bucket(self, missing: MissingBucketError) -> None:
-        """Create the bucket where a subclass can; raises ``missing`` otherwise."""
+        """Creates the bucket where a subclass can; raises ``missing`` otherwise."""
         raise ConfigError(missing.doing, missing.cause, missing.hint) from missing
 
     def _probe(self, key: str) -> bool:
-        """Write the object; returns whether conditions hold for files of any size."""
+        """Writes the object; returns whether conditions hold for files of any size."""
         return self._documents.probe(key, b"{}", b'{"second": true}')
 
     def _put(self, verb: str, key: str, content: _Content, replaces: Replaces) -> Version:

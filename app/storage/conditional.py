@@ -54,8 +54,7 @@ class ConditionalWriter(Generic[_Body]):
     So after every answer but success the object is read: if it has our body, the write took place.
 
     Args:
-        uri: the bucket's address, for messages.
-        put: replaces a version by a body and returns the new version. Raises ``ChangedError`` and
+        put: replaces a version by a body and returns the new version; may raise ``ChangedError`` and
             ``NoConditionsError``.
         look: reads an object and compares it with a body; ``None`` if it does not exist.
     """
@@ -77,22 +76,20 @@ class ConditionalWriter(Generic[_Body]):
         return self._conditions is not False
 
     def create(self, key: str, body: _Body) -> Version:
-        """As ``ObjectStore.upload``. After a retryable error the caller retries, and the retry reads the object."""
+        """Creates the object as ``ObjectStore.upload`` does. After a retryable error the caller's retry reads it."""
         if not self.has_conditions:
             return self._put(key, body, WHATEVER_IS_THERE)
         return self._put_or_find(key, body, None, ChangedError)
 
     def write(self, key: str, body: _Body, replaces: str | None) -> Version:
-        """As ``ObjectStore.write``."""
+        """Writes as ``ObjectStore.write`` does."""
         return self._put_or_find(key, body, replaces, ChangedError, RetryableError)
 
     def probe(self, key: str, first: _Body, second: _Body) -> bool:
-        """Try to replace an old version, and to create an existing object; a store with conditions refuses both.
+        """Tries to replace an old version, and to create an existing object; a store with conditions refuses both.
 
-        Some stores implement one of the two conditions and silently ignore the other.
-
-        Returns:
-            Whether conditions hold; if not, ``write`` reads and checks from now on.
+        Some stores implement one of the two conditions and silently ignore the other. Returns whether both hold; if
+        not, ``write`` reads and checks from now on.
         """
         try:
             gone = self._put(key, first, None).etag
@@ -108,7 +105,7 @@ class ConditionalWriter(Generic[_Body]):
         return hold
 
     def rely_on_conditions(self, hold: bool) -> None:
-        """Take the result of a probe; without conditions, each write reads and checks first."""
+        """Takes the result of a probe; without conditions, each write reads and checks first."""
         self._conditions = hold
 
     def _is_refused(self, key: str, body: _Body, replaces: str | None) -> bool:
@@ -119,7 +116,7 @@ class ConditionalWriter(Generic[_Body]):
         return False
 
     def _put_or_find(self, key: str, body: _Body, replaces: str | None, *in_doubt: type[Exception]) -> Version:
-        """Put; after an error with an unknown outcome, count our own body as written."""
+        """Puts the body; after an error with an unknown outcome, counts our own body as written."""
         try:
             return self._put_in_place_of(key, body, replaces)
         except in_doubt:
@@ -152,5 +149,5 @@ class ConditionalWriter(Generic[_Body]):
 
 
 def changed(uri: str, key: str) -> ChangedError:
-    """The error of a refused conditional write."""
+    """Returns the error of a refused conditional write."""
     return ChangedError(f"{uri}/{key} is not the version that was to be replaced")

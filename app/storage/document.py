@@ -19,9 +19,9 @@ class Form(Generic[_D]):
     """How documents of one kind are stored.
 
     Args:
-        what: they are, for messages.
-        parse: returns the document; raises ``ValueError`` if the body is damaged or of a newer release.
-        body: what is stored. No two versions may be alike, because stores name a version by its content.
+        what: names the kind in messages.
+        parse: raises ``ValueError`` if the body is damaged or of a newer release.
+        body: returns what is stored. No two versions may be alike, because stores name a version by its content.
         remedy: what to do about one that cannot be parsed.
     """
 
@@ -32,18 +32,7 @@ class Form(Generic[_D]):
 
 
 class Document(Generic[_D]):
-    """One document in the store. For one thread at a time.
-
-    Any method may raise the store's errors.
-
-    Args:
-        store: connected.
-        key: of the object.
-        form: how it is stored.
-
-    Attributes:
-        current: the version that was last read or written here; ``None`` without one.
-    """
+    """One document in the store; ``current`` is the version last read or written here. For one thread at a time."""
 
     def __init__(self, store: ObjectStore, key: str, form: Form[_D]) -> None:
         self._store = store
@@ -54,11 +43,11 @@ class Document(Generic[_D]):
 
     @property
     def where(self) -> str:
-        """Its address, for messages."""
+        """The document's address, for messages."""
         return f"{self._store.uri}/{self._key}"
 
     def read(self) -> _D | None:
-        """Read the stored version; ``None`` if there is none.
+        """Reads the stored version; ``None`` if there is none.
 
         Raises:
             UnreadableError: it cannot be parsed.
@@ -72,7 +61,7 @@ class Document(Generic[_D]):
         return self.current
 
     def write(self, document: _D) -> None:
-        """Replace the stored version, if it is the one last read or written here.
+        """Replaces the stored version, if it is the one last read or written here.
 
         Raises:
             ChangedError: it is another one, or gone; also where an earlier write of ours got no answer.

@@ -22,7 +22,7 @@ class Rule:
         return issubclass(self.error, RetryableError)
 
     def apply(self, doing: str, cause: str, headers: Mapping[str, str], hint: str = "") -> ConnectorError:
-        """Make the error; ``hint`` is for a rule without one, names in ``headers`` are in lower case."""
+        """Makes the error; ``hint`` is for a rule without one, names in ``headers`` are in lower case."""
         if self.may_pass:
             return RetryableError(doing, cause, self.hint or hint, retry_after=retry_after(headers))
         return self.error(doing, cause, self.hint or hint)
@@ -36,7 +36,6 @@ class ErrorRules:
     """The rules of one kind of store.
 
     Args:
-        by_name: rules by the store's error code.
         passing: retryable HTTP statuses beside 5xx.
         lasting: the 5xx statuses that are not retryable.
     """
@@ -46,7 +45,7 @@ class ErrorRules:
     lasting: frozenset[int] = frozenset({HTTPStatus.NOT_IMPLEMENTED})
 
     def find(self, name: str, status: int) -> Rule | None:
-        """The rule for a refusal, or ``None``. A retryable status counts before the name."""
+        """Returns the rule for a refusal, or ``None``. A retryable status counts before the name."""
         rule = self.by_name.get(name)
         if rule is not None and rule.may_pass:
             return rule

@@ -36,7 +36,7 @@ _HINTS = {
 
 @contextmanager
 def os_translated(doing: str) -> Iterator[None]:
-    """Translate an ``OSError`` raised inside to a ``ConnectorError`` about ``doing``."""
+    """Translates an ``OSError`` raised inside to a ``ConnectorError`` about ``doing``."""
     try:
         yield
     except OSError as error:
@@ -44,7 +44,6 @@ def os_translated(doing: str) -> Iterator[None]:
 
 
 def translate(error: OSError, doing: str) -> ConnectorError:
-    """Translate one error to a ``ConnectorError``."""
     cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error)
     if error.errno == errno.ENOSPC:
         return RetryableError(doing, cause, "Free some space on that disk")

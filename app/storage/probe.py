@@ -11,16 +11,9 @@ _FIRST, _SECOND = b'{"probe": 1}', b'{"probe": 2}'
 
 
 def try_out(store: ObjectStore, prefix: str) -> None:
-    """Check that the store writes, reads, lists and deletes objects, and honours conditions.
+    """Checks that the store writes, reads, lists and deletes objects, and honours conditions.
 
     A store without conditional requests is worked around from now on: see ``ObjectStore.probe_conditions``.
-
-    Args:
-        store: connected.
-        prefix: start of the test object's key.
-
-    Raises:
-        ConnectorError: a step fails.
     """
     store.probe_conditions(prefix)
     with own_object(prefix, store.delete) as key:
@@ -31,15 +24,7 @@ def try_out(store: ObjectStore, prefix: str) -> None:
 
 @contextlib.contextmanager
 def own_object(prefix: str, delete: Callable[[str], None]) -> Iterator[str]:
-    """Delete a test object, whether the test succeeds or fails.
-
-    Args:
-        prefix: start of its key.
-        delete: as ``ObjectStore.delete``.
-
-    Yields:
-        Its unique key.
-    """
+    """Yields the unique key of a test object; deletes the object, whether the test succeeds or fails."""
     key = f"{prefix}probe-{secrets.token_hex(8)}.json"
     try:
         yield key
@@ -64,7 +49,6 @@ def _exercise(store: ObjectStore, key: str) -> None:
 
 
 def is_listed(store: ObjectStore, key: str) -> bool:
-    """Whether a listing shows the object."""
     return any(found.key == key for found in store.list(key))
 
 

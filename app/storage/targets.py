@@ -7,16 +7,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class S3Target:
-    """A bucket on AWS or on another S3 store.
+    """A bucket on AWS, or with ``endpoint_url`` on another S3 store. With ``may_create`` a missing one is created.
 
-    Attributes:
-        bucket: the bucket's name.
-        region: the bucket's region.
-        endpoint_url: the address of a store other than AWS.
-        access_key: with ``secret_key``, fixed keys; without both, boto3's default chain (environment, files, role).
-        secret_key: see ``access_key``.
-        session_token: goes with temporary keys.
-        may_create: whether to create a missing bucket.
+    Without ``access_key`` and ``secret_key``, boto3's default chain counts (environment, files, role).
     """
 
     bucket: str
@@ -37,10 +30,8 @@ class S3Target:
 class GcsTarget:
     """A bucket of Google Cloud Storage.
 
-    Attributes:
-        bucket: the bucket's name.
-        credentials_json: the text of a service account's key; without it, the default chain of Google's libraries (a
-            file, workload identity, the machine's own service account).
+    ``credentials_json`` is the text of a service account's key; without it, Google's libraries take their default chain
+    (a file, workload identity, the machine's own service account).
     """
 
     bucket: str
@@ -48,7 +39,6 @@ class GcsTarget:
 
     @property
     def uri(self) -> str:
-        """``gs://bucket``."""
         return f"gs://{self.bucket}"
 
 
@@ -57,11 +47,9 @@ class AzureTarget:
     """A container of Azure Blob Storage.
 
     Attributes:
-        container: the container's name.
         account: the storage account's name; not needed where ``endpoint_url`` or ``connection_string`` has it.
         endpoint_url: the address of the account's blob service, where it is not ``<account>.blob.core.windows.net``.
         connection_string: as the portal shows it; all else is then taken from it.
-        key: one of the account's keys.
         sas_token: a shared access signature. Without it and without a key, an identity of this machine is used:
             environment, workload identity, managed identity, the Azure CLI.
     """

@@ -26,18 +26,12 @@ Hook = Callable[[bytes], object]
 
 
 def as_text(key: bytes) -> str:
-    """A readable form of any key."""
+    """Returns a readable form of any key."""
     return key.decode("utf-8", errors="replace")
 
 
 class EventTopic:
-    """Sends an event for each silent key, without waiting for an answer.
-
-    Args:
-        broker: how to reach Kafka.
-        extra_config: further settings of Kafka's producer.
-        topic: the name that Kafka knows.
-    """
+    """Sends an event for each silent key, without waiting for an answer. Kafka knows ``topic`` by this name."""
 
     def __init__(self, broker: ConnectionConfig, extra_config: Mapping[str, Any], topic: str) -> None:
         bounds = {
@@ -52,7 +46,7 @@ class EventTopic:
         self._log_again_at = 0.0
 
     def send(self, key: bytes) -> None:
-        """Send the event of this key; drop it with a warning on an error."""
+        """Sends the event of this key; drops it with a warning on an error."""
         event = {"ts_ms": int(time.time() * 1000), "stream": as_text(key), "event": "stream_timeout"}
         self._under_way += 1
         try:
@@ -64,12 +58,12 @@ class EventTopic:
             self._lose(str(error))
 
     def turn(self) -> None:
-        """Process the answers received so far."""
+        """Processes the answers received so far."""
         if self._under_way:
             self._producer.poll(0)
 
     def close(self) -> None:
-        """Wait a moment for outstanding answers."""
+        """Waits a moment for outstanding answers."""
         if self._under_way and self._producer.flush(_FLUSH_SECONDS):
             self._lost += self._under_way
         if self._lost:
@@ -90,19 +84,13 @@ class EventTopic:
 
 
 class Announcer:
-    """Notifies the topic and the function of a key that timed out.
-
-    Args:
-        events: where events go, if anywhere.
-        hook: ``on_stream_timeout`` of ``app.transform``, if there is one.
-    """
+    """Notifies the topic, and the function ``on_stream_timeout`` of ``app.transform``, of a key that timed out."""
 
     def __init__(self, events: EventTopic | None, hook: Hook | None) -> None:
         self._events = events
         self._hook = hook
 
     def notify(self, key: bytes) -> None:
-        """Send the event, and call the function."""
         if self._events:
             self._events.send(key)
         if self._hook:
@@ -118,11 +106,9 @@ class Announcer:
                 logger.debug("on_stream_timeout()", exc_info=True)
 
     def turn(self) -> None:
-        """See ``EventTopic.turn``."""
         if self._events:
             self._events.turn()
 
     def close(self) -> None:
-        """See ``EventTopic.close``."""
         if self._events:
             self._events.close()

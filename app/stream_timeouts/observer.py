@@ -14,11 +14,7 @@ _key = methodcaller("key")
 
 
 class RawKeys(Deserializer):
-    """Deserializes keys and remembers the bytes of the last one: events carry them as they came.
-
-    Args:
-        deserialize: makes keys of the bytes.
-    """
+    """Deserializes keys and remembers the bytes of the last one: events carry them as they came."""
 
     def __init__(self, deserialize: Deserializer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -27,7 +23,6 @@ class RawKeys(Deserializer):
         self.last: bytes | None = None
 
     def __call__(self, value: bytes, ctx: SerializationContext) -> Any:
-        """Deserialize the key and keep its bytes."""
         self.topic, self.last = ctx.topic, value
         return self._deserialize(value, ctx)
 
@@ -38,7 +33,6 @@ class KeyObserver:
     Only records that reach the sink count, as rows or as bad records; those dropped by ``transform()`` do not.
 
     Args:
-        tracker: has the timers.
         raw_keys: the deserializer of the input topic's keys.
         on_turn: called at each turn of the consumer's loop.
     """

@@ -27,7 +27,7 @@ _CHECKS_IN_TIMEOUT = 5
 class _Timers:
     """The timers of one partition, in seconds of consuming.
 
-    ``last_seen`` has the time of each key's last record, ``paused`` are the seconds in which none could come,
+    ``last_seen`` has the time of each key's last record. ``paused`` are the seconds in which none could come.
     ``held_bytes`` is the estimated memory of the keys.
     """
 
@@ -36,7 +36,7 @@ class _Timers:
     held_bytes: int = 0
 
     def touch(self, keys: Iterable[bytes | None], now: float, room: int) -> bool:
-        """Restart the timers of these keys; returns whether there was room for the new ones."""
+        """Restarts the timers of these keys; returns whether there was room for the new ones."""
         seen: dict[Any, float] = dict.fromkeys(keys, now - self.paused)
         seen.pop(None, None)
         new = [key for key in seen if key not in self.last_seen]
@@ -51,7 +51,7 @@ class _Timers:
         return has_room
 
     def pop_timed_out(self, now: float, timeout: float) -> list[tuple[bytes, float]]:
-        """Take out the keys that timed out, each with its seconds of silence."""
+        """Takes out the keys that timed out, each with its seconds of silence."""
         now -= self.paused
         found = [(key, now - since) for key, since in self.last_seen.items() if now - since >= timeout]
         for key, _ in found:
@@ -70,8 +70,6 @@ class TimeoutTracker:
         timeout_ms: the time without a record of a key, above 0.
         max_bytes: most memory for keys; beyond it new ones are not watched.
         is_heard: whether a partition is being consumed.
-        notify: called with each key that timed out.
-        clock: monotonic seconds.
     """
 
     def __init__(
@@ -99,16 +97,16 @@ class TimeoutTracker:
         self._is_full = False
 
     def begin(self, tps: Iterable[TopicPartition]) -> None:
-        """Begin with no keys of these partitions, which are assigned."""
+        """Begins with no keys of these partitions, which are assigned."""
         self._timers |= {tp: _Timers() for tp in tps}
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
-        """Forget the keys of these partitions, which are revoked."""
+        """Forgets the keys of these partitions, which are revoked."""
         for tp in tps:
             self._timers.pop(tp, None)
 
     def heard(self, tp: TopicPartition, keys: Iterable[bytes | None]) -> None:
-        """Restart the timers of these keys, whose records were just consumed from an assigned partition."""
+        """Restarts the timers of these keys, whose records were just consumed from an assigned partition."""
         now = self._listened + self._since_turn(self._clock())
         room = self._max_bytes - sum(timers.held_bytes for timers in self._timers.values())
         if not self._timers[tp].touch(keys, now, room) and not self._is_full:
@@ -121,7 +119,7 @@ class TimeoutTracker:
             )
 
     def turn(self) -> None:
-        """Count the time since the last turn of the consumer's loop."""
+        """Counts the time since the last turn of the consumer's loop."""
         now = self._clock()
         passed = self._since_turn(now)
         self._turned = now
@@ -133,11 +131,11 @@ class TimeoutTracker:
             self.check()
 
     def did_not_listen(self) -> None:
-        """Do not count the time since the last turn."""
+        """Leaves out the time since the last turn."""
         self._turned = self._clock()
 
     def check(self) -> None:
-        """Notify of the keys that timed out by now."""
+        """Notifies of the keys that timed out by now."""
         self._next_check = self._listened + self._check_every
         for timers in self._timers.values():
             for key, silence in timers.pop_timed_out(self._listened, self._timeout):

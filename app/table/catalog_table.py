@@ -29,7 +29,6 @@ class TableProperties:
 
     Args:
         partition_order: all partition columns, outermost first.
-        timestamp_column: where the time of a row is.
         virtual_columns: those of the partition columns that have no folders.
         sort_column: the column that orders the rows of a file; ``None`` for the order of arrival.
         stats_columns: the only columns with bounds; empty for all that can have them.

@@ -19,7 +19,7 @@ _MOST_FILES = 10_000  # ten requests
 def existing_layout(
     store: ObjectStore, table_root: str, hive_columns: Sequence[str], most_files: int
 ) -> tuple[set[tuple[str, ...]], set[str]]:
-    """Partition specs and values of the first data files in the store, so many at most; both empty for a new table.
+    """Reads partition specs and values from the keys of the first ``most_files`` data files; empty for a new table.
 
     The null folder comes late in the order of keys, after all numbers: at the first level it is looked for by itself.
     """
@@ -47,22 +47,14 @@ def open_table(
     default_null: str,
     most_files: int = _MOST_FILES,
 ) -> PartitionSpec:
-    """Compare the settings with the table in the store and in the catalog, and decide on the null folder's name.
+    """Compares the settings with the table in the store and in the catalog, and decides on the null folder's name.
 
-    Args:
-        store: connected.
-        known: the table as the catalog holds it; ``None`` where there is no catalog, or it does not know the table.
-        table_root: key of the table's folder.
-        hive_columns: configured partition columns that are folders.
-        timestamp_column: configured source of time columns.
-        null_partition: ``auto``, or the folder value of null.
-        partition_order: all configured levels, virtual ones included.
-        default_null: what ``auto`` means for a table without a null folder.
-        most_files: how many data files are looked at.
+    ``known`` is ``None`` without a catalog, and for a table that it does not know. ``partition_order`` has all
+    configured levels, ``hive_columns`` only those that are folders. ``null_partition`` is the folder value of null, or
+    ``auto``: then a table without a null folder gets ``default_null``.
 
     Raises:
         ConfigError: the table has other partition columns.
-        ConnectorError: the store did not answer as it should.
     """
     location = f"{store.uri}/{table_root}"
     spec = PartitionSpec(hive_columns, timestamp_column, null_partition, partition_order)
@@ -78,15 +70,10 @@ def open_table(
 
 
 def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequence[str]) -> None:
-    """Refuse a table that the catalog holds with other partition columns.
-
-    Args:
-        table: as the catalog holds it.
-        order: all configured levels of its tree.
-        virtual: those of them that are no folders.
+    """Refuses a table that the catalog holds with other partition columns than ``order``; ``virtual`` have no folders.
 
     Raises:
-        ConfigError: with both sides in the message.
+        ConfigError: the columns differ; the message has both sides.
     """
     if table.partition_spec or table.columns is not None:  # that of Quix fills an empty one from the first files
         warning = check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
@@ -97,16 +84,10 @@ def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequ
 def check_spec(
     configured: Sequence[str], existing: Iterable[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
 ) -> str | None:
-    """Compare the configured columns with those a table already has.
+    """Compares the configured columns with those a table already has; returns a warning if only the order differs.
 
-    Args:
-        configured: the folders, or where a catalog is compared all levels of the tree.
-        existing: the specs that were found.
-        where: names the table in messages.
-        virtual: configured levels that are no folders.
-
-    Returns:
-        A warning when only the order differs, else ``None``.
+    ``configured`` are the folders or, where a catalog is compared, all levels of the tree. ``virtual`` are those of
+    them that are no folders. ``where`` names the table in messages.
 
     Raises:
         ConfigError: other columns; both specs are in the message.
@@ -133,7 +114,7 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[str]) -> str:
-    """HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for no folder shows them."""
+    """Formats HIVE_COLUMNS for a spec that was found; virtual levels stay virtual, for no folder shows them."""
     found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
     others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
     return ",".join(found + others)

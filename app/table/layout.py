@@ -1,7 +1,7 @@
 """The layout of a table: folders of partition values, and every key and file name, as pure functions.
 
-Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, plain integers, and for the
-time columns zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). They are escaped the way Hive and Spark escape.
+Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, and plain integers. Time
+columns have zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). All are escaped the way Hive and Spark escape.
 """
 
 import hashlib
@@ -80,27 +80,27 @@ class SharedFile(NamedTuple):
 
 
 def escape(text: str) -> str:
-    """Escape a column name or value for a folder name: ``a/b`` becomes ``a%2Fb``."""
+    """Escapes a column name or value for a folder name: ``a/b`` becomes ``a%2Fb``."""
     return _UNSAFE.sub(lambda match: f"%{ord(match.group()):02X}", text)
 
 
 def unescape(text: str) -> str:
-    """The inverse of ``escape``."""
+    """Undoes ``escape``."""
     return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), text)
 
 
 def folder(values: Mapping[str, str]) -> str:
-    """``{"year": "2024", "place": "a/b"}`` → ``year=2024/place=a%2Fb``; empty without partition columns."""
+    """Joins ``{"year": "2024", "place": "a/b"}`` to ``year=2024/place=a%2Fb``; empty without partition columns."""
     return "/".join(f"{escape(column)}={escape(value)}" for column, value in values.items())
 
 
 def data_key(table_root: str, values: Mapping[str, str], name: str) -> str:
-    """The key of a data file below the table's root."""
+    """Returns the key of a data file below the table's root."""
     return "/".join(part for part in (table_root, folder(values), name) if part)
 
 
 def too_long(table_root: str, values: Mapping[str, str], name: str) -> str | None:
-    """Why these partition values cannot become a folder, or ``None`` when they can."""
+    """Returns why these partition values cannot become a folder, or ``None`` when they can."""
     for column, value in values.items():
         size = len(f"{escape(column)}={escape(value)}".encode())
         if size > MAX_SEGMENT_BYTES:
@@ -112,7 +112,7 @@ def too_long(table_root: str, values: Mapping[str, str], name: str) -> str | Non
 
 
 def spec_of_key(key: str, table_root: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The partition columns and (unescaped) values in a data file's key below the table's root."""
+    """Reads the partition columns and (unescaped) values in a data file's key below the table's root."""
     folders = key.removeprefix(table_root).strip("/").split("/")[:-1]
     pairs = [part.partition("=") for part in folders if "=" in part]
     return tuple(unescape(name) for name, _, _ in pairs), tuple(unescape(value) for _, _, value in pairs)
@@ -125,45 +125,42 @@ def is_data_file(key: str, table_root: str) -> bool:
 
 
 def object_roots(table_root: str) -> tuple[str, str]:
-    """The prefixes of a table's keys: its folder, and the folder of its dead letter."""
+    """Returns the prefixes of a table's keys: its folder, and the folder of its dead letter."""
     return f"{table_root}/", f"{dead_letter_root(table_root)}/"
 
 
 def dead_letter_root(table_root: str) -> str:
-    """The folder of a table's dead letter: ``lake/readings`` → ``lake/_dead_letter/readings``."""
+    """Returns the folder of a table's dead letter: ``lake/readings`` → ``lake/_dead_letter/readings``."""
     root, slash, table = table_root.rpartition("/")
     return f"{root}{slash}{_DEAD_LETTER_FOLDER}/{table}"
 
 
 def dead_letter_key(table_root: str, part: BatchPart) -> str:
-    """The key of the file with the rejected records of one topic-partition and batch."""
+    """Returns the key of the file with the rejected records of one topic-partition and batch."""
     return f"{dead_letter_root(table_root)}/{file_name((part,))}"
 
 
 def index_key(data_key: str) -> str:
-    """The key of a data file's index: ``t/place=a/data_1.parquet`` → ``t/place=a/.vidx/data_1.parquet``."""
+    """Returns the key of a data file's index: ``t/place=a/data_1.parquet`` → ``t/place=a/.vidx/data_1.parquet``."""
     folder, slash, name = data_key.rpartition("/")
     return f"{folder}{slash}{_INDEX_FOLDER}/{name}"
 
 
 def journal_folder(table_root: str) -> str:
-    """The folder of a table's journals and schema, with a slash at the end. Deleting the table deletes them too."""
+    """Returns the folder of a table's journals and schema, with a slash at the end. It is deleted with the table."""
     return f"{table_root}/{_JOURNAL_FOLDER}/"
 
 
 def schema_key(table_root: str) -> str:
-    """The key of a table's schema."""
     return f"{journal_folder(table_root)}schema.json"
 
 
 def file_name(parts: Sequence[BatchPart]) -> str:
-    """The name of a data file, unique for ever: the generation's token and the batch's number are in it.
+    """Returns the name of a data file, unique for ever: the generation's token and the batch's number are in it.
 
     A file of one topic-partition is named after its offsets too. A file of several is not, for they may be many.
     Topics are restricted to ``[A-Za-z0-9._-]`` by Kafka, so they need no escaping; long ones are cut and hashed.
-
-    Args:
-        parts: those with rows in the file, at least one, all of one batch.
+    ``parts`` are those with rows in the file, at least one, all of one batch.
     """
     offsets, owner, number = parts[0].offsets, parts[0].owner, parts[0].number
     topic = topic_in_names(offsets.tp.topic)
@@ -173,11 +170,7 @@ def file_name(parts: Sequence[BatchPart]) -> str:
 
 
 def part_of(name: str) -> BatchPart | None:
-    """Reads the name of a file of one topic-partition; a long topic stays cut, as in the name.
-
-    Returns:
-        The batch part that the file belongs to, or ``None`` for any other name.
-    """
+    """Reads the name of a file of one topic-partition; ``None`` for any other name. A long topic stays cut."""
     found = _FILE_NAME.fullmatch(name)
     if found is None:
         return None
@@ -188,11 +181,7 @@ def part_of(name: str) -> BatchPart | None:
 
 
 def shared_file_of(name: str) -> SharedFile | None:
-    """Reads the name of a file of several topic-partitions; a long topic stays cut, as in the name.
-
-    Returns:
-        ``None`` for any other name.
-    """
+    """Reads the name of a file of several topic-partitions; ``None`` for any other name. A long topic stays cut."""
     found = _SHARED_FILE_NAME.fullmatch(name)
     if found is None or int(found["number"]) > _MAX_OFFSET:
         return None
@@ -200,7 +189,7 @@ def shared_file_of(name: str) -> SharedFile | None:
 
 
 def merged_key(table_root: str, folder_name: str, token: str) -> str:
-    """The key of a file that is merged of others in a folder; ``token``: 24 hexadecimal digits, of this file alone."""
+    """Returns the key of a file that is merged of others in a folder; ``token``: its own 24 hexadecimal digits."""
     return "/".join(part for part in (table_root, folder_name, f"data_merged_{token}.parquet") if part)
 
 
@@ -210,7 +199,7 @@ def is_merged(key: str) -> bool:
 
 
 def topic_in_names(topic: str) -> str:
-    """A topic as file names show it. A cut one ends in ``~``, which Kafka allows in no topic."""
+    """Returns a topic as file names show it. A cut one ends in ``~``, which Kafka allows in no topic."""
     if len(topic) <= _MAX_TOPIC:
         return topic
     return topic[:_MAX_TOPIC] + "~" + hashlib.sha256(topic.encode()).hexdigest()[:8]

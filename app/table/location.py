@@ -16,7 +16,7 @@ _NEW_NAME = "or choose another TABLE_NAME"
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """The location of a table's folder: the store's address, and the key of the folder in it."""
+    """The address of the store, and the key of the table's folder in it."""
 
     store_uri: str
     root: str
@@ -36,12 +36,9 @@ class TableLocation:
 
 
 def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id: str | None) -> TableLocation:
-    """The catalog's location, because readers use it; the configured one if the catalog has none.
+    """Returns the catalog's location, because readers use it; the configured one if the catalog has none.
 
-    Args:
-        table: as the catalog holds it; ``None`` for a table that it does not know.
-        configured: what the settings say.
-        workspace_id: the folder that keys must not leave, on the platform's own storage.
+    On the platform's own storage, keys must not leave the folder ``workspace_id``.
 
     Raises:
         ConfigError: the location is not in the configured store, not in the workspace, or no folder.
@@ -65,7 +62,7 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
 
 
 def _root_of(location: str, store_uri: str) -> str:
-    """The key of the folder that a location names.
+    """Returns the key of the folder that a location names.
 
     The scheme says nothing: other writers call every bucket ``s3://bucket``, and a folder of the machine by its last
     name. Only where both are full paths of a machine they are compared as such.

@@ -13,22 +13,18 @@ _NEAR = 0.8  # locaton is near to location
 
 
 def null_folder_of(values: Iterable[str]) -> str | None:
-    """The null folder's name among these partition values; ``None`` if there is none."""
+    """Finds the null folder's name among these partition values; ``None`` if there is none."""
     seen = set(values)
     return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)
 
 
 def default_null_folder(*, has_catalog: bool) -> str:
-    """The name for a table without a null folder: Quix' own with a catalog, otherwise Hive's."""
+    """Returns the name for a table without a null folder: Quix' own with a catalog, otherwise Hive's."""
     return QUIX_NULL if has_catalog else HIVE_NULL
 
 
 def likely_meant(column: str, names: Iterable[str], setting: str = "HIVE_COLUMNS") -> str:
-    """Guess the intended name of a column that rows lack: a similar name, or a path into an object.
-
-    Returns:
-        The advice, empty without a guess.
-    """
+    """Advises on a column that rows lack: a similar name, or a path into an object. Empty without a guess."""
     folded = {name.casefold(): name for name in names if name != column}
     near = difflib.get_close_matches(column.casefold(), folded, n=1, cutoff=_NEAR)
     if near:

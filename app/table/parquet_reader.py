@@ -10,15 +10,10 @@ from app.storage.base import ObjectStore
 
 
 def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
-    """The footer of a Parquet file; one request to the store for less than 64 KiB, otherwise two.
-
-    Args:
-        store: where the file is.
-        key: the file.
-        size: of the file, in bytes.
+    """Reads the footer of a Parquet file; one request to the store for less than 64 KiB, otherwise two.
 
     Raises:
-        ConnectorError: the store's; ``FatalError`` also for an object that is no Parquet file.
+        FatalError: the object is no Parquet file.
     """
     try:
         return pq.read_metadata(RangeFile(store, key, size))
@@ -71,4 +66,4 @@ class RangeFile:
         return self._at
 
     def close(self) -> None:
-        """Do nothing: no connection is held open."""
+        """Does nothing: no connection is held open."""

@@ -17,13 +17,10 @@ from app.table.schema_store import schema_document
 
 
 class Placeholders:
-    """Puts them into the store; safe from several threads.
+    """Puts placeholders into the store; safe from several threads.
 
-    Args:
-        store: connected.
-        table_root: key of the table's folder.
-        dead_letter: the schema of the dead letter's files.
-        each: applies a function to every item, like ``map`` and possibly side by side.
+    ``dead_letter`` is the schema of the dead letter's files. ``each`` applies a function to every item, like ``map``
+    and possibly side by side.
     """
 
     def __init__(
@@ -39,11 +36,7 @@ class Placeholders:
         self._each = each
 
     def put(self, keys: Collection[str]) -> None:
-        """Put a placeholder under each of these keys, in place of any object there.
-
-        Raises:
-            ConnectorError: of the store.
-        """
+        """Puts a placeholder under each of these keys, in place of any object there."""
         if not keys:
             return
         dead_letters = f"{dead_letter_root(self._table_root)}/"
@@ -56,7 +49,7 @@ class Placeholders:
             pass
 
     def _columns(self) -> pa.Schema:
-        """The table's columns; without any, engines refuse a file."""
+        """Returns the table's columns; without any, engines refuse a file."""
         schema = schema_document(self._store, self._table_root).read() or EMPTY
         return pa.schema(list((schema.columns or {RESCUED_COLUMN: pa.string()}).items()))
 

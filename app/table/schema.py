@@ -26,7 +26,7 @@ class TableSchema:
     columns: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def merge(self, other: "TableSchema", *, widens: bool = True) -> "TableSchema":
-        """Both schemas' columns, each with the wider of its two types; ``widens``: whether bigint becomes double.
+        """Returns both schemas' columns, each with the wider of its two types; ``widens``: bigint may become double.
 
         Where two types have no common one, this schema's stays, for files with it exist. A column of ``other`` whose
         name differs only in case from one that is there already is not added.
@@ -34,13 +34,13 @@ class TableSchema:
         return TableSchema(_merge_fields(self.columns, other.columns, widens=widens))
 
     def to_document(self) -> dict[str, Any]:
-        """The schema as JSON can hold it."""
+        """Returns the schema as JSON can hold it."""
         columns = [{"name": name, "type": type_name(kind)} for name, kind in self.columns.items()]
         return {"version": VERSION, "columns": columns}
 
     @classmethod
     def from_document(cls, document: object) -> "TableSchema":
-        """The schema that ``to_document`` gave.
+        """Reads the schema that ``to_document`` gave.
 
         Raises:
             ValueError: what is wrong with the document.
@@ -61,7 +61,7 @@ class TableSchema:
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> "TableSchema":
-        """The schema of a file that exists; columns without a type (void) are left out.
+        """Makes the schema of a file that exists; leaves out columns without a type (void).
 
         Raises:
             ValueError: a column has a type that this connector cannot write.
@@ -71,7 +71,7 @@ class TableSchema:
 
     @classmethod
     def of_others(cls, fields: Iterable[pa.Field]) -> "TableSchema":
-        """The columns of a table that others may have made, without those that this connector cannot write."""
+        """Makes the schema of a table that others may have made, without columns that this connector cannot write."""
         columns: dict[str, pa.DataType] = {}
         for each in fields:
             with suppress(ValueError):
@@ -83,7 +83,7 @@ EMPTY = TableSchema()
 
 
 def join_types(first: pa.DataType, second: pa.DataType, *, widens: bool = True) -> pa.DataType:
-    """The narrowest type that holds the values of both; ``first``, or a part of it, if there is none."""
+    """Returns the narrowest type that holds the values of both; ``first``, or a part of it, if there is none."""
     if first in _WIDTH and second in _WIDTH and (widens or second != pa.float64()):
         return max(first, second, key=_WIDTH.__getitem__)
     if pa.types.is_struct(first) and pa.types.is_struct(second):
@@ -121,7 +121,7 @@ def _column(entry: object) -> tuple[str, pa.DataType]:
 
 
 def _canonical(kind: pa.DataType, name: str) -> pa.DataType | None:
-    """The canonical type of a stored column, ``None`` for one without a type."""
+    """Returns the canonical type of a stored column, ``None`` for one without a type."""
     if pa.types.is_null(kind):
         return None
     if pa.types.is_struct(kind):

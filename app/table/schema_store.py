@@ -33,19 +33,16 @@ _FORM = Form(
 
 
 def schema_document(store: ObjectStore, table_root: str) -> Document[TableSchema]:
-    """The stored schema, not read yet."""
+    """Returns the stored schema, not read yet."""
     return Document(store, schema_key(table_root), _FORM)
 
 
 class SchemaStore:
-    """Holds the schema, and writes an extended one before the first file that needs it.
+    """Holds the schema, and writes an extended one before the first file that needs it. For one thread.
 
-    Any method may raise the store's errors; those of the kind ``RetryableError`` leave it as it was, so that the call
-    can be repeated. For one thread.
+    A ``RetryableError`` leaves it as it was, so that the call can be repeated.
 
     Args:
-        store: connected.
-        table_root: key of the table's folder.
         types: the columns whose types the settings fix (``COLUMN_TYPES``).
         iceberg: the columns that the table has in an Iceberg catalog; ``None`` if the table is not one of Iceberg.
     """
@@ -71,7 +68,7 @@ class SchemaStore:
         return self._current
 
     def open(self) -> None:
-        """Read the schema; that of a table which has none yet is made of the footers of its newest files.
+        """Reads the schema; makes that of a table which has none yet from the footers of its newest files.
 
         Raises:
             ConfigError: the settings fix a type that contradicts the table's.
@@ -82,15 +79,12 @@ class SchemaStore:
         self.extend(self._fixed(found))
 
     def look(self) -> TableSchema:
-        """Return the schema that ``open`` would store, without writing it; raises the same."""
+        """Returns the schema that ``open`` would store, without writing it; raises the same."""
         found = self._find()
         return self._merged(found, self._fixed(found))
 
     def extend(self, wanted: TableSchema) -> TableSchema:
-        """Make the schema cover ``wanted``, as far as the types that are there allow.
-
-        Returns:
-            The schema that all members share: a column may have another type than wanted.
+        """Makes the schema cover ``wanted`` and returns it; a column that is there may keep another type.
 
         Raises:
             ConfigError: another member has given a column a type that contradicts ``COLUMN_TYPES`` here.
@@ -120,18 +114,18 @@ class SchemaStore:
         return first.merge(second, widens=self._widens)
 
     def _fixed(self, schema: TableSchema) -> TableSchema:
-        """The columns of the schema with a type fixed by the settings."""
+        """Returns the columns of the schema with a type fixed by the settings."""
         return TableSchema({name: kind for name, kind in self._types.items() if name in schema.columns})
 
     def _take_over(self) -> None:
-        """Take the schema of another member; keep the known one if the table was deleted meanwhile."""
+        """Takes the schema of another member; keeps the known one if the table was deleted meanwhile."""
         theirs = self._document.read()
         if theirs is not None:
             self._check(theirs)
             self._become(self._merged(theirs, self._fixed(theirs)))
 
     def _from_footers(self) -> TableSchema:
-        """The schema of the newest files. Where two have types without a common one, the newer file's is taken."""
+        """Makes the schema from the newest files. Where two types have no common one, the newer file's is taken."""
         newest = heapq.nlargest(
             _FILES_LOOKED_AT,
             (found for found in self._store.list(self._table_root + "/") if is_data_file(found.key, self._table_root)),
@@ -158,7 +152,7 @@ class SchemaStore:
             ) from error
 
     def _check(self, schema: TableSchema) -> None:
-        """Refuse fixed types into which the table's do not widen."""
+        """Refuses fixed types into which the table's do not widen."""
         wrong = [
             f"column {name!r} is {type_name(schema.columns[name])} in the table and {type_name(kind)} in COLUMN_TYPES"
             for name, kind in self._types.items()
@@ -172,7 +166,7 @@ class SchemaStore:
             )
 
     def _become(self, schema: TableSchema) -> None:
-        """Take the schema, and log columns that now have two types in the table's files."""
+        """Takes the schema, and logs columns that now have two types in the table's files."""
         paths = [
             path
             for column, kind in self._current.columns.items()
@@ -191,7 +185,7 @@ class SchemaStore:
 
 
 def _now_double(path: str, before: pa.DataType, after: pa.DataType) -> Iterator[str]:
-    """The column, or the fields inside it, whose type changed from integer to double."""
+    """Yields the column, or the fields inside it, whose type changed from integer to double."""
     if before in _INTEGERS and after == pa.float64():
         yield path
     elif pa.types.is_struct(before) and pa.types.is_struct(after):

@@ -29,10 +29,10 @@ _TOKEN = re.compile(
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The name of a type, which ``parse_type`` reads back.
+    """Returns the name of a type, which ``parse_type`` reads back.
 
     Raises:
-        ValueError: a type that no column of a table has.
+        ValueError: no column of a table has such a type.
     """
     if kind in _NAMES:
         return _NAMES[kind]
@@ -46,7 +46,7 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """The type of a name, ignoring case.
+    """Parses the name of a type, ignoring case.
 
     Fields whose names differ only in case are taken: files of other tools have such.
 
@@ -60,7 +60,7 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def parse_column_types(text: str) -> dict[str, pa.DataType]:
-    """Columns and their types, as in ``temp:double,price:decimal(10,2),tags:array<string>``.
+    """Parses columns and their types, as in ``temp:double,price:decimal(10,2),tags:array<string>``.
 
     Names that hold one of ``,:<>()`` stand in backticks. A comma may end the list. A text without any column is an
     empty dict.

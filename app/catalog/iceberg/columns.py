@@ -18,7 +18,7 @@ _Mapped = Iterable[MappedField]
 
 
 def mapping_of(metadata: TableMetadata) -> NameMapping:
-    """The table's name mapping, with the columns that are not in it: not every engine adds those."""
+    """Returns the table's name mapping, with the columns that are not in it: not every engine adds those."""
     mapping = metadata.name_mapping() or NameMapping([])
     names = {name for each in mapping for name in each.names}
     new = {field.field_id: field for field in metadata.schema().fields if field.name not in names}
@@ -27,7 +27,7 @@ def mapping_of(metadata: TableMetadata) -> NameMapping:
 
 
 def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
-    """The column of files by each name; ``None`` for a dropped one, and for the name of a partition alone."""
+    """Returns the column of files by each name; ``None`` for a dropped one, and for the name of a partition alone."""
     schema, mapping = metadata.schema(), mapping_of(metadata)
     columns = schema_to_pyarrow(schema, include_field_ids=False)
     kinds = TableSchema.of_others(_renamed(columns, schema.name_mapping, dict(_first_names(mapping)))).columns
@@ -38,7 +38,7 @@ def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
 
 
 def columns_of_table(metadata: TableMetadata, columns: pa.Schema) -> pa.Schema:
-    """The columns of a file under their names in the table, without dropped ones; new ones as they are.
+    """Returns a file's columns under their names in the table, without dropped ones; new ones as they are.
 
     Raises:
         ValueError: two of them are the same column.

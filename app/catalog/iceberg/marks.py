@@ -1,6 +1,7 @@
 """How far topic-partitions are, as properties of an Iceberg table: what makes a repeated commit harmless. Pure.
 
-``lake.<group>.<topic>.<partition>`` is ``<end>@<series>``, followed by those of a few former series.
+``lake.<group>.<topic>.<partition>`` is ``<end>@<series>``, followed by those of a few former series. A damaged property
+is a ``FatalError``.
 """
 
 import math
@@ -13,21 +14,13 @@ _SERIES_KEPT = 4  # of a topic-partition
 
 
 def are_in(properties: Mapping[str, str], group: str, marks: Iterable[Mark]) -> bool:
-    """Whether the table has all rows up to these marks; never if there are none.
-
-    Raises:
-        FatalError: a property is damaged.
-    """
+    """Whether the table has all rows up to these marks; never if there are none."""
     reached = [_ends(properties, group, mark).get(mark.series, -math.inf) >= mark.end for mark in marks]
     return bool(reached) and all(reached)
 
 
 def properties_of(properties: Mapping[str, str], group: str, marks: Iterable[Mark]) -> dict[str, str]:
-    """The properties to set together with the files up to these marks.
-
-    Raises:
-        FatalError: a property is damaged.
-    """
+    """Returns the properties to set together with the files up to these marks."""
     wanted = {}
     for mark in marks:
         ends = _ends(properties, group, mark)

@@ -21,15 +21,13 @@ class StoreIO(FileIO):
         self._address: str = properties[ADDRESS]
 
     def new_input(self, location: str) -> "StoreFile":
-        """A metadata file to read."""
         return StoreFile(self._store, self._key(location), location)
 
     def new_output(self, location: str) -> "StoreFile":
-        """A metadata file to write."""
         return self.new_input(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Delete a former version of the table's metadata. All else is left to the engines' maintenance.
+        """Deletes a former version of the table's metadata. All else is left to the engines' maintenance.
 
         pyiceberg takes a refusal as proof that its commit is not in the table, and deletes the commit's manifests. But
         a proxy that has lost an answer sends the request again, and the refusal is that of the repetition.
@@ -51,13 +49,11 @@ class StoreIO(FileIO):
 
 
 def _path(location: str) -> str:
-    """A location without its scheme, of which there are several for a store: ``file:///a`` and ``file:/a``."""
+    """Returns a location without its scheme, of which there are several for a store: ``file:///a`` and ``file:/a``."""
     return location.partition(":")[2].lstrip("/")
 
 
 class StoreFile(InputFile, OutputFile):
-    """An object of the store."""
-
     def __init__(self, store: ObjectStore, key: str, location: str) -> None:
         super().__init__(location)
         self._store = store
@@ -70,22 +66,19 @@ class StoreFile(InputFile, OutputFile):
         return found.size
 
     def exists(self) -> bool:
-        """Whether the store has it."""
         return self._store.find(self._key) is not None
 
     def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - pyiceberg's interface
-        """The whole content."""
         document = self._store.read(self._key)
         if document is None:
             raise FileNotFoundError(self.location)
         return BytesIO(document.body)
 
     def to_input_file(self) -> "StoreFile":
-        """The same object, to read."""
         return self
 
     def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - its names are unique
-        """A stream whose content is stored when it is closed."""
+        """Returns a stream whose content is stored when it is closed."""
         return _Upload(self._store, self._key)
 
 

@@ -1,9 +1,9 @@
 """Step 6 for an Iceberg table: one commit for each batch, through pyiceberg.
 
 A commit of Iceberg is not idempotent: repeated, it would list the files twice. So the table's properties say how far
-each topic-partition is, and every try looks there first, appends, and sets them in one transaction on the snapshot
-that it has looked at. A conflict, and an answer that was lost, begin again with the look. A check of file names would
-not do: compaction gives rows other files.
+each topic-partition is. Every try reads them first; it appends and sets them in one transaction on the snapshot that it
+has read. A conflict, and an answer that was lost, begin again with reading. A check of file names would not do:
+compaction gives rows other files.
 """
 
 import logging
@@ -110,11 +110,8 @@ class IcebergTable:
 
     Args:
         properties: of the catalog, as pyiceberg names them; its own variables (``PYICEBERG_CATALOG__DEFAULT__…``) win.
-        store: has the table's files.
         address: of the store in Iceberg's metadata, e.g. ``s3://bucket``.
         namespace: of the table; levels are separated by dots.
-        table: its name.
-        group: the consumer group.
         keep_days: older snapshots are expired.
     """
 
@@ -154,11 +151,10 @@ class IcebergTable:
     # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
 
     def check(self) -> CatalogTable | None:
-        """Prove that the catalog answers, by reading the table; see ``table``."""
         return self.table()
 
     def table(self) -> CatalogTable | None:
-        """The table, or ``None`` if the catalog does not know it.
+        """Returns the table, or ``None`` if the catalog does not know it.
 
         Raises:
             ConfigError: it is partitioned in a way that the connector does not write.
@@ -166,7 +162,7 @@ class IcebergTable:
         return self._ask(f"reading {self._words}", self._described)
 
     def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
-        """Create the table with its partition columns; files bring the others."""
+        """Creates the table with its partition columns; files bring the others."""
         there = self._address + location.removeprefix(self._store.uri)
         self._ask(f"creating {self._words}", lambda: self._create(there, wanted.partition_order))
         created = self.table()
@@ -175,19 +171,17 @@ class IcebergTable:
         return created
 
     def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
-        """Nothing: the properties are the user's."""
+        """Does nothing: the properties are the user's."""
 
     def add_source(self, topic: str) -> None:
-        """Nothing: the marks name the topic."""
+        """Does nothing: the marks name the topic."""
 
     def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
-        """All files in one commit."""
+        """Puts all files in one commit."""
         if files:
             yield files
 
     def has(self, marks: Sequence[Mark]) -> bool:
-        """Whether the table has all rows up to these marks."""
-
         def look() -> bool:
             table = self._load()
             return table is not None and are_in(table.properties, self._group, marks)
@@ -195,14 +189,14 @@ class IcebergTable:
         return self._ask(f"reading {self._words}", look)
 
     def add_files(self, files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
-        """Append the files of a batch, unless the table has them already; see ``app.catalog.base.Catalog``."""
+        """Appends the files of a batch, unless the table has them already; see ``app.catalog.base.Catalog``."""
         seconds = _DEADLINE_SECONDS + len(files) * _SECONDS_A_FILE
         self._ask(f"committing files to {self._words}", lambda: self._append(files, marks), seconds)
 
     # --- on a thread of its own -------------------------------------------------------------------------------------
 
     def _ask(self, doing: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
-        """Do this within the deadline. If it goes on behind it, it changes nothing that a later try does not see."""
+        """Does this within the deadline. If it goes on behind it, it changes nothing that a later try does not see."""
         self._silent = [thread for thread in self._silent if thread.is_alive()]
         if len(self._silent) >= _MOST_SILENT:
             raise RestartError(doing, f"{_MOST_SILENT} requests had no answer", "A restart asks on new connections")
@@ -249,11 +243,7 @@ class IcebergTable:
         return CatalogTable(table.location().rstrip("/"), names, columns=columns, fields=lambda: self._fields)
 
     def _check(self, metadata: TableMetadata) -> None:
-        """Refuse a table to which files of the connector do not fit.
-
-        Raises:
-            ConfigError: what it is.
-        """
+        """Refuses, with ``ConfigError``, a table to which files of the connector do not fit."""
         spec, schema = metadata.spec().fields, metadata.schema()
         partitions = [field.source_id for field in spec]
         self._partitions = partitions if self._partitions is None else self._partitions
@@ -346,7 +336,7 @@ class IcebergTable:
             ) from None
 
     def _broken(self, missing: str) -> ConnectorError:
-        """The error where an object of the table's metadata is gone."""
+        """Returns the error where an object of the table's metadata is gone."""
         table = self._load()
         assert table is not None, "it was there"  # noqa: S101
 
@@ -366,7 +356,7 @@ class IcebergTable:
         )
 
     def _expire(self) -> None:
-        """Expire old snapshots now and then; their files are left to the engines' maintenance."""
+        """Expires old snapshots now and then; their files are left to the engines' maintenance."""
         self._commits += 1
         if self._commits % _COMMITS_BETWEEN_EXPIRIES != 1:
             return
@@ -384,7 +374,7 @@ class IcebergTable:
 
 
 def _of_references(metadata: TableMetadata) -> TableMetadata:
-    """The metadata without snapshots that no branch or tag names: pyiceberg copies all twenty times a commit."""
+    """Leaves out snapshots that no branch or tag names: pyiceberg copies all twenty times a commit."""
     named = {reference.snapshot_id for reference in metadata.refs.values()}
     kept = [each for each in metadata.snapshots if each.snapshot_id in named]
     return metadata.model_copy(update={"snapshots": kept, "snapshot_log": []})
@@ -401,7 +391,7 @@ def _schemas(files: Sequence[StoredFile]) -> list[pa.Schema]:
 
 
 def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
-    """The statistics to take of a file's columns, which may have narrower types or be dropped, and the columns' ids."""
+    """Returns what statistics a file's columns get, which may be narrower or dropped, and the columns' ids."""
     schema = pyarrow_to_schema(arrow, mapping_of(metadata))
     plan = compute_statistics_plan(schema, metadata.properties)
     for field_id in plan.keys() - metadata.schema().field_ids:
@@ -419,7 +409,6 @@ def _warn_of_dropped(name: str) -> None:
 
 
 def _data_file(metadata: TableMetadata, plan: _Plan, file: StoredFile) -> DataFile:
-    """The entry of a file, from its footer."""
     statistics = data_file_statistics_from_parquet_metadata(file.footer, *plan)
     for field_id, found in list(statistics.column_aggregates.items()):
         # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.

@@ -66,7 +66,9 @@ class MachineIdentity:
 
 
 def new_client(target: AzureTarget, max_workers: int, limits: Limits) -> ContainerClient:
-    """Make a client for all threads; it raises only errors that ``app.storage.azure.errors`` translates.
+    """Makes a client for all threads, which raises only errors that ``app.storage.azure.errors`` translates.
+
+    ``max_workers`` sizes its connection pool.
 
     Raises:
         ConfigError: the credentials cannot be read.
@@ -115,7 +117,7 @@ def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 
 def _refuse_what_is_not_azure(answer: "PipelineResponse[Any, Any]") -> None:
-    """Refuse the 200 of a web server or proxy, which would look like a stored object."""
+    """Refuses the 200 of a web server or proxy, which would look like a stored object."""
     response = answer.http_response
     if response.status_code < requests.codes.multiple_choices and "x-ms-request-id" not in response.headers:
         raise UnexpectedAnswerError("the answer is not that of Azure Blob Storage")

@@ -81,7 +81,7 @@ class Access:
     Attributes:
         if_wrong: the hint where the service does not accept them.
         if_too_little: the hint where they lack a permission.
-        is_identity: whether an identity has to get a token.
+        is_identity: an identity has to get a token.
     """
 
     if_wrong: str
@@ -90,7 +90,7 @@ class Access:
 
 
 def access_of(target: AzureTarget) -> Access:
-    """The hints for the credentials of a container, without secrets."""
+    """Returns the hints for the credentials of a container, without secrets."""
     variable, signature = "AZURE_STORAGE_SAS_TOKEN", target.sas_token
     if target.connection_string:
         variable = "AZURE_STORAGE_CONNECTION_STRING"
@@ -117,13 +117,7 @@ def access_of(target: AzureTarget) -> Access:
 
 @contextmanager
 def translated(doing: str, access: Access, *, was_authorised: bool) -> Iterator[None]:
-    """Translate errors raised inside to ``ConnectorError``.
-
-    Args:
-        doing: the operation and its object.
-        access: the credentials.
-        was_authorised: whether the service has accepted them before.
-    """
+    """Translates errors raised inside; ``was_authorised``: the service has accepted the credentials before."""
     try:
         yield
     except AzureError as error:
@@ -133,7 +127,7 @@ def translated(doing: str, access: Access, *, was_authorised: bool) -> Iterator[
 
 
 def error_code(error: HttpResponseError) -> str:
-    """The service's name for the error, ``BlobNotFound``; empty where the answer has none."""
+    """Returns the service's name for the error, ``BlobNotFound``; empty where the answer has none."""
     code = getattr(error, "error_code", None) or _headers(error).get("x-ms-error-code", "")
     return str(getattr(code, "value", code))
 
@@ -152,13 +146,13 @@ def _translate(error: AzureError, doing: str, access: Access, *, was_authorised:
 
 
 def _headers(error: HttpResponseError) -> Mapping[str, str]:
-    """The headers of the answer, their names in lower case."""
+    """Returns the headers of the answer, their names in lower case."""
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     return {name.lower(): value for name, value in headers.items()}
 
 
 def _from_answer(error: HttpResponseError, doing: str, access: Access) -> ConnectorError:
-    """Errors that the service itself reported."""
+    """Translates errors that the service itself reported."""
     code = error_code(error)
     status = error.status_code or 0
     cause = _cause(error, code, status)
@@ -173,7 +167,7 @@ def _from_answer(error: HttpResponseError, doing: str, access: Access) -> Connec
 
 
 def _from_refusal(code: str, doing: str, cause: str, access: Access) -> ConnectorError:
-    """Errors of authentication and authorisation."""
+    """Translates errors of authentication and authorisation."""
     if "date header too old" in cause.lower():
         return RetryableError(doing, cause, _CLOCK_HINT)  # or signed before the machine slept
     if code in {"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}:
@@ -186,7 +180,7 @@ def _from_refusal(code: str, doing: str, cause: str, access: Access) -> Connecto
 def _from_credentials(
     error: ClientAuthenticationError, doing: str, access: Access, *, was_authorised: bool
 ) -> ConnectorError:
-    """Errors before a request is sent: a malformed key, or no token."""
+    """Translates errors before a request is sent: a malformed key, or no token."""
     if not access.is_identity:
         return ConfigError(doing, "the account key is not base64", access.if_wrong)
     cause = f"no token could be had: {one_line(error.message)}"
@@ -196,7 +190,7 @@ def _from_credentials(
 
 
 def _cause(error: HttpResponseError, code: str, status: int) -> str:
-    """The service's message without request ids and without quoted parts of a signature."""
+    """Returns the service's message without request ids and without quoted parts of a signature."""
     if not code:
         return f"HTTP {status}"
     texts = [(error.message or "").partition("\n")[0]]
@@ -206,7 +200,7 @@ def _cause(error: HttpResponseError, code: str, status: int) -> str:
 
 
 def _reason(error: AzureError) -> str:
-    """The network's message without the object's address, which holds the signature."""
+    """Returns the network's message without the object's address, which holds the signature."""
     inner = error.inner_exception
     cause = inner.args[0] if inner is not None and inner.args else inner
     reason = getattr(cause, "reason", None) or cause or error.message

@@ -22,14 +22,6 @@ _FOLDER = "hdi_isfolder"  # marks folders among the objects of a hierarchical na
 
 
 class AzureStore(CloudStore):
-    """One container.
-
-    Args:
-        target: the container and its credentials.
-        max_workers: number of upload threads; sizes the connection pool.
-        limits: time-outs.
-    """
-
     def __init__(self, target: AzureTarget, *, max_workers: int, limits: Limits = LIMITS) -> None:
         super().__init__(target.uri, PROXY_HINT)
         self._target = target
@@ -39,7 +31,6 @@ class AzureStore(CloudStore):
         self._was_authorised = False
 
     def connect(self, prefix: str) -> None:
-        """Check that the container exists and can be listed below the prefix."""
         super().connect(prefix)
         self._was_authorised = True
 
@@ -67,7 +58,7 @@ class AzureStore(CloudStore):
         return Version(stream.properties.etag, stream.properties.last_modified)
 
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
-        """Store an object with checksums for the service to verify, in blocks where it is large."""
+        """Stores an object with checksums for the service to verify, in blocks where it is large."""
         try:
             answer = self._client.get_blob_client(key).upload_blob(
                 body,
@@ -99,7 +90,7 @@ class AzureStore(CloudStore):
 
 
 def _condition(replaces: Replaces) -> dict[str, Any]:
-    """The condition as the library takes it."""
+    """Returns the condition as the library takes it."""
     if replaces is WHATEVER_IS_THERE:
         return {"overwrite": True}
     if replaces is None:

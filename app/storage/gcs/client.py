@@ -33,18 +33,13 @@ RETRY = DEFAULT_RETRY.with_delay(initial=1.0, maximum=4.0, multiplier=2.0).with_
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Time-outs and retries.
-
-    Args:
-        timeout: seconds to connect, and between two chunks of an answer.
-        retry: the library's retry policy.
-    """
+    """Time-outs in seconds (to connect, and between two chunks of an answer), and the library's retry policy."""
 
     timeout: tuple[float, float] = (10.0, 60.0)
     retry: Retry = RETRY
 
     def of_request(self) -> dict[str, Any]:
-        """Arguments for every request of the library."""
+        """Returns the arguments for every request of the library."""
         return {"timeout": self.timeout, "retry": self.retry}
 
 
@@ -52,13 +47,10 @@ LIMITS: Final = Limits()
 
 
 def new_client(credentials_json: str | None, max_workers: int, doing: str) -> Client:
-    """Make a client; sends no request to the store.
+    """Makes a client without a request to the store; ``max_workers`` sizes the connection pool.
 
-    Args:
-        credentials_json: the key of a service account as Google's JSON; ``None``: the default chain of Google's
-            libraries (a file, workload identity, the machine's own service account).
-        max_workers: number of threads that use it; sizes the connection pool.
-        doing: the operation, for messages.
+    Without ``credentials_json``, the key of a service account, Google's libraries take their default chain: a file,
+    workload identity, the machine's own service account.
 
     Raises:
         ConfigError: the key is malformed.

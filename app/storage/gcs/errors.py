@@ -65,7 +65,7 @@ _RULES = ErrorRules(
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Translate errors raised inside to a ``ConnectorError`` about ``doing``."""
+    """Translates errors raised inside to a ``ConnectorError`` about ``doing``."""
     try:
         yield
     except _OF_GOOGLE as error:
@@ -73,7 +73,6 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def translate(error: BaseException, doing: str) -> ConnectorError:
-    """Translate one error to a ``ConnectorError``."""
     if isinstance(error, RetryError):  # the library's own tries are used up
         if not isinstance(error.cause, _OF_GOOGLE):
             return RetryableError(doing, _plain(str(error.cause or error)))
@@ -92,12 +91,12 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
 
 
 def message_of(error: GoogleAPICallError | InvalidResponse) -> str:
-    """The message of a refusal; empty where the answer has no message of Google."""
+    """Returns the message of a refusal; empty where the answer has no message of Google."""
     return _said(error.response)[0] if error.response is not None else ""
 
 
 def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
-    """Errors that the store itself reported."""
+    """Translates errors that the store itself reported."""
     status = response.status_code
     message, reason = _said(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"
@@ -118,7 +117,7 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
 
 
 def _said(response: requests.Response) -> tuple[str, str]:
-    """Message and reason of a refusal: a JSON document, or a line of text for a download."""
+    """Returns message and reason of a refusal: a JSON document, or a line of text for a download."""
     try:
         error = response.json()["error"]
         details = error.get("errors") or [{}]
@@ -157,5 +156,5 @@ def _reason(error: BaseException) -> str:
 
 
 def _plain(message: str) -> str:
-    """One line of bounded length without a full stop, for use inside a sentence."""
+    """Makes one line of bounded length without a full stop, for use inside a sentence."""
     return cut(one_line(message), _SHOWN_CHARACTERS)

@@ -31,11 +31,6 @@ class GcsStore(CloudStore):
     """One bucket. The version of an object is its generation, a number that Google assigns.
 
     Google's library reads ``STORAGE_EMULATOR_HOST``, the address of a server for tests.
-
-    Args:
-        target: the bucket and its credentials.
-        max_workers: number of threads that use it; sizes the connection pool.
-        limits: time-outs and retries.
     """
 
     def __init__(self, target: GcsTarget, *, max_workers: int, limits: Limits = LIMITS) -> None:
@@ -100,11 +95,7 @@ class GcsStore(CloudStore):
             self._require_bucket(key, error)
 
     def _require_bucket(self, key: str, error: GoogleAPICallError) -> None:
-        """Tell a missing bucket from a missing object: only the message differs, if there is one.
-
-        Raises:
-            NotFound: the bucket is missing.
-        """
+        """Raises ``NotFound`` if the bucket is missing, not the object: only the message differs, if there is one."""
         if not message_of(error).startswith("No such object"):
             next(self._pages(key, size=1), None)
 
@@ -125,7 +116,7 @@ def _is_of_a_session(error: GoogleAPICallError) -> bool:
 
 
 def _version(blob: Blob) -> Version:
-    """The object's version. Google always names it; a proxy's page with status 200 does not."""
+    """Returns the object's version. Google always names it; a proxy's page with status 200 does not."""
     if blob.generation is None:
         raise UnexpectedAnswerError("the answer has no generation, so it is not that of a store")
     return Version(str(blob.generation), blob.time_created or datetime.now(UTC))  # shown for uploads, not for reads

@@ -32,11 +32,7 @@ _LOCK = f"{_UNFINISHED}lock"  # never deleted: two processes could then hold two
 
 
 class LocalStore:
-    """A folder; keys are paths inside it.
-
-    Args:
-        folder: made absolute; may be missing before ``connect``.
-    """
+    """A folder, made absolute, which may be missing before ``connect``; keys are paths inside it."""
 
     def __init__(self, folder: Path) -> None:
         self._root = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would replace links by their targets
@@ -48,7 +44,7 @@ class LocalStore:
         return f"file://{self._root}"
 
     def connect(self, prefix: str) -> None:
-        """Create a missing folder, and check that it can be written and listed below the prefix."""
+        """Creates a missing folder, and checks that it can be written and listed below the prefix."""
         with os_translated(f"connecting to {self.uri}"):
             folder = self._root / prefix
             _make_folder(folder)
@@ -58,7 +54,7 @@ class LocalStore:
             next(folder.iterdir(), None)
 
     def probe_conditions(self, prefix: str) -> None:
-        """Find out whether the file system has hard links: only linking never replaces a file."""
+        """Finds out whether the file system has hard links: only linking never replaces a file."""
         with os_translated(f"trying out {self.uri}/{prefix}"):
             _make_folder(self._root / prefix)
             first, second = (_unfinished_file_in(self._root / prefix) for _ in range(2))
@@ -73,7 +69,7 @@ class LocalStore:
                 second.unlink(missing_ok=True)
 
     def upload(self, path: Path, key: str) -> StoredObject:
-        """Copy the file under the unused ``key``; it is written and synced under another name first."""
+        """Copies the file under the unused ``key``; it is written and synced under another name first."""
         doing = f"uploading {self.uri}/{key}"
         with self._reaching(doing, key) as target:
             _make_folder(target.parent)
@@ -87,13 +83,12 @@ class LocalStore:
                     raise changed(self.uri, key) from None
 
     def overwrite(self, key: str, body: bytes) -> None:
-        """Store a small file unconditionally."""
         with self._reaching(f"writing {self.uri}/{key}", key) as target:
             _make_folder(target.parent)
             _put_in_place(BytesIO(body), target)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the files below ``prefix`` in the order of their keys, one folder at a time."""
+        """Yields the files below ``prefix`` in the order of their keys, one folder at a time."""
         doing = f"listing {self.uri}/{prefix}"
         with os_translated(doing):
             self._require_root(doing)
@@ -102,7 +97,7 @@ class LocalStore:
                 yield from self._files(folder + slash, prefix)
 
     def find(self, key: str) -> StoredObject | None:
-        """Find the file by opening it: the listing of a network share may be out of date."""
+        """Finds the file by opening it: the listing of a network share may be out of date."""
         with self._reaching(f"looking for {self.uri}/{key}", key) as path:
             try:
                 with path.open("rb") as file:
@@ -112,7 +107,7 @@ class LocalStore:
             return _stored_object(key, stat)
 
     def read(self, key: str) -> Content | None:
-        """Read a small file; ``None`` if it does not exist. Its ETag is a hash of its content."""
+        """Reads a small file. Its ETag is a hash of its content."""
         with self._reaching(f"reading {self.uri}/{key}", key) as path:
             try:
                 body = path.read_bytes()
@@ -121,20 +116,18 @@ class LocalStore:
             return Content(body, _etag(body))
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
-        """Read up to ``length`` bytes from ``start``."""
         with self._reaching(f"reading {self.uri}/{key}", key) as path, path.open("rb") as file:
             file.seek(start)
             return file.read(length)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
-        """Replace the version ``replaces`` by a small file."""
         with self._reaching(f"writing {self.uri}/{key}", key) as target:
             _make_folder(target.parent)
             self._swap(key, target, BytesIO(body), _etag(body), replaces)
         return _etag(body)
 
     def _swap(self, key: str, target: Path, source: BinaryIO, ours: str, replaces: str | None) -> os.stat_result:
-        """Replace a version by a file; ``ours`` is the new ETag.
+        """Replaces a version by a file; ``ours`` is the new ETag.
 
         A lock excludes other writers, also in other processes and on other machines.
         """
@@ -148,7 +141,7 @@ class LocalStore:
             return _put_in_place(source, target)
 
     def download(self, key: str, path: Path) -> str:
-        """Copy the file and return its ETag, a hash of its content; remove an incomplete copy."""
+        """Copies the file and returns its ETag, a hash of its content; removes an incomplete copy."""
         with self._reaching(f"downloading {self.uri}/{key}", key) as source, source.open("rb") as reader:
             try:
                 with path.open("wb") as writer:
@@ -159,7 +152,6 @@ class LocalStore:
                 raise
 
     def delete(self, key: str) -> None:
-        """Delete the file; a missing one counts as deleted."""
         with self._reaching(f"deleting {self.uri}/{key}", key) as path:
             try:
                 path.unlink()
@@ -169,7 +161,7 @@ class LocalStore:
 
     @contextmanager
     def _reaching(self, doing: str, key: str) -> Iterator[Path]:
-        """Yield the path of the key, and translate errors raised inside."""
+        """Yields the path of the key, and translates errors raised inside."""
         if not _stays_inside(key):
             raise FatalError(doing, "the key leaves the folder", "Check S3_PREFIX and TABLE_NAME for dots and slashes")
         with os_translated(doing):
@@ -178,7 +170,7 @@ class LocalStore:
             yield self._root / key
 
     def _look_anew(self, folder: Path) -> None:
-        """Open the folders on the path, outermost first.
+        """Opens the folders on the path, outermost first.
 
         An NFS client caches names, and their absence, for a minute; opening the folder makes it ask the server
         ("close-to-open"). Else files of another replica, or its journal, might seem missing.
@@ -189,7 +181,7 @@ class LocalStore:
             os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
 
     def _place(self, unfinished: Path, target: Path) -> None:
-        """Give a complete file its name; where the file system has links, only if no other file has it."""
+        """Gives a complete file its name; where the file system has links, only if no other file has it."""
         if self.refuses_overwrites:
             target.hardlink_to(unfinished)
             unfinished.unlink()
@@ -197,12 +189,12 @@ class LocalStore:
             unfinished.replace(target)
 
     def _require_root(self, doing: str) -> None:
-        """Refuse a missing folder: an unmounted share must not look like an empty lake."""
+        """Refuses a missing folder: an unmounted share must not look like an empty lake."""
         if not self._root.is_dir():
             raise FatalError(doing, f"the folder {self._root} is gone", "Bring it back (is it mounted?) and restart")
 
     def _files(self, folder: str, prefix: str) -> Iterator[StoredObject]:
-        """Files below ``folder`` (empty, or ending with a slash), without those deleted meanwhile."""
+        """Yields the files below ``folder`` (empty, or ending with a slash), without those deleted meanwhile."""
         try:
             with os.scandir(self._root / folder) as entries:
                 ordered = sorted(entries, key=_place_among_keys)
@@ -227,7 +219,7 @@ def _stays_inside(key: str) -> bool:
 
 
 def _place_among_keys(entry: os.DirEntry[str]) -> bytes:
-    """Sort key for the order of whole keys by their UTF-8 bytes: ``a.b`` before ``a/b``."""
+    """Returns the sort key for the order of whole keys by their UTF-8 bytes: ``a.b`` before ``a/b``."""
     return os.fsencode(f"{entry.name}/" if entry.is_dir() else entry.name)
 
 
@@ -236,7 +228,7 @@ def _unfinished_file_in(folder: Path) -> Path:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create the folder and its parents; sync each before the next."""
+    """Creates the folder and its parents; syncs each before the next."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
@@ -246,7 +238,7 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock for replacing files; waits for it."""
+    """Holds the folder's lock for replacing files; waits for it."""
     with (folder / _LOCK).open("ab") as lock:  # closing the file, or the end of the process, releases the lock
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -264,7 +256,7 @@ def _etag_of_file(path: Path) -> str:
 def _put_in_place(
     source: BinaryIO, target: Path, place: Callable[[Path, Path], object] = Path.replace
 ) -> os.stat_result:
-    """Write and sync the file under another name; ``place`` then gives it its own."""
+    """Writes and syncs the file under another name; ``place`` then gives it its own."""
     unfinished = _unfinished_file_in(target.parent)
     try:
         stat = _copy_to_disk(source, unfinished)
@@ -285,7 +277,7 @@ def _copy_to_disk(source: BinaryIO, target: Path) -> os.stat_result:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the folder's list of names to the disk."""
+    """Syncs the folder's list of names to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -22,16 +22,10 @@ _SPARE_CONNECTIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Time-outs, retries and sizes of requests.
+    """Time-outs in seconds, tries of one request, and sizes of requests in bytes.
 
     After ``attempts`` the pipeline logs the error and retries. A failed part of a large file is sent again, not the
-    whole file; below two parts a single request is cheaper.
-
-    Args:
-        connect_timeout, read_timeout: seconds.
-        attempts: of one request.
-        part_bytes: size of a part of a large file.
-        largest_single: largest file sent in one request, in bytes.
+    whole file; below two parts a single request is cheaper, so files up to ``largest_single`` have one.
     """
 
     connect_timeout: float = 10
@@ -45,12 +39,7 @@ LIMITS: Final = Limits()
 
 
 def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client":
-    """Make a client.
-
-    Args:
-        target: the bucket and its credentials.
-        max_workers: number of threads that use it; sizes the connection pool.
-        limits: time-outs and retries.
+    """Makes a client; ``max_workers`` sizes the connection pool.
 
     Raises:
         ConfigError: keys, endpoint or region are malformed.
@@ -75,7 +64,7 @@ def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client"
 
 
 def _session(target: S3Target) -> boto3.session.Session:
-    """A session for the bucket's region, which the token service of a role uses too.
+    """Makes a session for the bucket's region, which the token service of a role uses too.
 
     botocore takes ``AWS_ENDPOINT_URL`` as the address of all services. Other stores have buckets and token service at
     one address; AWS does not, so an address at AWS is left out.

@@ -74,13 +74,9 @@ _NAMED_RIGHT = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 
 @contextmanager
 def translated(doing: str, bucket: str, keys: str, *, fixed_token: bool) -> Iterator[None]:
-    """Translate errors of boto3 raised inside to a ``ConnectorError``.
+    """Translates errors of boto3 raised inside to a ``ConnectorError``.
 
-    Args:
-        doing: the operation and its object.
-        bucket: the bucket's name.
-        keys: the keys to name in a missing right, ``data/t/*``.
-        fixed_token: whether the session token came from the settings, so that nothing renews it.
+    A missing right is named with the ``keys``, such as ``data/t/*``. Nothing renews a ``fixed_token`` of the settings.
     """
     try:
         yield
@@ -98,7 +94,7 @@ def translated(doing: str, bucket: str, keys: str, *, fixed_token: bool) -> Iter
 
 
 def error_code(error: boto.ClientError) -> str:
-    """The store's name for the error, ``NoSuchKey``; empty where the answer has none."""
+    """Returns the store's name for the error, ``NoSuchKey``; empty where the answer has none."""
     return error.response.get("Error", {}).get("Code") or ""  # boto3 gives None for an empty element
 
 
@@ -107,7 +103,7 @@ def status_of(error: boto.ClientError) -> int:
 
 
 def _from_settings(error: boto.BotoCoreError, doing: str) -> ConnectorError:
-    """Errors before a request is sent: keys, names, the configuration files."""
+    """Translates errors before a request is sent: keys, names, the configuration files."""
     cause = one_line(str(error))
     if isinstance(error, boto.NoCredentialsError | boto.PartialCredentialsError):
         return ConfigError(doing, cause, f"Set both {_KEYS}, or neither and give the machine a role")
@@ -126,7 +122,7 @@ def _from_tls(error: boto.SSLError, doing: str) -> ConnectorError:
 
 
 def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *, fixed_token: bool) -> ConnectorError:
-    """Errors that the store itself reported."""
+    """Translates errors that the store itself reported."""
     said = error.response.get("Error", {})
     code, status = error_code(error), status_of(error)
     message = one_line(said.get("Message") or "")
@@ -152,7 +148,7 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
 
 
 def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:
-    """The missing right with its resource: named by the answer, else derived from the operation."""
+    """Names the missing right with its resource: by the answer, else derived from the operation."""
     if named := _NAMED_RIGHT.search(message):
         return named[1]
     right = _RIGHTS.get(operation, f"s3:{operation}")
@@ -160,7 +156,7 @@ def _missing_right(operation: str, message: str, bucket: str, keys: str) -> str:
 
 
 def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
-    """The network's message. botocore's own does not tell a refused connection from an unknown name."""
+    """Returns the network's message. botocore's own does not tell a refused connection from an unknown name."""
     if type(error) is boto.HTTPClientError:  # wraps any error, also one that quotes a header with a token
         return f"the request could not be sent ({type(error.kwargs.get('error')).__name__})"
     if isinstance(error, boto.ProxyConnectionError):  # hides a password only behind http:// and https://

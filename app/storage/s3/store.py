@@ -38,14 +38,14 @@ _NOT_IN_PARTS = (
 
 
 class _Encryption(TypedDict, total=False):
-    """The requested encryption under boto3's names; empty: none."""
+    """The requested encryption under boto3's names; empty for none."""
 
     ServerSideEncryption: Literal["AES256", "aws:kms"]
     SSEKMSKeyId: str
 
 
 class _Condition(TypedDict, total=False):
-    """The condition of a request, under boto3's names; empty: none."""
+    """The condition of a request under boto3's names; empty for none."""
 
     IfMatch: str
     IfNoneMatch: str
@@ -57,12 +57,8 @@ class S3Store(CloudStore):
     botocore addresses a custom endpoint in path style (``http://host/bucket/key``), and AWS in virtual-host style if
     the bucket's name has no dots. An ``addressing_style`` in the AWS configuration overrides this.
 
-    Args:
-        target: the bucket and its credentials.
-        sse: the encryption of every object; ``None`` leaves it to the bucket.
-        sse_kms_key_id: the key for ``aws:kms``; ``None`` is the account's own.
-        max_workers: number of upload threads; sizes the connection pool.
-        limits: time-outs, retries, and sizes of requests.
+    Without ``sse`` the bucket decides on encryption. Without ``sse_kms_key_id``, ``aws:kms`` takes the account's own
+    key.
     """
 
     def __init__(
@@ -87,7 +83,6 @@ class S3Store(CloudStore):
             self._encryption["SSEKMSKeyId"] = sse_kms_key_id
 
     def connect(self, prefix: str) -> None:
-        """Check that the bucket exists and can be listed below the prefix; create a missing one if allowed."""
         self._prefix = prefix
         super().connect(prefix)
 
@@ -177,7 +172,7 @@ class S3Store(CloudStore):
         return parts
 
     def _abort(self, key: str, upload: str) -> None:
-        """Abort an upload in parts; its own errors are not raised, because an earlier error matters more."""
+        """Aborts an upload in parts; its own errors are not raised, because an earlier error matters more."""
         try:
             with self._doing("giving up the upload of", key):
                 try:
@@ -196,7 +191,7 @@ class S3Store(CloudStore):
         return hold and hold_in_parts
 
     def _refuses_parts(self, key: str) -> bool:
-        """Try and abort an upload in parts: parts of failed uploads would stay and cost money."""
+        """Tries an upload in parts and aborts it: parts of failed uploads would stay and cost money."""
         try:
             with self._doing("uploading in parts to", key), self._condition_heeded(key, None):
                 self._send_in_parts(key, BytesIO(b"{}"), 2, None)
@@ -219,7 +214,7 @@ class S3Store(CloudStore):
             raise UnexpectedAnswerError(f"the answer is {status}, and the object is still there")
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Delete objects, a thousand in a request; one by one what a store refuses to delete so."""
+        """Deletes objects, a thousand in a request; one by one what a store refuses to delete so."""
         for first in range(0, len(keys), _MOST_DELETED):
             portion = refused = keys[first : first + _MOST_DELETED]
             with self._doing("deleting objects of"), suppress(ClientError):
@@ -232,7 +227,7 @@ class S3Store(CloudStore):
 
     @cached_property
     def _client(self) -> "S3Client":
-        """Made at the first use: boto3 then asks for a role's keys, which may need a retry."""
+        """Makes the client at the first use: boto3 then asks for a role's keys, which may need a retry."""
         return new_client(self._target, self._max_workers, self._limits)
 
     def _translated(self, doing: str, key: str, /) -> AbstractContextManager[None]:
@@ -241,7 +236,7 @@ class S3Store(CloudStore):
 
     @contextmanager
     def _condition_heeded(self, key: str, replaces: Replaces) -> Iterator[None]:
-        """Translate a failed or unimplemented condition."""
+        """Translates a failed or unimplemented condition."""
         try:
             yield
         except ClientError as error:
@@ -262,7 +257,7 @@ def _condition(replaces: Replaces) -> _Condition:
 
 
 def _version(answer: Mapping[str, Any]) -> Version:
-    """The version in the answer, with the store's time where the answer has one, else ours."""
+    """Returns the version in the answer, with the store's time where the answer has one, else ours."""
     try:
         at = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")).astimezone(UTC)
     except ValueError:
@@ -271,7 +266,7 @@ def _version(answer: Mapping[str, Any]) -> Version:
 
 
 def _field(answer: Mapping[str, Any], name: str) -> str:
-    """A field of every S3 answer of this kind, missing in a web page."""
+    """Returns a field of every S3 answer of this kind, missing in a web page."""
     if name not in answer:
         raise UnexpectedAnswerError(f"the answer has no {name}, so it is not that of a store")
     return str(answer[name])
