@@ -95,6 +95,11 @@ def no_object(value: object) -> NotARowError:
     return NotARowError(f"its value is of type {kind}, and a row needs an object with fields", _HINT_NO_OBJECT)
 
 
+def too_deep() -> NotARowError:
+    """Returns the error for a value that Python cannot walk through."""
+    return NotARowError("its value contains itself, or has too many levels", _HINT_NO_OBJECT)
+
+
 def not_deserialized(error: Exception, message: Message) -> Refusal:
     """Refuses a message that its deserializers could not read, or that is too big for them."""
     if isinstance(error, TooBigError):

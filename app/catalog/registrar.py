@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.catalog.base import Catalog, NotTakenError, TooLargeError
-from app.errors import FatalError, cut
+from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.model import Mark, StoredFile
 from app.table.catalog_table import CatalogTable, TableProperties
@@ -67,7 +67,14 @@ class Registrar:
         kept: dict[str, pa.ChunkedArray] = {}
         for name, values in zip(rows.column_names, rows.columns, strict=True) if fields else ():
             its, left = fields.get(name, rows.field(name)), len(rows) - values.null_count
-            if its is not None and its.name not in self._wanted.partition_order:
+            is_partition = its is not None and its.name in self._wanted.partition_order
+            if left and is_partition and its is not None and its.name != name:
+                raise ConfigError(
+                    f"writing the column {cut(repr(name), 80)}",
+                    f"it is another name of the partition column {its.name}, whose values are those of that name alone",
+                    f"Rename the field to {its.name} in transform(), or rename the column back in the table",
+                )
+            if its is not None and not is_partition:
                 former, kind = kept.get(its.name), values.type if name == its.name else its.type
                 with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
                     cast = values.cast(kind if former is None else former.type)

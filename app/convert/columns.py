@@ -4,9 +4,11 @@ Arrow refuses most columns of mixed kinds, but not all. It turns ``True`` among 
 day of a datetime among dates, and the zone of a datetime among those without. So the original values are checked.
 """
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import date, datetime
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +27,25 @@ _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.dat
 
 def infer(values: Sequence[Any]) -> pa.Array | None:
     """Returns the values as an Arrow array; ``None`` if Arrow finds no type for all of them."""
+    values = values if isinstance(values, list) else list(values)
+    if _is_deep(values):
+        return None
     try:
-        array = pa.array(values if isinstance(values, list) else list(values))
+        array = pa.array(values)
     except CONVERSION_ERRORS:
         return None
     return array if isinstance(array, pa.Array) else None
+
+
+def _is_deep(values: Iterable[Any]) -> bool:
+    """Whether they have more levels than a column takes: Arrow takes the square of the levels, 250 MB for 900."""
+    for _ in range(MAX_DEPTH + 2):  # of the records themselves, of a column, and one more
+        # The garbage collector does not track a dictionary of only numbers and texts.
+        nested = [value for value in values if type(value) in (dict, list) and gc.is_tracked(value)]
+        if not nested:
+            return False
+        values = chain.from_iterable(value.values() if type(value) is dict else value for value in nested)
+    return True
 
 
 def coerce_array(

@@ -82,7 +82,8 @@ def start_of(
         keeps_state: whether ``transform()`` keeps state or repartitions: both are as far as the group's offset.
 
     Raises:
-        ConfigError: the group's offset is ahead of the journal, and Kafka still has records in between.
+        ConfigError: the group's offset is ahead of the journal, and Kafka still has records in between; or it is to be
+            followed, and beyond the topic's end.
     """
     if progress is None:
         return _by_kafka(kafka, first)
@@ -91,6 +92,12 @@ def start_of(
         return _followed(_by_kafka(kafka, first), why)
     is_another_topic = _is_another_topic(progress, kafka)
     if follows and kafka.is_set and (is_another_topic or kafka.committed != progress.end + 1):
+        if not is_another_topic and kafka.committed is not None and kafka.committed > kafka.high:
+            raise ConfigError(
+                f"following the group's offset of {tp}",
+                f"{kafka.committed} is beyond the topic's end, {kafka.high}",
+                "Set an offset that the topic has, or take FOLLOW_OFFSETS out to go on after the journal's",
+            )
         journal = "of a deleted topic of the same name" if is_another_topic else f"at {progress.end + 1}"
         return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
     if is_another_topic:

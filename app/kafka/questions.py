@@ -28,8 +28,8 @@ _OWN = "ts-datalake-sink"  # metadata of an offset
 
 
 def own_offset(topic: str, partition: int, offset: int) -> KafkaTopicPartition:
-    """An offset to commit with the connector's mark, which it loses where a tool sets it."""
-    return KafkaTopicPartition(topic, partition, offset, _OWN)
+    """An offset to commit with the connector's mark. A tool leaves the mark out, or keeps that of another offset."""
+    return KafkaTopicPartition(topic, partition, offset, f"{_OWN} {offset}")
 
 
 def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -> _T:
@@ -112,7 +112,7 @@ class GroupOffsets:
         committed = self._committed([tp])[0]
         low, high = self._watermarks(tp)
         offset = committed.offset if committed.offset >= 0 else None
-        is_set = offset is not None and committed.metadata != _OWN
+        is_set = offset is not None and committed.metadata != own_offset(*tp, offset).metadata
         return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), is_set)
 
     def topic_id(self, topic: str) -> str:

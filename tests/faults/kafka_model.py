@@ -16,7 +16,6 @@ TOPIC = "sensors"
 _TIME = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
 _TOPIC_ID = "first-life"
 _SIZE = 400  # of a message, in bytes
-_OWN = own_offset(TOPIC, 0, 0).metadata
 
 
 class Group:
@@ -133,7 +132,7 @@ class Consumer:
         return offsets
 
     def _commit(self, offsets: list[KafkaTopicPartition]) -> KafkaError | None:
-        assert all(each.metadata == _OWN for each in offsets)
+        assert all(each.metadata == own_offset(each.topic, each.partition, each.offset).metadata for each in offsets)
         fate = pause("commit")
 
         def carry_out() -> None:

@@ -95,7 +95,7 @@ class Bench:
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": "group", "log_level": 0})
         (found,) = consumer.committed([KafkaTopicPartition("sensors", 0)], timeout=60)
         consumer.close()
-        assert found.offset < 0 or found.metadata == own_offset("sensors", 0, 0).metadata
+        assert found.offset < 0 or found.metadata == own_offset("sensors", 0, found.offset).metadata
         return int(found.offset)
 
 

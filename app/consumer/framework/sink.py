@@ -15,6 +15,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from quixstreams.models import HeadersTuples, MessageContext
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import Refusal, TooBigError, no_object
+from app.bad_records.refusals import Refusal, TooBigError, no_object, too_deep
 from app.batch_limits import BatchLimits
 from app.consumer.claiming import Claiming, log_starts, mark_set_offsets
 from app.consumer.framework.messages import CurrentMessage
@@ -198,6 +199,10 @@ class RowSink(BaseSink):
         size = self._current.size
         if size > self._limits.max_record_bytes:
             raise TooBigError(size, self._limits.max_record_bytes)
+        try:
+            value, key, headers = own_copy(value), own_copy(key), own_copy(headers)
+        except RecursionError:
+            raise too_deep() from None
         rows = waiting.rows
         message = self._current.of(topic, partition, offset)
         if message is not None:
@@ -208,7 +213,7 @@ class RowSink(BaseSink):
                 message = None
             else:
                 self._bytes += of_message
-        row = Row(own_copy(value), own_copy(key), timestamp, offset, own_copy(headers), message)
+        row = Row(value, key, timestamp, offset, headers, message)
         rows.append(row)
         self._bytes += self._sizer.size((row.value, row.key, row.headers), size)
         self._expect_flush()
@@ -350,8 +355,9 @@ class RowSink(BaseSink):
         self.consumed += 1
 
     def _keep(self, rejected: Rejected, hint: str, waiting: Waiting) -> None:
-        key, value, headers = map(own_copy, (rejected.key, rejected.value, rejected.headers))
-        rejected = replace(rejected, key=key, value=value, headers=headers)
+        with suppress(RecursionError):
+            key, value, headers = map(own_copy, (rejected.key, rejected.value, rejected.headers))
+            rejected = replace(rejected, key=key, value=value, headers=headers)
         try:
             is_kept = self._bad_records.keep(rejected, hint)
         except DataError:

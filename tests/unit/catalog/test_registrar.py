@@ -54,6 +54,9 @@ def places(files: Sequence[StoredFile]) -> list[str]:
 TEMP = pa.field("temp", pa.float64())
 
 
+FIELDS = {"temp": TEMP, "temperature": TEMP, "secret": None, "town": pa.field("place", pa.string())}
+
+
 @pytest.mark.parametrize(
     ("rows", "in_files", "left_out"),
     [
@@ -68,18 +71,24 @@ TEMP = pa.field("temp", pa.float64())
         ({"temperature": [1.0, None], "temp": [None, 2]}, {"temp": [1.0, 2.0]}, []),
         ({"temperature": ["hot", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value left out of column 'temperature'"]),
         ({"secret": ["a", None], "n": [1, 2]}, {"n": [1, 2]}, ["1 value left out of column 'secret'"]),
-        ({"town": ["Rome"], "n": [1]}, {"n": [1]}, ["1 value left out of column 'town'"]),
     ],
 )
 def test_columns_have_one_name_in_files_and_dropped_ones_none(
     caplog: pytest.LogCaptureFixture, rows: dict[str, Any], in_files: dict[str, Any], left_out: list[str]
 ) -> None:
-    fields = {"temp": TEMP, "temperature": TEMP, "secret": None, "town": pa.field("place", pa.string())}
-    one = registrar(None, replace(KNOWN, fields=lambda: fields))
+    one = registrar(None, replace(KNOWN, fields=lambda: FIELDS))
     for _ in range(2):
         assert one.in_files(pa.table(rows)).to_pydict() == in_files
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [warning.partition(":")[0] for warning in warnings] == left_out
+
+
+def test_values_under_another_name_of_a_partition_column_are_not_left_out() -> None:
+    """The folder has the value of the first name alone."""
+    one = registrar(None, replace(KNOWN, fields=lambda: FIELDS))
+    assert one.in_files(pa.table({"town": pa.array([None], pa.string()), "n": [1]})).to_pydict() == {"n": [1]}
+    with pytest.raises(ConfigError, match=r"'town': it is another name of the partition column place"):
+        one.in_files(pa.table({"town": ["Rome"], "n": [1]}))
 
 
 class Answers(MemoryCatalog):

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from app.bad_records.refusals import BadRowsError
+from app.convert.columns import infer
 from app.convert.rows import Rules, convert
 from app.convert.values import Rescue, joined, scalar_count
 from app.table.schema import EMPTY
@@ -45,6 +46,17 @@ def test_a_list_is_empty_once_its_elements_have_a_type() -> None:
     assert rescued_of({"a": 1, "l": []}, [None]) == [{"x": {"l": []}}, {"x": [None]}]
     assert stored([[], [1]], [[]]) == ("array<array<bigint>>", [[[], [1]], [[]]])
     assert stored([], [None], schema={"x": pa.list_(pa.string())})[1] == [[], [None]]
+
+
+def test_what_is_very_deep_is_rescued_without_a_type_of_all_its_levels() -> None:
+    """Arrow would take 250 MB for the type of each of these fields."""
+    deep: dict[str, Any] = {}
+    for _ in range(900):
+        deep = {"a": deep, "b": 1}
+    assert infer([{"x": deep}]) is None
+    assert infer([deep]) is None
+    conversion = converted({"n": 1, "x": deep, "y": deep})
+    assert conversion.table.column_names[0] == "n"
 
 
 def test_twenty_levels_are_columns_and_what_lies_deeper_than_32_is_json() -> None:

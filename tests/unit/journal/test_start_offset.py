@@ -127,7 +127,6 @@ def test_where_an_id_is_unknown_the_end_of_the_topic_decides(before: str, now: s
         *((set_to(at), at, False) for at in (100, 499, 501, 900)),
         *((set_to(at, topic_id="another"), at, False) for at in (40, 500, 900)),
         (set_to(100, low=200), 200, True),
-        (set_to(5_000, low=200), 200, False),
         (set_to(800, low=800), 800, False),  # the user has seen the gap and moved on
     ],
 )
@@ -137,6 +136,11 @@ def test_a_group_moved_by_hand_goes_where_it_was_moved_and_says_so(
     start = begin(entry(), position, follows=True, keeps_state=keeps_state)
     assert without_remark(start) == Start(offset, is_loss=is_loss)
     assert start.remark.startswith(f"FOLLOW_OFFSETS: going on from {offset}")
+
+
+def test_an_offset_beyond_the_end_is_refused_for_nobody_can_mean_it() -> None:
+    with pytest.raises(ConfigError, match=r"5000 is beyond the topic's end, 1000"):
+        begin(entry(), set_to(5_000), follows=True)
 
 
 @pytest.mark.parametrize("position", [kafka(None), kafka(500), set_to(500), kafka(300), kafka(40, topic_id="another")])

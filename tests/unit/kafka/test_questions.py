@@ -98,6 +98,7 @@ def failing(kafka: Kafka, question: str, code: int = KafkaError._TIMED_OUT) -> N
         ({"committed_offset": OFFSET_INVALID}, {"committed": None, "is_set": False}),
         ({"metadata": own_offset(*TP, 70).metadata}, {"is_set": False}),
         ({"metadata": "another program's"}, {}),
+        ({"metadata": own_offset(*TP, 80).metadata}, {}),  # a tool has kept the metadata
         ({"topic_id": Uuid(1, 2)}, {"topic_id": str(Uuid(1, 2))}),
         ({"topic_id": None}, {"topic_id": ""}),
         ({"topic_id": ""}, {"topic_id": ""}),

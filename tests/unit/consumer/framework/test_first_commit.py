@@ -29,7 +29,7 @@ class Kafka:
         if self.error:
             raise KafkaException(self.error)
         assert not asynchronous
-        assert [tp.metadata for tp in offsets] == [own_offset(*P0, 0).metadata] * len(offsets)
+        assert all(tp.metadata == own_offset(tp.topic, tp.partition, tp.offset).metadata for tp in offsets)
         self.committed |= {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
 
     def begin(self) -> dict[TopicPartition, int]:

@@ -8,7 +8,7 @@ import pytest
 from quixstreams.models import Topic
 from quixstreams.sinks import SinkBackpressureError
 
-from app.bad_records.refusals import Refusal, TooBigError
+from app.bad_records.refusals import NotARowError, Refusal, TooBigError
 from app.errors import DataError, RetryableError
 from app.journal.start_offset import Start
 from app.model import Rejected, TopicPartition
@@ -231,6 +231,14 @@ def test_a_row_has_its_message_as_it_came_if_that_became_no_other_row(bench: Ben
     bench.sink.flush()
     kept = [row.message and row.message.value() for batch in bench.pipeline.batches for row in batch.rows[0]]
     assert kept == [b"raw 0", None, None]
+
+
+def test_a_value_that_contains_itself_is_no_row(bench: Bench) -> None:
+    value: dict[str, Any] = {"n": 1}
+    value["children"] = [{"parent": value}]
+    bench.begin(0)
+    with pytest.raises(NotARowError, match="contains itself"):
+        bench.sink.add(value, b"k", NOON, [], *P0, 0)
 
 
 def test_what_was_given_out_stays_what_it_was_while_transform_goes_on_changing_it(bench: Bench) -> None:
