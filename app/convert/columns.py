@@ -41,10 +41,12 @@ def _is_deep(values: Iterable[Any]) -> bool:
     """Whether they have more levels than a column takes: Arrow takes the square of the levels, 250 MB for 900."""
     for _ in range(MAX_DEPTH + 2):  # of the records themselves, of a column, and one more
         # The garbage collector does not track a dictionary of only numbers and texts.
-        nested = [value for value in values if type(value) in (dict, list) and gc.is_tracked(value)]
+        nested = list(filter(gc.is_tracked, values))
         if not nested:
             return False
-        values = chain.from_iterable(value.values() if type(value) is dict else value for value in nested)
+        objects = [value for value in nested if type(value) is dict]
+        lists = [value for value in nested if type(value) is list]
+        values = chain(chain.from_iterable(each.values() for each in objects), chain.from_iterable(lists))
     return True
 
 
