@@ -35,6 +35,7 @@ from app.spark.staged_file import read_staged_schema, write_staged
 
 logger = logging.getLogger(__name__)
 
+_START_SECONDS = 600.0  # on a machine under load Java takes minutes
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
@@ -50,7 +51,7 @@ class SparkWriter:
         driver_memory: heap of the JVM, e.g. ``1g``.
         scratch: a private folder of this process; everything below it may be wiped.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
-        job_seconds: time limit for one call of Spark, and for its start.
+        job_seconds: time limit for one call of Spark.
 
     Attributes:
         lost: gets the error once the JVM has died or hangs.
@@ -139,7 +140,7 @@ class SparkWriter:
 
     def _start(self) -> None:
         watchdog = threading.Timer(
-            self._job_seconds, self._declare_lost, ("starting Spark", "Java did not come up in time")
+            _START_SECONDS, self._declare_lost, ("starting Spark", "Java did not come up in time")
         )
         watchdog.daemon = True
         watchdog.start()

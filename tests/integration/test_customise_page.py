@@ -17,7 +17,8 @@ SINK = "core/quix_ts_datalake_sink.py"
 
 def environment(**settings: str) -> dict[str, str]:
     """Nothing of the connector's is set but this."""
-    return {**os.environ, **{str(each.validation_alias): "" for each in Variables.model_fields.values()}, **settings}
+    unset = {str(each.validation_alias): "" for each in Variables.model_fields.values()}
+    return {**os.environ, **unset, "PYTEST_ADDOPTS": "", **settings}
 
 
 def test_the_page_has_an_example_of_each_kind() -> None:
