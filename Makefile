@@ -25,7 +25,7 @@ demo: python $(READY) ## run the connector on 20,000 readings: private Kafka, la
 demo-iceberg: python $(READY) ## run the demo with an Iceberg table: a private REST catalog, a query by DuckDB, compaction by Spark
 	@$(PY) -m dev.demo_iceberg
 
-test-unit: python $(READY) ## run the tests that need no service, no Java and no network: a minute
+test-unit: python $(READY) ## run the tests that need no service, no Java and no network: under two minutes
 	@$(PY) -m pytest -q -n logical -m unit $(UNIT)
 
 test: test-unit ## run the unit tests, and try each promise once against real services
