@@ -44,7 +44,7 @@ _HADOOP_USER = "connector"
 # With these PySpark would look for a Spark elsewhere.
 _ELSEWHERE = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED")
 _POLL_SECONDS = 0.02
-_ANSWER_SECONDS = 600.0  # on a machine under load Java takes minutes
+START_SECONDS = 600.0  # on a machine under load Java takes minutes
 _ENDING_SECONDS = 30.0
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _LEVELS = {"FATAL": logging.CRITICAL, "ERROR": logging.ERROR, "WARN": logging.WARNING}
@@ -168,14 +168,14 @@ def connect(java: JavaProcess) -> Any:
     Raises:
         ConfigError, SparkLostError: it has ended, see ``ended_at_start``, or does not listen in time.
     """
-    give_up = time.monotonic() + _ANSWER_SECONDS
+    give_up = time.monotonic() + START_SECONDS
     while not java.address.exists():
         if (code := java.process.poll()) is not None:
             raise ended_at_start(code)
         if java.output.uncaught or time.monotonic() > give_up:
             java.process.kill()
             kind = ConfigError if java.output.uncaught else SparkLostError
-            cause = java.output.uncaught or f"Java does not listen after {_ANSWER_SECONDS:.0f} s"
+            cause = java.output.uncaught or f"Java does not listen after {START_SECONDS:.0f} s"
             raise kind("starting Spark", cause, START_HINT)
         time.sleep(_POLL_SECONDS)
     with java.address.open("rb") as stream:

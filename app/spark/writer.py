@@ -28,14 +28,13 @@ from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
 from app.spark.batch_offsets import as_column_metadata
 from app.spark.java import find_java
-from app.spark.launch import RESTART_HINT, START_HINT, connect, ended_at_start, java_log, start_java
+from app.spark.launch import RESTART_HINT, START_HINT, START_SECONDS, connect, ended_at_start, java_log, start_java
 from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import read_staged_schema, write_staged
 
 logger = logging.getLogger(__name__)
 
-_START_SECONDS = 600.0  # on a machine under load Java takes minutes
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
@@ -140,7 +139,7 @@ class SparkWriter:
 
     def _start(self) -> None:
         watchdog = threading.Timer(
-            _START_SECONDS, self._declare_lost, ("starting Spark", "Java did not come up in time")
+            START_SECONDS, self._declare_lost, ("starting Spark", "Java did not come up in time")
         )
         watchdog.daemon = True
         watchdog.start()

@@ -18,33 +18,22 @@ def own_copy(value: Any) -> Any:
     Raises:
         RecursionError: the value contains itself, or has too many levels.
     """
-    if type(value) in _IMMUTABLE:
-        return value
-    try:
-        return _copied(value)
-    except RecursionError:
-        raise
-    except Exception:  # noqa: BLE001 - values may be of any class
-        return value
-
-
-def _copied(value: Any) -> Any:
     kind = type(value)
-    if kind is dict or isinstance(value, Mapping):
-        copy = dict(value)
-        for name, each in copy.items():
-            if type(each) not in _IMMUTABLE:
-                copy[name] = _copied(each)
-        return copy
-    if kind is list:
-        return [each if type(each) in _IMMUTABLE else _copied(each) for each in value]
-    if kind is tuple and _IMMUTABLE.issuperset(map(type, value)):
+    if kind in _IMMUTABLE or (kind is tuple and _IMMUTABLE.issuperset(map(type, value))):
         return value
+    if kind is list:
+        return [each if type(each) in _IMMUTABLE else own_copy(each) for each in value]
     if kind is memoryview:
         return bytes(value)
     try:
-        return deepcopy(value)
+        if kind is not dict and not isinstance(value, Mapping):
+            return deepcopy(value)
+        copy = dict(value)
     except RecursionError:
         raise
-    except Exception:  # noqa: BLE001 - such as a lock
+    except Exception:  # noqa: BLE001 - values may be of any class, such as a lock
         return value
+    for name, each in copy.items():
+        if type(each) not in _IMMUTABLE:
+            copy[name] = own_copy(each)
+    return copy

@@ -50,7 +50,7 @@ def test_options_with_an_open_quote_are_an_error_that_names_the_variable(monkeyp
 def test_a_java_that_lives_and_never_listens_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, seconds: float, kind: type[ConnectorError], cause: str
 ) -> None:
-    monkeypatch.setattr("app.spark.launch._ANSWER_SECONDS", seconds)
+    monkeypatch.setattr("app.spark.launch.START_SECONDS", seconds)
     program = tmp_path / "java"
     program.write_text(f"#!/bin/sh\necho '{said}'\nexec sleep 600\n")
     program.chmod(0o755)
