@@ -24,11 +24,13 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.rest import RestCatalog
 
 from app.catalog.iceberg.table import IcebergTable
+from app.catalog.targets import IcebergTarget
 from app.errors import RetryableError
 from app.model import Mark, StoredFile, TopicPartition
 from app.storage.s3.store import S3Store
 from app.storage.targets import S3Target
-from app.table.catalog_table import TableProperties
+from app.table.layout import PartitionSpec
+from app.table.null_folder import HIVE_NULL
 from bench.command import interruptible, positive
 from bench.totals import WrongRowsError
 from dev.iceberg_catalog import LocalIcebergCatalog
@@ -89,7 +91,9 @@ def _run(options: argparse.Namespace) -> int:
     with LocalMinio() as minio, LocalIcebergCatalog(f"s3://{bucket}", minio) as catalog:
         minio.client().create_bucket(Bucket=bucket)
         target = minio.target(bucket)
-        _table(catalog.url, target).create_table(f"s3://{bucket}/{PREFIX}", TableProperties(("place",), "ts_ms"))
+        _table(catalog.url, target).create_table(
+            f"s3://{bucket}/{PREFIX}", PartitionSpec(("place",), "ts_ms", HIVE_NULL)
+        )
         announce(f"{options.members} members, {options.commits:,} commits each")
         begin = time.time() + (START_SECONDS if options.members > 1 else 0.0)
         works = [
@@ -155,15 +159,8 @@ class _Conflicts(logging.Handler):
 
 
 def _table(catalog: str, bucket: S3Target) -> IcebergTable:
-    table = IcebergTable(
-        {"uri": catalog},
-        S3Store(bucket, max_workers=1),
-        f"s3://{bucket.bucket}",
-        namespace="lake",
-        table=TOPIC,
-        group="group",
-        keep_days=SNAPSHOT_DAYS,
-    )
+    target = IcebergTarget(catalog, {"uri": catalog}, bucket.uri, "lake", TOPIC, "group", SNAPSHOT_DAYS)
+    table = IcebergTable(target, S3Store(bucket, max_workers=1))
     table.check()
     return table
 

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from app.errors import FatalError, RetryableError
 from app.model import Mark, StoredFile
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
+from app.table.layout import PartitionSpec
 
 
 class NotTakenError(RetryableError):
@@ -31,11 +32,11 @@ class Catalog(Protocol):
         """Returns the table, or ``None`` when the catalog does not know it."""
         ...
 
-    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
         """Makes the table known at its location, a URI without a trailing slash; returns what the catalog holds."""
         ...
 
-    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
         """Brings the properties of a known table in line with the settings. Never raises: a failure is logged."""
         ...
 

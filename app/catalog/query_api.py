@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from app.catalog.quix import entry, portions
 from app.catalog.rest_client import Credentials, Patience, RestClient, Service
+from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError
 from app.model import StoredFile
 
@@ -28,12 +29,12 @@ class QueryApi:
         ConfigError: the token cannot be sent.
     """
 
-    def __init__(self, url: str, token: str | None, namespace: str, table: str, most_waiting: int = 100) -> None:
-        base = url.rstrip("/")
-        self._client = RestClient(_SERVICE, base, Credentials(token))
-        self._path = f"/tables/{quote(table, safe='')}/files-added"
-        self._namespace = namespace
-        self._doing = f"notifying the query API at {base} of new files of table {namespace}.{table}"
+    def __init__(self, target: QuixTarget, most_waiting: int = 100) -> None:
+        base = target.url.rstrip("/")
+        self._client = RestClient(_SERVICE, base, Credentials(target.token))
+        self._path = f"/tables/{quote(target.table, safe='')}/files-added"
+        self._namespace = target.namespace
+        self._doing = f"notifying the query API at {base} of new files of table {target.namespace}.{target.table}"
         self._waiting: queue.Queue[Sequence[StoredFile] | None] = queue.Queue(most_waiting)
         self._thread = threading.Thread(target=self._send_all, name="files-added", daemon=True)
         self._thread.start()

@@ -10,10 +10,12 @@ from urllib.parse import quote
 
 from app.catalog.base import TooLargeError
 from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
+from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.formatting import counted
 from app.model import Mark, StoredFile
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
+from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)
 
@@ -34,31 +36,18 @@ _IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
 class QuixCatalog:
     """One table of the catalog; to be used by one thread at a time.
 
-    Args:
-        url: the catalog's base address, e.g. ``https://catalog.example.com/api/v1``.
-        workspace_id: of the topics that feed the table; empty outside Quix Cloud.
-
     Raises:
         ConfigError: the token cannot be sent.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: str | None,
-        namespace: str,
-        table: str,
-        *,
-        workspace_id: str = "",
-        patience: Patience = _PATIENCE,
-    ) -> None:
-        base = url.rstrip("/")
-        self._client = RestClient(_SERVICE, base, Credentials(token))
+    def __init__(self, target: QuixTarget, patience: Patience = _PATIENCE) -> None:
+        base = target.url.rstrip("/")
+        self._client = RestClient(_SERVICE, base, Credentials(target.token))
         self._patience = patience
         self._most_bytes = MOST_BYTES
-        self._path = f"/namespaces/{quote(namespace, safe='')}/tables/{quote(table, safe='')}"
-        self._table_words = f"table {namespace}.{table} in the catalog at {base}"
-        self._workspace_id = workspace_id
+        self._path = f"/namespaces/{quote(target.namespace, safe='')}/tables/{quote(target.table, safe='')}"
+        self._table_words = f"table {target.namespace}.{target.table} in the catalog at {base}"
+        self._workspace_id = target.workspace_id
         self._catalog_words = f"the catalog at {base}"
 
     def check(self) -> CatalogTable | None:
@@ -77,23 +66,23 @@ class QuixCatalog:
         _require_done(answer, doing)
         return _table_of(answer.json_object(doing), doing)
 
-    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
         """Creates the table and returns the catalog's version of it, which another member may have created first.
 
         The spec is sent empty, for the catalog to fill it from the first files; the expected columns are a property.
         Virtual partitions cannot be seen in files: with any of them the whole spec is sent.
         """
         doing = f"creating {self._table_words}"
-        order = list(wanted.partition_order)
+        order = list(wanted.order)
         body = {
             "location": location,
-            "partition_spec": order if wanted.virtual_columns else [],
+            "partition_spec": order if wanted.virtual else [],
             "properties": {
                 "created_by": _OUR_NAME,
                 "auto_discovered": "false",
                 "expected_partitions": order,
                 **_filled(
-                    virtual_partitions=list(wanted.virtual_columns),
+                    virtual_partitions=list(wanted.virtual),
                     timestamp_column=wanted.timestamp_column,
                     sort_column=wanted.sort_column,
                     stats_columns=sorted(wanted.stats_columns),
@@ -108,7 +97,7 @@ class QuixCatalog:
             raise RetryableError(doing, f"the catalog answered {answer.status}, yet does not know the table")
         return table
 
-    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
         """Brings the properties of a known table in line with the settings, in one request where anything differs."""
         changes = _changes(table.properties, wanted)
         if changes:
@@ -178,7 +167,7 @@ def _filled(**properties: Any) -> Mapping[str, Any]:
     return {name: value for name, value in properties.items() if value}
 
 
-def _changes(stored: Mapping[str, Any], wanted: TableProperties) -> Mapping[str, Any]:
+def _changes(stored: Mapping[str, Any], wanted: PartitionSpec) -> Mapping[str, Any]:
     """Returns the changes to the properties of a table.
 
     Which columns have bounds is decided by who writes them. How the table is ordered may have been decided by its

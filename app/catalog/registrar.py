@@ -14,8 +14,9 @@ from app.catalog.base import Catalog, NotTakenError, TooLargeError
 from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.model import Mark, StoredFile
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
 from app.table.compatibility import check_catalog_table
+from app.table.layout import PartitionSpec
 from app.table.location import TableLocation
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Registrar:
         self,
         catalog: Catalog | None,
         location: TableLocation,
-        wanted: TableProperties,
+        wanted: PartitionSpec,
         topic: str,
         known: CatalogTable | None,
         on_registered: Callable[[Sequence[StoredFile]], None] | None = None,
@@ -67,7 +68,7 @@ class Registrar:
         kept: dict[str, pa.ChunkedArray] = {}
         for name, values in zip(rows.column_names, rows.columns, strict=True) if fields else ():
             its, left = fields.get(name, rows.field(name)), len(rows) - values.null_count
-            is_partition = its is not None and its.name in self._wanted.partition_order
+            is_partition = its is not None and its.name in self._wanted.order
             if left and is_partition and its is not None and its.name != name:
                 raise ConfigError(
                     f"writing the column {cut(repr(name), 80)}",
@@ -154,7 +155,7 @@ class Registrar:
         return table
 
     def _check(self, table: CatalogTable) -> None:
-        check_catalog_table(table, self._wanted.partition_order, self._wanted.virtual_columns)
+        check_catalog_table(table, self._wanted)
         if table.location and not self._location.is_named_by(table.location):
             raise MovedError(
                 f"registering the table at {self._location.uri}",

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, get_args
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -12,32 +12,29 @@ IN_QUOTES: Final = "the value is in quotes; docker's env files keep them: remove
 
 Contradictions = Iterator[tuple[str, str]]
 
-_Value = TypeVar("_Value")
-_QUOTES = ("'", '"')
-_UTF_8 = re.compile("[^\ud800-\udfff]*")  # the environment has other bytes as surrogates
+_NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # the environment has other bytes as surrogates
 
 
-def env(variable: str, default: Any, *, only_with: str | None = None) -> Any:
-    """Declares a field that is read from this variable.
+def env(
+    variable: str,
+    default: Any = None,
+    *,
+    secret: bool = False,
+    only_with: str | None = None,
+    pair_of: str | None = None,
+) -> Any:
+    """Declares a field that is read from this variable; the value of a ``secret`` one is never shown.
 
     ``only_with`` is the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``.
+    ``pair_of`` is one that needs this one, too.
     """
-    return Field(default, validation_alias=variable, json_schema_extra={"only_with": only_with})
-
-
-def parsed(parser: Callable[[str], Any]) -> BeforeValidator:
-    """Parses the variable's text with ``parser``; an unset variable stays ``None``."""
-    return BeforeValidator(lambda raw: None if raw is None else parser(raw))
+    extra: dict[str, Any] = {"only_with": only_with or pair_of, "pair_of": pair_of}
+    return Field(default, validation_alias=variable, repr=not secret, json_schema_extra=extra)
 
 
 def is_quoted(text: str) -> bool:
     """Whether the text begins and ends with the same quote."""
-    return len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]
-
-
-def is_secret(field: FieldInfo) -> bool:
-    """Whether the variable's value must never be shown."""
-    return field.annotation == (SecretStr | None)
+    return len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]
 
 
 def _options(field: FieldInfo) -> list[str]:
@@ -54,7 +51,8 @@ class Area(BaseSettings):
         hide_input_in_errors=True,
         case_sensitive=True,
         arbitrary_types_allowed=True,  # of pyarrow
-        validate_default=True,  # some are the text of a list
+        enable_decoding=False,  # a list is no JSON
+        validate_default=False,
     )
 
     @model_validator(mode="before")
@@ -64,23 +62,18 @@ class Area(BaseSettings):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _is_text(cls, raw: _Value, info: ValidationInfo) -> _Value:
+    def _is_text(cls, raw: str, info: ValidationInfo) -> str:
         """Refuses bytes that are not UTF-8: the error of a library that sends them would quote the value, secrets too.
 
-        Refuse a value in quotes; a password may have them, so ``app.config.settings.remarks`` warns of those.
+        Refuses a value in quotes; a password may have them, so ``app.config.settings.remarks`` warns of those.
+        Returns the option that the text is, ignoring case.
         """
         field = cls.model_fields[str(info.field_name)]
-        if isinstance(raw, str) and not _UTF_8.fullmatch(raw):
+        if _NOT_UTF_8.search(raw):
             raise ValueError("must be text in UTF-8")
-        if isinstance(raw, str) and is_quoted(raw) and not is_secret(field):
+        if is_quoted(raw) and field.repr:
             raise ValueError(IN_QUOTES)
-        return raw
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _options_ignoring_case(cls, raw: Any, info: ValidationInfo) -> Any:
-        options = _options(cls.model_fields[str(info.field_name)])
-        return next((word for word in options if word.lower() == str(raw).lower()), raw)
+        return next((word for word in _options(field) if word.lower() == raw.lower()), raw)
 
     def contradictions(self) -> Contradictions:
         """Yields each variable that contradicts others although its own value is right, and the problem.
@@ -90,14 +83,16 @@ class Area(BaseSettings):
         yield from ()
 
     def without_effect(self) -> Contradictions:
-        """Yields each variable that is set without the one it needs, see ``env``."""
+        """Yields each variable that is set without the one it needs, or the other way round, see ``env``."""
         values = self.by_variable()
         for field in type(self).model_fields.values():
             match field.json_schema_extra:
-                case {"only_with": str(needed)}:
+                case {"only_with": str(needed), "pair_of": pair}:
                     other, _, options = needed.partition("=")
                     if values[other] is None or (options and values[other] not in options.split(" or ")):
                         yield from self.refuse(f"has no effect without {needed}", str(field.validation_alias))
+                    elif pair:
+                        yield from self.require(f"must be set with {pair}", str(field.validation_alias))
 
     def by_variable(self) -> dict[str, Any]:
         """Returns the values by the names of their variables."""

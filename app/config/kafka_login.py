@@ -3,11 +3,11 @@
 import re
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import SecretStr
+from pydantic import BeforeValidator
 
 from app.config import parsers as parse
 from app.config.client_config import parse_client_config
-from app.config.fields import Area, Contradictions, checked, env, parsed
+from app.config.fields import Area, Contradictions, checked, env
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
@@ -20,40 +20,40 @@ _PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAU
 _WITHOUT_PASSWORD = ("AWS_MSK_IAM", "GSSAPI")
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
-_Pem = parsed(parse.pem_or_path)
+Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
 
 
 class KafkaLoginVariables(Area):
     """Where the brokers are, and how to log in there."""
 
     # Injected by Quix Cloud
-    platform_broker_address: str | None = env("Quix__Broker__Address", None)
-    sdk_token: SecretStr | None = env("Quix__Sdk__Token", None)
-    portal_api: str | None = env("Quix__Portal__Api", None)
+    platform_broker_address: str | None = env("Quix__Broker__Address")
+    sdk_token: str | None = env("Quix__Sdk__Token", secret=True)
+    portal_api: str | None = env("Quix__Portal__Api")
 
-    bootstrap_servers: Annotated[str | None, parsed(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS", None)
-    security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL", None)
-    sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", None, only_with=_SASL)
-    sasl_username: str | None = env("KAFKA_SASL_USERNAME", None, only_with=_PASSWORD)
-    sasl_password: SecretStr | None = env("KAFKA_SASL_PASSWORD", None, only_with=_PASSWORD)
-    oauth_token_url: Annotated[str | None, parsed(parse.endpoint)] = env(
-        "KAFKA_OAUTH_TOKEN_URL", None, only_with=_OAUTH
+    bootstrap_servers: Annotated[str | None, BeforeValidator(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS")
+    security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL")
+    sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", only_with=_SASL)
+    sasl_username: str | None = env("KAFKA_SASL_USERNAME", only_with=_PASSWORD)
+    sasl_password: str | None = env("KAFKA_SASL_PASSWORD", secret=True, only_with=_PASSWORD)
+    oauth_token_url: Annotated[str | None, BeforeValidator(parse.endpoint)] = env(
+        "KAFKA_OAUTH_TOKEN_URL", only_with=_OAUTH
     )
-    oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", None, only_with=_OAUTH)
-    oauth_extensions: Annotated[str | None, parsed(parse.oauth_extensions)] = env(
-        "KAFKA_OAUTH_EXTENSIONS", None, only_with=_OAUTH
+    oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", only_with=_OAUTH)
+    oauth_extensions: Annotated[str | None, BeforeValidator(parse.oauth_extensions)] = env(
+        "KAFKA_OAUTH_EXTENSIONS", only_with=_OAUTH
     )
-    oauth_ca: Annotated[str | None, _Pem] = env("KAFKA_OAUTH_CA_LOCATION", None, only_with=_OAUTH)
-    ssl_ca: Annotated[str | None, _Pem] = env("KAFKA_SSL_CA_LOCATION", None, only_with=_TLS)
-    ssl_certificate: Annotated[str | None, _Pem] = env("KAFKA_SSL_CERTIFICATE", None, only_with=_TLS)
-    ssl_key: Annotated[SecretStr | None, _Pem] = env("KAFKA_SSL_KEY", None, only_with="KAFKA_SSL_CERTIFICATE")
-    ssl_key_password: SecretStr | None = env("KAFKA_SSL_KEY_PASSWORD", None, only_with="KAFKA_SSL_KEY")
-    client_config: SecretStr | None = env("KAFKA_CLIENT_CONFIG", None)
+    oauth_ca: Pem = env("KAFKA_OAUTH_CA_LOCATION", only_with=_OAUTH)
+    ssl_ca: Pem = env("KAFKA_SSL_CA_LOCATION", only_with=_TLS)
+    ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
+    ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, pair_of="KAFKA_SSL_CERTIFICATE")
+    ssl_key_password: str | None = env("KAFKA_SSL_KEY_PASSWORD", secret=True, only_with="KAFKA_SSL_KEY")
+    client_config: str | None = env("KAFKA_CLIENT_CONFIG", secret=True)
 
     @property
     def client_properties(self) -> dict[str, str]:
         """The properties of ``KAFKA_CLIENT_CONFIG``, by name; their values may be secrets."""
-        return parse_client_config(self.client_config.get_secret_value()) if self.client_config else {}
+        return parse_client_config(self.client_config) if self.client_config else {}
 
     @property
     def broker_address(self) -> str | None:
@@ -79,7 +79,7 @@ class KafkaLoginVariables(Area):
                 "KAFKA_CLIENT_CONFIG",
             )
         if self.client_config:
-            yield from checked("KAFKA_CLIENT_CONFIG", parse_client_config, self.client_config.get_secret_value())
+            yield from checked("KAFKA_CLIENT_CONFIG", parse_client_config, self.client_config)
         if (self.security_protocol or "").startswith("SASL_"):
             mechanisms = ", ".join(get_args(SaslMechanism))
             problem = f"must be set with this KAFKA_SECURITY_PROTOCOL, to one of {mechanisms}"
@@ -90,8 +90,6 @@ class KafkaLoginVariables(Area):
         if self.sasl_mechanism == "OAUTHBEARER":
             problem = f"must be set with {_OAUTH}, to the address that issues tokens"
             yield from self.require(problem, "KAFKA_OAUTH_TOKEN_URL")
-        if self.ssl_certificate:
-            yield from self.require("must be set with KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY")
 
 
 def region_of_msk(brokers: str) -> str | None:

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from app.table.layout import KAFKA_PARTITIONS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.))*"
-_MEMORY = re.compile(r"(\d+)([mg])", re.IGNORECASE)
 _SMALLEST_HEAP_MB = 512  # measured: a heap of 300 MB does not start
 
 VIRTUAL_MARK: Final = "~"
@@ -92,17 +91,15 @@ _metadata_names = listed("|".join(METADATA_COLUMNS), f"must be any of {', '.join
 
 
 def prefix(text: str) -> str:
-    """Parses a key prefix of one or more components; slashes around it are dropped."""
     return _path(text).strip("/")
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Parses a comma separated list of column names, each of them once; empty text is an empty list."""
     return _once(_column_names(text))
 
 
 def partitions(text: str) -> tuple[str, ...]:
-    """Parses a comma separated list of partition columns; the names of virtual ones keep their ``~``."""
+    """Parses partition columns; the names of virtual ones keep their ``~``."""
     entries = tuple(re.sub(rf"^{VIRTUAL_MARK}\s*", VIRTUAL_MARK, entry) for entry in _column_names(text))
     _once(tuple(entry.removeprefix(VIRTUAL_MARK) for entry in entries))
     if VIRTUAL_MARK in entries:
@@ -147,12 +144,10 @@ def http_url(text: str) -> str:
 
 
 def brokers(text: str) -> str:
-    """Parses a comma separated list of ``host:port``."""
     return ",".join(_brokers(text))
 
 
 def oauth_extensions(text: str) -> str:
-    """Parses a comma separated list of ``name=value``."""
     return ",".join(_extensions(text))
 
 
@@ -162,7 +157,6 @@ def is_pem(text: str) -> bool:
 
 
 def deserializer(text: str) -> str:
-    """Parses the name of a deserializer; Protobuf is none."""
     if text.lower() == "protobuf":
         raise ValueError(
             "must not be protobuf: reading it needs classes that are compiled from the schema. Write Avro, JSON Schema "
@@ -193,17 +187,13 @@ def local_folder(path: str) -> Path:
     return folder
 
 
-def heap(text: str) -> str:
+def heap_mb(text: str) -> int:
     """Parses the size of the Java heap as Spark writes it."""
-    if not _MEMORY.fullmatch(text) or megabytes(text) < _SMALLEST_HEAP_MB:
+    found = re.fullmatch(r"(\d+)([mg])", text.lower())
+    size = int(found[1]) * (1024 if found[2] == "g" else 1) if found else 0
+    if size < _SMALLEST_HEAP_MB:
         raise ValueError(f"must be a size such as 1g or 512m, at least {_SMALLEST_HEAP_MB}m")
-    return text.lower()
-
-
-def megabytes(size: str) -> int:
-    """Returns the MB of a size that ``heap`` has accepted."""
-    number, unit = size[:-1], size[-1].lower()
-    return int(number) * (1024 if unit == "g" else 1)
+    return size
 
 
 def json_object(text: str) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from app.config import parsers as parse
-from app.config.targets import StorageTarget
-from app.storage.targets import AzureTarget, LocalTarget, S3Target
+from app.storage.targets import AzureTarget, LocalTarget, S3Target, StorageTarget
 
 DEFAULT_REGION: Final = "us-east-1"
 

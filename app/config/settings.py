@@ -6,28 +6,31 @@ What the user sets wins over what the platform injects.
 import json
 import os
 import re
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from app.config.fields import IN_QUOTES, Contradictions, is_quoted, is_secret
+from app.catalog.targets import IcebergTarget, QuixTarget
+from app.config.fields import IN_QUOTES, Contradictions, is_quoted
 from app.config.kafka_login import KafkaLoginVariables, region_of_msk
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.misspelled import misspelled
-from app.config.parsers import VIRTUAL_MARK, megabytes
+from app.config.parsers import VIRTUAL_MARK
 from app.config.platform_connection import parse_connection
-from app.config.storage_url import StorageAddress
-from app.config.targets import CatalogTarget, IcebergTarget, StorageTarget
+from app.config.store import StorageAddress
 from app.config.variables import Variables
 from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
 from app.formatting import escape_control
-from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target
+from app.spark.options import SparkOptions
+from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
+from app.table.layout import PartitionSpec
 
 DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
@@ -64,38 +67,32 @@ class Settings(Variables):
     def storage(self) -> StorageTarget:
         """The store to write to. The platform's own is never created."""
         if self.platform_connection is not None and self.uses_platform_storage:
-            return parse_connection(self.platform_connection.get_secret_value(), default_region=self.aws_region)
+            return parse_connection(self.platform_connection, default_region=self.aws_region)
         address = self.storage_url or StorageAddress("s3", str(self.s3_bucket))
         match address.scheme:
             case "s3":
-                return self._s3(address.name)
+                return S3Target(
+                    address.name,
+                    self.aws_region,
+                    self.aws_endpoint_url,
+                    self.aws_access_key_id,
+                    self.aws_secret_access_key,
+                    self.aws_session_token,
+                    self.create_bucket,
+                )
             case "gs":
-                return GcsTarget(address.name, _revealed(self.gcs_credentials_json))
+                return GcsTarget(address.name, self.gcs_credentials_json)
             case "az":
-                return self._azure(address.name)
+                return AzureTarget(
+                    address.name,
+                    self.azure_storage_account,
+                    self.azure_endpoint_url,
+                    self.azure_storage_connection_string,
+                    self.azure_storage_key,
+                    self.azure_storage_sas_token,
+                )
             case "file":
                 return LocalTarget(Path(address.name))
-
-    def _s3(self, bucket: str) -> S3Target:
-        return S3Target(
-            bucket=bucket,
-            region=self.aws_region,
-            endpoint_url=self.aws_endpoint_url,
-            access_key=_revealed(self.aws_access_key_id),
-            secret_key=_revealed(self.aws_secret_access_key),
-            session_token=_revealed(self.aws_session_token),
-            may_create=self.create_bucket,
-        )
-
-    def _azure(self, container: str) -> AzureTarget:
-        return AzureTarget(
-            container=container,
-            account=self.azure_storage_account,
-            endpoint_url=self.azure_endpoint_url,
-            connection_string=_revealed(self.azure_storage_connection_string),
-            key=_revealed(self.azure_storage_key),
-            sas_token=_revealed(self.azure_storage_sas_token),
-        )
 
     @property
     def root(self) -> str:
@@ -106,60 +103,64 @@ class Settings(Variables):
         return f"{self.workspace_id}/{prefix}" if self.workspace_id else prefix
 
     @property
-    def hive_columns(self) -> tuple[str, ...]:
-        """The partition columns that are folders, outermost first."""
-        return tuple(entry for entry in self.partitions if not entry.startswith(VIRTUAL_MARK))
+    def spec(self) -> PartitionSpec:
+        """The table's layout. A column with ``~`` has no folders, and ``.vidx/`` has the values of each file."""
+        return PartitionSpec(
+            tuple(entry for entry in self.partitions if not entry.startswith(VIRTUAL_MARK)),
+            self.timestamp_column,
+            self.null_partition,
+            tuple(entry.removeprefix(VIRTUAL_MARK) for entry in self.partitions),
+            self.is_iceberg,
+            self.sort_column,
+            self.stats_columns,
+        )
 
     @property
-    def virtual_columns(self) -> tuple[str, ...]:
-        """The partition columns without folders: they stay in the files, and ``.vidx/`` has the values of each file."""
-        return tuple(name for name in self.partition_order if name not in self.hive_columns)
+    def spark(self) -> SparkOptions:
+        """How batches are written."""
+        return SparkOptions(self.spark_master, self.memory.heap_mb, self.parquet_compression, self.row_group_rows)
 
     @property
-    def partition_order(self) -> tuple[str, ...]:
-        """All partition columns, outermost first."""
-        return tuple(entry.removeprefix(VIRTUAL_MARK) for entry in self.partitions)
-
-    @property
-    def catalog(self) -> CatalogTarget | None:
-        """The catalog of Quix to register in, if there is one.
+    def catalog(self) -> QuixTarget | IcebergTarget | None:
+        """The catalog to register in, if there is one.
 
         The platform's token is sent only to the platform's host.
         """
         if self.is_iceberg:
-            return None
-        url = self.catalog_url or self.platform_catalog_url
+            return self._iceberg
+        url, token = self.catalog_url or self.platform_catalog_url, self.catalog_auth_token
         if url is None:
             return None
-        token = self.catalog_auth_token
         if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
             token = self.platform_catalog_token
-        return CatalogTarget(url, _revealed(token))
+        return QuixTarget(url, token, self.catalog_namespace, self.table, self.workspace_id or "")
 
     @property
-    def iceberg(self) -> IcebergTarget | None:
-        if not self.is_iceberg:
-            return None
-        secret = _revealed(self.catalog_client_secret)
+    def _iceberg(self) -> IcebergTarget:
         properties = {
             "uri": self.catalog_url,
-            "token": _revealed(self.catalog_auth_token),
-            "credential": f"{self.catalog_client_id}:{secret}" if secret else None,
+            "token": self.catalog_auth_token,
+            "credential": f"{self.catalog_client_id}:{self.catalog_client_secret}" if self.catalog_client_id else None,
             "warehouse": self.catalog_warehouse,
         }
-        known = {name: value for name, value in properties.items() if value is not None}
-        return IcebergTarget(self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT", known, self.snapshot_days)
+        store = self.storage
+        return IcebergTarget(
+            self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT",
+            {name: value for name, value in properties.items() if value is not None},
+            store.dfs_uri if isinstance(store, AzureTarget) else store.uri,
+            self.catalog_namespace,
+            self.table,
+            self.consumer_group,
+            self.snapshot_days,
+        )
 
     @property
-    def catalog_url_shown(self) -> str | None:
-        """Where the catalog is, if there is one of either type."""
-        target = self.iceberg or self.catalog
-        return target.url if target else None
-
-    @property
-    def bounded_columns(self) -> frozenset[str] | None:
-        """The only columns with zone maps in the catalog of Quix, ``None`` for all. Iceberg has its own."""
-        return frozenset() if self.is_iceberg else frozenset(self.stats_columns) or None
+    def query_api(self) -> QuixTarget | None:
+        """The query API to notify of new files, if any are registered and the platform names one."""
+        catalog, url = self.catalog, self.platform_query_url
+        if url is None or not self.auto_discover or not isinstance(catalog, QuixTarget):
+            return None
+        return replace(catalog, url=url, token=self.platform_query_token)
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
@@ -176,9 +177,8 @@ class Settings(Variables):
     @property
     def memory(self) -> MemoryPlan:
         """MB for the rows in Python and for the Java heap, fitted to the container where the user left it open."""
-        heap_mb = megabytes(self.spark_driver_memory) if self.spark_driver_memory else None
         limit = self.container_memory
-        return plan_memory(limit.mb if limit else None, self.max_buffer_mb, heap_mb)
+        return plan_memory(limit.mb if limit else None, self.max_buffer_mb, self.heap_mb)
 
     @property
     def memory_warning(self) -> str | None:
@@ -208,7 +208,7 @@ class Settings(Variables):
             "table": f"{self.storage.uri}/{self.root}/{self.table}",
             "store": str(self.storage),
             "memory": f"{found}, the settings need {self.memory.total_mb:,} MB",
-            **{name: _shown(value) or "set" for name, value in values if value not in (None, (), {})},
+            **{name: _shown(name, value) or "set" for name, value in values if value not in (None, (), {})},
         }
 
 
@@ -254,17 +254,15 @@ def remarks() -> tuple[str, ...]:
 def _as_set(variable: str) -> str:
     """Returns ``="value"`` as the user set it, where that can be shown."""
     value = os.environ.get(variable, "").strip()
-    if not value or variable in _secret_variables():
-        return ""
-    shown = _shown(value)
+    shown = _shown(variable, value) if value else ""
     if len(shown) > _LONGEST_SHOWN:
         shown = f'{shown[:_LONGEST_SHOWN]}…"'
     return shown and f"={shown}"
 
 
-def _shown(value: Any) -> str:
+def _shown(variable: str, value: Any) -> str:
     """Returns the value as JSON; empty for a secret and for an address that may hold user:password@host or ?token=…."""
-    if isinstance(value, SecretStr) or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
+    if variable in _secret_variables() or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
         return ""
     return json.dumps(value, default=str, ensure_ascii=False)
 
@@ -274,13 +272,9 @@ def _fields_by_variable() -> dict[str, FieldInfo]:
 
 
 def _secret_variables() -> set[str]:
-    return {name for name, field in _fields_by_variable().items() if is_secret(field)}
+    return {name for name, field in _fields_by_variable().items() if not field.repr}
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None

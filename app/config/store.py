@@ -1,49 +1,75 @@
 """Variables of the store, and of the credentials for it."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
+from urllib.parse import unquote
 
-from pydantic import SecretStr
-from pydantic_settings import NoDecode
+from pydantic import BeforeValidator
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, checked, env, parsed
+from app.config.fields import Contradictions, checked, env
 from app.config.kafka import KafkaVariables
 from app.config.platform_connection import parse_connection
-from app.config.storage_url import StorageAddress, parse_storage_url
 
 ServerSideEncryption = Literal["AES256", "aws:kms"]
+Name = Annotated[str | None, BeforeValidator(parse.name)]
+Url = Annotated[str | None, BeforeValidator(parse.http_url)]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAddress:
+    """The kind of store, and the name of its bucket or container or the folder's path."""
+
+    scheme: Literal["s3", "gs", "az", "file"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.name}"
+
+    @classmethod
+    def parsed(cls, text: str) -> "StorageAddress":
+        """Parses ``STORAGE_URL``."""
+        scheme, _, rest = text.partition("://")
+        match scheme.lower():
+            case "file":
+                return cls("file", str(parse.local_folder(unquote(rest))))
+            case "s3" | "gs" as bucket_scheme:
+                return cls(bucket_scheme, parse.bucket(rest.rstrip("/")))
+            case "az":
+                return cls("az", parse.container(rest.rstrip("/")))
+        raise ValueError("must be s3://bucket, gs://bucket, az://container or file:///folder")
 
 
 class StoreVariables(KafkaVariables):
     """The store. Variables of stores that are not used are not compared with others."""
 
     # Injected by Quix Cloud
-    workspace_id: Annotated[str | None, parsed(parse.name)] = env("Quix__Workspace__Id", None)
+    workspace_id: Name = env("Quix__Workspace__Id")
 
-    s3_bucket: Annotated[str | None, parsed(parse.bucket)] = env("S3_BUCKET", None)
-    storage_url: Annotated[StorageAddress | None, NoDecode, parsed(parse_storage_url)] = env("STORAGE_URL", None)
-    platform_connection: SecretStr | None = env("Quix__BlobStorage__Connection__Json", None)
+    s3_bucket: Annotated[str | None, BeforeValidator(parse.bucket)] = env("S3_BUCKET")
+    storage_url: Annotated[StorageAddress | None, BeforeValidator(StorageAddress.parsed)] = env("STORAGE_URL")
+    platform_connection: str | None = env("Quix__BlobStorage__Connection__Json", secret=True)
     create_bucket: bool = env("CREATE_BUCKET", False)
-    s3_prefix: Annotated[str | None, parsed(parse.prefix)] = env("S3_PREFIX", None)
+    s3_prefix: Annotated[str | None, BeforeValidator(parse.prefix)] = env("S3_PREFIX")
 
     # S3
-    aws_access_key_id: SecretStr | None = env("AWS_ACCESS_KEY_ID", None)
-    aws_secret_access_key: SecretStr | None = env("AWS_SECRET_ACCESS_KEY", None, only_with="AWS_ACCESS_KEY_ID")
-    aws_session_token: SecretStr | None = env("AWS_SESSION_TOKEN", None, only_with="AWS_ACCESS_KEY_ID")
-    aws_endpoint_url: Annotated[str | None, parsed(parse.http_url)] = env("AWS_ENDPOINT_URL", None)
-    aws_region: Annotated[str, parsed(parse.other_region)] = env("AWS_REGION", "us-east-1")
-    s3_sse: ServerSideEncryption | None = env("S3_SSE", None)
-    s3_sse_kms_key_id: str | None = env("S3_SSE_KMS_KEY_ID", None, only_with="S3_SSE=aws:kms")
+    aws_access_key_id: str | None = env("AWS_ACCESS_KEY_ID", secret=True)
+    aws_secret_access_key: str | None = env("AWS_SECRET_ACCESS_KEY", secret=True, pair_of="AWS_ACCESS_KEY_ID")
+    aws_session_token: str | None = env("AWS_SESSION_TOKEN", secret=True, only_with="AWS_ACCESS_KEY_ID")
+    aws_endpoint_url: Url = env("AWS_ENDPOINT_URL")
+    aws_region: Annotated[str, BeforeValidator(parse.other_region)] = env("AWS_REGION", "us-east-1")
+    s3_sse: ServerSideEncryption | None = env("S3_SSE")
+    s3_sse_kms_key_id: str | None = env("S3_SSE_KMS_KEY_ID", only_with="S3_SSE=aws:kms")
 
     # Google Cloud Storage
-    gcs_credentials_json: SecretStr | None = env("GCS_CREDENTIALS_JSON", None)
+    gcs_credentials_json: str | None = env("GCS_CREDENTIALS_JSON", secret=True)
 
     # Azure Blob Storage
-    azure_storage_connection_string: SecretStr | None = env("AZURE_STORAGE_CONNECTION_STRING", None)
-    azure_storage_account: Annotated[str | None, parsed(parse.storage_account)] = env("AZURE_STORAGE_ACCOUNT", None)
-    azure_storage_key: SecretStr | None = env("AZURE_STORAGE_KEY", None)
-    azure_storage_sas_token: SecretStr | None = env("AZURE_STORAGE_SAS_TOKEN", None)
-    azure_endpoint_url: Annotated[str | None, parsed(parse.http_url)] = env("AZURE_ENDPOINT_URL", None)
+    azure_storage_connection_string: str | None = env("AZURE_STORAGE_CONNECTION_STRING", secret=True)
+    azure_storage_account: Annotated[str | None, BeforeValidator(parse.storage_account)] = env("AZURE_STORAGE_ACCOUNT")
+    azure_storage_key: str | None = env("AZURE_STORAGE_KEY", secret=True)
+    azure_storage_sas_token: str | None = env("AZURE_STORAGE_SAS_TOKEN", secret=True)
+    azure_endpoint_url: Url = env("AZURE_ENDPOINT_URL")
 
     @property
     def uses_platform_storage(self) -> bool:
@@ -61,8 +87,6 @@ class StoreVariables(KafkaVariables):
             yield from self._contradictions_of_platform_storage()
         elif scheme == "az":
             yield from self._contradictions_of_azure()
-        if self.aws_access_key_id:
-            yield from self.require("must be set with AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         if self.aws_endpoint_url is None:
             yield from checked("AWS_REGION", parse.aws_region, self.aws_region)
         if scheme not in {"s3", None}:
@@ -76,8 +100,8 @@ class StoreVariables(KafkaVariables):
                 "file:///folder; on Quix Cloud the deployment can be bound to the blob storage instead",
             )
             return
-        connection = self.platform_connection.get_secret_value()
-        for variable, problem in checked("Quix__BlobStorage__Connection__Json", parse_connection, connection):
+        connection = "Quix__BlobStorage__Connection__Json"
+        for variable, problem in checked(connection, parse_connection, self.platform_connection):
             yield variable, f"{problem}; or set S3_BUCKET or STORAGE_URL"
         yield from self.refuse(
             "is for a store of your own: set S3_BUCKET or STORAGE_URL as well, or leave this empty to use the storage "

@@ -5,12 +5,11 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import PositiveFloat, PositiveInt, SecretStr
-from pydantic_settings import NoDecode
+from pydantic import BeforeValidator, PositiveFloat, PositiveInt
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, checked, env, parsed
-from app.config.store import StoreVariables
+from app.config.fields import Contradictions, checked, env
+from app.config.store import Name, StoreVariables, Url
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
 
@@ -23,32 +22,32 @@ class TableVariables(StoreVariables):
     """The table in the store and in the catalog."""
 
     # Injected by Quix Cloud
-    platform_catalog_url: Annotated[str | None, parsed(parse.http_url)] = env("Quix__Lakehouse__Catalog__Url", None)
-    platform_catalog_token: SecretStr | None = env("Quix__Lakehouse__Catalog__AuthToken", None)
-    platform_query_url: Annotated[str | None, parsed(parse.http_url)] = env("Quix__Lakehouse__Query__Url", None)
-    platform_query_token: SecretStr | None = env("Quix__Lakehouse__Query__AuthToken", None)
+    platform_catalog_url: Url = env("Quix__Lakehouse__Catalog__Url")
+    platform_catalog_token: str | None = env("Quix__Lakehouse__Catalog__AuthToken", secret=True)
+    platform_query_url: Url = env("Quix__Lakehouse__Query__Url")
+    platform_query_token: str | None = env("Quix__Lakehouse__Query__AuthToken", secret=True)
 
-    table_name: Annotated[str | None, parsed(parse.name)] = env("TABLE_NAME", None)
-    partitions: Annotated[tuple[str, ...], NoDecode, parsed(parse.partitions)] = env("HIVE_COLUMNS", "")
+    table_name: Name = env("TABLE_NAME")
+    partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
-    timestamp_as: Annotated[str | None, parsed(parse.name)] = env("TIMESTAMP_AS", None)
-    null_partition: Annotated[str, parsed(parse.null_folder)] = env("NULL_PARTITION", "auto")
+    timestamp_as: Name = env("TIMESTAMP_AS")
+    null_partition: Annotated[str, BeforeValidator(parse.null_folder)] = env("NULL_PARTITION", "auto")
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
-    column_types: Annotated[Mapping[str, pa.DataType], NoDecode, parsed(parse_column_types)] = env("COLUMN_TYPES", "")
-    metadata_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.metadata_columns)] = env("METADATA_COLUMNS", "")
-    sort_column: str | None = env("SORT_COLUMN", None)
-    stats_columns: Annotated[tuple[str, ...], NoDecode, parsed(parse.columns)] = env("STATS_COLUMNS", "")
+    column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
+    metadata_columns: Annotated[tuple[str, ...], BeforeValidator(parse.metadata_columns)] = env("METADATA_COLUMNS", ())
+    sort_column: str | None = env("SORT_COLUMN")
+    stats_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("STATS_COLUMNS", ())
 
     catalog_type: CatalogType = env("CATALOG_TYPE", "quix")
-    catalog_url: Annotated[str | None, parsed(parse.http_url)] = env("CATALOG_URL", None)
-    catalog_auth_token: SecretStr | None = env("CATALOG_AUTH_TOKEN", None)
-    catalog_client_id: str | None = env("CATALOG_CLIENT_ID", None, only_with="CATALOG_TYPE=iceberg")
-    catalog_client_secret: SecretStr | None = env("CATALOG_CLIENT_SECRET", None, only_with="CATALOG_CLIENT_ID")
-    catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", None, only_with="CATALOG_TYPE=iceberg")
-    snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1)
+    catalog_url: Url = env("CATALOG_URL")
+    catalog_auth_token: str | None = env("CATALOG_AUTH_TOKEN", secret=True)
+    catalog_client_id: str | None = env("CATALOG_CLIENT_ID", only_with="CATALOG_TYPE=iceberg")
+    catalog_client_secret: str | None = env("CATALOG_CLIENT_SECRET", secret=True, pair_of="CATALOG_CLIENT_ID")
+    catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", only_with="CATALOG_TYPE=iceberg")
+    snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1.0)
     auto_discover: bool = env("AUTO_DISCOVER", True)
-    catalog_namespace: Annotated[str, parsed(parse.name)] = env("CATALOG_NAMESPACE", "default")
+    catalog_namespace: Annotated[str, BeforeValidator(parse.name)] = env("CATALOG_NAMESPACE", "default")
 
     @property
     def table(self) -> str:
@@ -79,8 +78,6 @@ class TableVariables(StoreVariables):
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
             yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
-        if self.catalog_client_id and not self.catalog_client_secret:
-            yield "CATALOG_CLIENT_SECRET", "must be set with CATALOG_CLIENT_ID"
         if self.catalog_client_id and self.catalog_auth_token:
             yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
         if not self.auto_discover:

@@ -119,7 +119,7 @@ def new_stager(
         read_message=read_message,
         ask_with=many.ask_with if many else None,
     )
-    return Stager(converter, spec, settings.sort_column)
+    return Stager(converter, spec, spec.sort_column)
 
 
 def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> BatchLimits:
@@ -217,7 +217,7 @@ def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: Jou
     settings, timings, metrics = base.settings, base.timings, base.metrics
     journal = Journal(lake.store, lake.location.root, name)
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(lake.store, lake.registrar, settings.bounded_columns, objects.map)
+    recovery = Recovery(lake.store, lake.registrar, lake.spec.bounded_columns, objects.map)
     placeholders = Placeholders(lake.store, lake.location.root, DEAD_LETTER, objects.map)
     other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
@@ -293,7 +293,7 @@ def new_application(
     check_properties(settings.client_properties, of_consumer)
     arguments: dict[str, Any] = {
         "broker_address": kafka_connection(settings),
-        "quix_sdk_token": settings.sdk_token.get_secret_value() if settings.sdk_token else None,
+        "quix_sdk_token": settings.sdk_token,
         "quix_portal_api": settings.portal_api,
         "consumer_group": settings.consumer_group,
         # Claims decide where to begin. A later loss of an offset in Kafka must not be skipped silently.

@@ -29,20 +29,13 @@ Find = Callable[[SchemaId], RegisteredSchema | None]
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """What reads keys and values.
-
-    Args:
-        value, key: deserializers of single ones.
-        parser: of many values at once.
-        read_key: reads keys that are no text.
-        ask_with: sets how the schema registry is asked.
-    """
+    """What reads keys and values."""
 
     value: Deserializer
     key: Deserializer
-    parser: MessageParser
-    read_key: ReadKey | None = None
-    ask_with: Callable[[Patiently], None] | None = None
+    parser: MessageParser  # of many values at once
+    read_key: ReadKey | None = None  # for keys that are no text
+    ask_with: Callable[[Patiently], None] | None = None  # sets how the schema registry is asked
 
 
 def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
@@ -56,37 +49,34 @@ def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
         path.write_text(pem)
         return str(path)
 
-    password, token, key = (
-        secret.get_secret_value() if secret else None
-        for secret in (settings.registry_password, settings.registry_token, settings.registry_key)
+    credentials = Credentials(
+        settings.registry_token,
+        settings.registry_username,
+        settings.registry_password,
+        file("ca", settings.registry_ca),
+        file("certificate", settings.registry_certificate),
+        file("key", settings.registry_key),
     )
-    certificates = file("ca", settings.registry_ca), file("certificate", settings.registry_certificate)
-    credentials = Credentials(token, settings.registry_username, password, *certificates, file("key", key))
     assert settings.registry_url is not None, "settings with Avro name it"  # noqa: S101
     return SchemaRegistry(settings.registry_url, credentials)
 
 
 def new_formats(settings: Settings, find: Find | None) -> Formats:
     """The parts that read keys and values; ``find`` asks the schema registry, if there is one."""
-    names = settings.value_deserializer, settings.key_deserializer
+    values, keys = settings.value_deserializer, settings.key_deserializer
+    registered = {"json-schema": json_schema}
+    json = JsonMessages(have_schemas=values == "json-schema")
     if find is None:
-        value, key = (json_schema if name == "json-schema" else new_deserializer(name) for name in names)
-        return Formats(value, KeyDeserializer(key), JsonMessages(have_schemas=names[0] == "json-schema"))
+        value, key = (registered.get(name) or new_deserializer(name) for name in (values, keys))
+        return Formats(value, KeyDeserializer(key), json)
     # Polars takes a fifth of a second and 60 MB.
     from app.convert.avro_messages import AvroMessages  # noqa: PLC0415
 
     avro = AvroMessages(find)
-    made = RegisteredDeserializer(avro.read)
-    value, key = (
-        made if name == "avro" else json_schema if name == "json-schema" else new_deserializer(name) for name in names
-    )
-    return Formats(
-        value,
-        KeyDeserializer(key),
-        avro if names[0] == "avro" else JsonMessages(have_schemas=names[0] == "json-schema"),
-        avro.read_key if names[1] == "avro" else None,
-        avro.ask_with,
-    )
+    registered["avro"] = RegisteredDeserializer(avro.read)
+    value, key = (registered.get(name) or new_deserializer(name) for name in (values, keys))
+    read_key = avro.read_key if keys == "avro" else None
+    return Formats(value, KeyDeserializer(key), avro if values == "avro" else json, read_key, avro.ask_with)
 
 
 def _read_json(raw: bytes, headers: Headers | None, is_key: bool) -> Any:

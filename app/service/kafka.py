@@ -20,16 +20,15 @@ def kafka_connection(settings: Settings) -> KafkaConnection | None:
         **_login(settings),
         **pem_properties("ssl.ca", settings.ssl_ca),
         **pem_properties("ssl.certificate", settings.ssl_certificate),
-        **pem_properties("ssl.key", settings.ssl_key.get_secret_value() if settings.ssl_key else None),
-        "ssl.key.password": settings.ssl_key_password.get_secret_value() if settings.ssl_key_password else None,
+        **pem_properties("ssl.key", settings.ssl_key),
+        "ssl.key.password": settings.ssl_key_password,
         **settings.client_properties,
     }
     return KafkaConnection.to(settings.broker_address, properties)
 
 
 def _login(settings: Settings) -> dict[str, Any]:
-    user = settings.sasl_username
-    password = settings.sasl_password.get_secret_value() if settings.sasl_password else None
+    user, password = settings.sasl_username, settings.sasl_password
     match settings.sasl_mechanism:
         case "OAUTHBEARER":
             return {

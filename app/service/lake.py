@@ -1,6 +1,6 @@
 """Builds the table's parts from the settings: location, layout, schema, and the catalogs that list its files."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -8,6 +8,7 @@ from app.catalog.base import Catalog
 from app.catalog.query_api import QueryApi
 from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
+from app.catalog.targets import IcebergTarget, QuixTarget
 from app.config.settings import Settings
 from app.journal.survey import warn_of_other_groups
 from app.monitoring.waits import Waits
@@ -15,12 +16,11 @@ from app.service.starting import patiently
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
-from app.storage.targets import AzureTarget
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
 from app.table.compatibility import open_table
 from app.table.layout import PartitionSpec, dead_letter_root, journal_folder
 from app.table.location import TableLocation, adopted
-from app.table.null_folder import default_null_folder
+from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 from app.timings import Timings
@@ -28,14 +28,14 @@ from app.timings import Timings
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The connected store, and the table in it with its schema."""
+    """The store, and the table in it with its schema."""
 
     store: ObjectStore
     location: TableLocation
     spec: PartitionSpec
     schema: SchemaStore
     registrar: Registrar
-    query_api: QueryApi | None
+    query_api: QueryApi | None = None
 
 
 def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
@@ -51,11 +51,10 @@ def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
     known = patiently("catalog", catalog.check, timings, waits) if catalog else None
     location = new_location(settings, store, known)
     patiently("store", lambda: store.connect(f"{location.root}/"), timings, waits)
-    spec = patiently("store", lambda: new_spec(settings, store, location, known), timings, waits)
-    schema = new_schema(settings, store, location, known)
-    patiently("store", schema.open, timings, waits)
-    query_api = new_query_api(settings)
-    return Lake(store, location, spec, schema, new_registrar(settings, catalog, location, known, query_api), query_api)
+    query_api = QueryApi(settings.query_api) if settings.query_api else None
+    lake = patiently("store", lambda: new_lake(settings, store, location, known, catalog, query_api), timings, waits)
+    patiently("store", lake.schema.open, timings, waits)
+    return lake
 
 
 def check_journals(lake: Lake, group: str) -> None:
@@ -92,105 +91,43 @@ def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
 
 def new_catalog(settings: Settings, store: ObjectStore) -> Catalog | None:
     """The catalog, without a request to it; ``None`` without one. Iceberg's metadata is kept in the store."""
-    if settings.iceberg:
-        from app.catalog.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
+    match settings.catalog:
+        case QuixTarget() as target:
+            return QuixCatalog(target)
+        case IcebergTarget() as target:
+            from app.catalog.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
 
-        storage = settings.storage
-        return IcebergTable(
-            settings.iceberg.properties,
-            store,
-            storage.dfs_uri if isinstance(storage, AzureTarget) else storage.uri,
-            namespace=settings.catalog_namespace,
-            table=settings.table,
-            group=settings.consumer_group,
-            keep_days=settings.iceberg.keep_days,
-        )
-    target = settings.catalog
-    if target is None:
-        return None
-    return QuixCatalog(
-        target.url,
-        target.token,
-        settings.catalog_namespace,
-        settings.table,
-        workspace_id=settings.workspace_id or "",
-    )
+            return IcebergTable(target, store)
+    return None
 
 
-def table_properties(settings: Settings) -> TableProperties:
-    """The properties that the catalog stores beside the table's location."""
-    return TableProperties(
-        settings.partition_order,
-        settings.timestamp_column,
-        settings.virtual_columns,
-        settings.sort_column,
-        settings.stats_columns,
-    )
-
-
-def new_spec(
-    settings: Settings, store: ObjectStore, location: TableLocation, known: CatalogTable | None
-) -> PartitionSpec:
-    """The table's layout, compared with the table in the store and in the catalog.
+def new_lake(
+    settings: Settings,
+    store: ObjectStore,
+    location: TableLocation,
+    known: CatalogTable | None = None,
+    catalog: Catalog | None = None,
+    query_api: QueryApi | None = None,
+) -> Lake:
+    """The table's parts; ``known`` is the table as the catalog has it. The schema is not read yet.
 
     Raises:
-        ConfigError: the settings contradict the table.
+        ConfigError: the settings contradict the table in the store or in the catalog.
         ConnectorError: the store fails.
     """
-    spec = open_table(
-        store,
-        known,
-        table_root=location.root,
-        hive_columns=settings.hive_columns,
-        timestamp_column=settings.timestamp_column,
-        null_partition=settings.null_partition,
-        partition_order=settings.partition_order,
-        default_null=default_null_folder(has_catalog=settings.catalog is not None),
-    )
-    return replace(spec, in_files=settings.is_iceberg)
-
-
-def new_query_api(settings: Settings) -> QueryApi | None:
-    """The query API, to be notified of new files; ``None`` if nothing is registered or the platform names none."""
-    if settings.catalog is None or not settings.auto_discover or settings.platform_query_url is None:
-        return None
-    token = settings.platform_query_token
-    return QueryApi(
-        settings.platform_query_url,
-        token.get_secret_value() if token else None,
-        settings.catalog_namespace,
-        settings.table,
-    )
-
-
-def new_registrar(
-    settings: Settings,
-    catalog: Catalog | None,
-    location: TableLocation,
-    known: CatalogTable | None,
-    query_api: QueryApi | None = None,
-) -> Registrar:
-    """Step 6, with the catalog's table that ``new_spec`` compared."""
-    return Registrar(
+    default_null = QUIX_NULL if isinstance(settings.catalog, QuixTarget) else HIVE_NULL
+    spec = open_table(store, known, location.root, settings.spec, default_null)
+    of_iceberg = None
+    if settings.is_iceberg:
+        columns = known.columns if known and known.columns is not None else pa.schema([])
+        of_iceberg = TableSchema.of_others(column for column in columns if column.name not in spec.columns)
+    registrar = Registrar(
         catalog if settings.auto_discover else None,
         location,
-        table_properties(settings),
+        spec,
         settings.input_topic,
         known,
         query_api.files_added if query_api else None,
     )
-
-
-def new_schema(
-    settings: Settings, store: ObjectStore, location: TableLocation, known: CatalogTable | None = None
-) -> SchemaStore:
-    """The table's schema, not read yet; ``known`` is the table as the catalog has it."""
-    return SchemaStore(store, location.root, settings.column_types, _iceberg_columns(settings, known))
-
-
-def _iceberg_columns(settings: Settings, known: CatalogTable | None) -> TableSchema | None:
-    """The columns of an Iceberg table but its partition columns; ``None`` if it is none."""
-    if not settings.is_iceberg:
-        return None
-    columns = known.columns if known and known.columns is not None else pa.schema([])
-    return TableSchema.of_others(column for column in columns if column.name not in settings.hive_columns)
+    schema = SchemaStore(store, location.root, settings.column_types, of_iceberg)
+    return Lake(store, location, spec, schema, registrar, query_api)

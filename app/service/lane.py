@@ -197,7 +197,7 @@ def open_way(
         writer_up=common.spark_up,
         stager=stager,
         limits=common.limits,
-        destination=Destination(lake.store, lake.location.root, lake.spec.virtual, settings.bounded_columns),
+        destination=Destination(lake.store, lake.location.root, lake.spec.virtual, lake.spec.bounded_columns),
         registrar=lake.registrar,
         scratch=base.scratch,
         workers=settings.max_write_workers,

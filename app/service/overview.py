@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 
@@ -21,16 +20,7 @@ from app.monitoring.probes import Health, Probe
 from app.monitoring.waits import OUTAGE_SECONDS, Trouble
 from app.pipeline.pipeline import Pipeline
 from app.service.lake import dead_letter_address
-
-
-class Java(Protocol):
-    """The Java process of Spark; see ``app.spark.writer.SparkWriter``."""
-
-    @property
-    def alive(self) -> bool: ...
-    @property
-    def is_up(self) -> bool: ...
-    def jvm_pid(self) -> int | None: ...
+from app.spark.writer import SparkWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +32,11 @@ class Parts:
     pipeline: Pipeline
     bad_records: BadRecords
     health: Health
-    java: Java
+    java: SparkWriter
     metrics: Metrics
 
 
-def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java) -> Monitor:
+def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: SparkWriter) -> Monitor:
     """The monitor of a starting connector."""
     root = f"{settings.root}/{settings.table}"
     identity = Identity(
@@ -64,7 +54,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Java
         replica=replica_name(settings),
         dead_letter=dead_letter_address(settings.storage.uri, root),
         target_file_mb=settings.target_file_mb,
-        has_catalog=settings.catalog_url_shown is not None,
+        has_catalog=settings.catalog is not None,
         settings=tuple(settings.summary().items()),
     )
 
@@ -130,7 +120,7 @@ def look(parts: Parts, buffer_limit: int) -> Live:
     )
 
 
-def _spark_state(java: Java) -> SparkState:
+def _spark_state(java: SparkWriter) -> SparkState:
     if not java.alive:
         return "gone"
     return "running" if java.is_up else "starting"

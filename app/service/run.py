@@ -19,7 +19,6 @@ from app.service.lane import Common, Lane, run_lane
 from app.service.overview import new_monitor
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
-from app.service.spark import new_spark_writer
 from app.service.starting import Base, patiently
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
@@ -43,7 +42,7 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
     """
     with ExitStack() as ends:
         scratch = ends.enter_context(scratch_folder())
-        spark = ends.enter_context(closing(new_spark_writer(settings, scratch)))
+        spark = ends.enter_context(closing(SparkWriter(settings.spark, scratch)))
 
         def clean_up() -> None:
             spark.close()

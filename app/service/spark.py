@@ -1,58 +1,27 @@
-"""Makes what writes with Spark from the settings, for the connector and for the commands that write."""
+"""How executors on a cluster reach the store that the settings name."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from app.config.settings import Settings
-from app.errors import ConfigError
-from app.spark.writer import SparkWriter
-from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target
+from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
 
 
-def new_spark_writer(settings: Settings, scratch: Path) -> SparkWriter:
-    """A writer that is not started yet, with this private folder.
-
-    Raises:
-        ConfigError: SPARK_MASTER names a cluster.
-    """
-    if not runs_locally(settings):
-        raise ConfigError(
-            f"starting Spark with SPARK_MASTER={settings.spark_master}",
-            "batches are written by a Spark in the connector's own process",
-            "Take SPARK_MASTER out; a cluster is for the commands compact and erase",
-        )
-    return SparkWriter(
-        master=settings.spark_master,
-        driver_memory=f"{settings.memory.heap_mb}m",
-        scratch=scratch,
-        compression=settings.parquet_compression,
-        row_group_rows=settings.row_group_rows,
-    )
-
-
-def runs_locally(settings: Settings) -> bool:
-    """Whether Spark is in this process, and not on a cluster."""
-    return settings.spark_master.startswith("local")
-
-
-def uri_for_executors(settings: Settings) -> str:
+def uri_for_executors(target: StorageTarget) -> str:
     """The store's address for Hadoop's file systems."""
-    match settings.storage:
-        case S3Target() as target:
+    match target:
+        case S3Target():
             return f"s3a://{target.bucket}"
-        case AzureTarget() as target:
+        case AzureTarget():
             return target.dfs_uri
-        case GcsTarget() | LocalTarget() as target:
+        case GcsTarget() | LocalTarget():
             return target.uri
 
 
-def access_of_executors(settings: Settings) -> Mapping[str, str]:
+def access_of_executors(target: StorageTarget) -> Mapping[str, str]:
     """Settings of Hadoop's file systems by which executors reach the store.
 
     For S3 it is all that we know. Google's and Azure's file systems, and S3 without fixed keys, use the identity of the
     cluster's machines, or what the cluster is configured with.
     """
-    target = settings.storage
     if not isinstance(target, S3Target):
         return {}
     known = {

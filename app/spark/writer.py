@@ -29,6 +29,7 @@ from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicParti
 from app.spark.batch_offsets import as_column_metadata
 from app.spark.java import find_java
 from app.spark.launch import RESTART_HINT, START_HINT, START_SECONDS, connect, ended_at_start, java_log, start_java
+from app.spark.options import SparkOptions
 from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import read_staged_schema, write_staged
@@ -46,29 +47,25 @@ class SparkWriter:
     """Writes staged batches as partitioned Parquet.
 
     Args:
-        master: ``local``, ``local[n]`` or ``local[*]``.
-        driver_memory: heap of the JVM, e.g. ``1g``.
         scratch: a private folder of this process; everything below it may be wiped.
-        compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
         job_seconds: time limit for one call of Spark.
 
     Attributes:
         lost: gets the error once the JVM has died or hangs.
+
+    Raises:
+        ConfigError: SPARK_MASTER names a cluster.
     """
 
-    def __init__(
-        self,
-        *,
-        master: str,
-        driver_memory: str,
-        scratch: Path,
-        compression: str,
-        row_group_rows: int,
-        job_seconds: float = 600.0,
-    ) -> None:
-        self._master = master
-        self._heap = driver_memory
-        self._conf = spark_conf(scratch, compression, row_group_rows)
+    def __init__(self, options: SparkOptions, scratch: Path, job_seconds: float = 600.0) -> None:
+        if not options.is_local:
+            raise ConfigError(
+                f"starting Spark with SPARK_MASTER={options.master}",
+                "batches are written by a Spark in the connector's own process",
+                "Take SPARK_MASTER out; a cluster is for the commands compact and erase",
+            )
+        self._options = options
+        self._conf = spark_conf(scratch, options.compression, options.row_group_rows)
         self._scratch = scratch
         self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
@@ -167,13 +164,14 @@ class SparkWriter:
         if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
             self._start_java()
         self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
-        conf = SparkConf().setMaster(self._master).setAppName("quix-ts-datalake-sink").setAll(list(self._conf.items()))
+        conf = SparkConf().setMaster(self._options.master).setAppName("quix-ts-datalake-sink")
+        conf.setAll(list(self._conf.items()))
         session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
         return session
 
     def _start_java(self) -> None:
         with java_log() as output:
-            started = start_java(find_java(), self._heap, self._scratch, output)
+            started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, output)
         # Set before a session writes into the scratch folder, so that close() can end it.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it

@@ -87,3 +87,6 @@ class LocalTarget:
     def uri(self) -> str:
         """``file:///folder``, as readers take it: not percent-encoded."""
         return f"file://{self.folder}"
+
+
+StorageTarget = S3Target | GcsTarget | AzureTarget | LocalTarget

@@ -1,4 +1,4 @@
-"""A table as the catalog holds it, and the properties that the settings give it there."""
+"""A table as the catalog holds it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,21 +21,3 @@ class CatalogTable:
     properties: Mapping[str, Any] = field(default_factory=dict)
     columns: pa.Schema | None = None
     fields: Callable[[], Mapping[str, pa.Field | None]] = field(default=dict, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TableProperties:
-    """The settings of a table, for commands that read or rewrite its files.
-
-    Args:
-        partition_order: all partition columns, outermost first.
-        virtual_columns: those of the partition columns that have no folders.
-        sort_column: the column that orders the rows of a file; ``None`` for the order of arrival.
-        stats_columns: the only columns with bounds; empty for all that can have them.
-    """
-
-    partition_order: tuple[str, ...]
-    timestamp_column: str
-    virtual_columns: tuple[str, ...] = ()
-    sort_column: str | None = None
-    stats_columns: tuple[str, ...] = ()

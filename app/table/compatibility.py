@@ -38,45 +38,39 @@ def _data_keys(store: ObjectStore, table_root: str, below: str, most: int) -> It
 def open_table(
     store: ObjectStore,
     known: CatalogTable | None,
-    *,
     table_root: str,
-    hive_columns: tuple[str, ...],
-    timestamp_column: str,
-    null_partition: str,
-    partition_order: tuple[str, ...],
+    wanted: PartitionSpec,
     default_null: str,
     most_files: int = _MOST_FILES,
 ) -> PartitionSpec:
     """Compares the settings with the table in the store and in the catalog, and decides on the null folder's name.
 
-    ``known`` is ``None`` without a catalog, and for a table that it does not know. ``partition_order`` has all
-    configured levels, ``hive_columns`` only those that are folders. ``null_partition`` is the folder value of null, or
-    ``auto``: then a table without a null folder gets ``default_null``.
+    ``known`` is ``None`` without a catalog, and for a table that it does not know. With ``auto`` a table without a null
+    folder gets ``default_null``.
 
     Raises:
         ConfigError: the table has other partition columns.
     """
     location = f"{store.uri}/{table_root}"
-    spec = PartitionSpec(hive_columns, timestamp_column, null_partition, partition_order)
-    found, values = existing_layout(store, table_root, hive_columns, most_files)
-    warning = check_spec(hive_columns, found, f"the table at {location}", spec.virtual)
+    found, values = existing_layout(store, table_root, wanted.columns, most_files)
+    warning = check_spec(wanted.columns, found, f"the table at {location}", wanted.virtual)
     if warning:
         logger.warning("%s", warning)
     if known:
-        check_catalog_table(known, spec.order, spec.virtual)
-    if null_partition != "auto":
-        return spec
-    return replace(spec, null_value=null_folder_of(values) or default_null)
+        check_catalog_table(known, wanted)
+    if wanted.null_value != "auto":
+        return wanted
+    return replace(wanted, null_value=null_folder_of(values) or default_null)
 
 
-def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequence[str]) -> None:
-    """Refuses a table that the catalog holds with other partition columns than ``order``; ``virtual`` have no folders.
+def check_catalog_table(table: CatalogTable, wanted: PartitionSpec) -> None:
+    """Refuses a table that the catalog holds with other partition columns.
 
     Raises:
         ConfigError: the columns differ; the message has both sides.
     """
     if table.partition_spec or table.columns is not None:  # that of Quix fills an empty one from the first files
-        warning = check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
+        warning = check_spec(wanted.order, [table.partition_spec], "the table in the catalog", wanted.virtual)
         if warning:
             logger.warning("%s", warning)
 

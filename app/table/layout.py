@@ -45,14 +45,16 @@ _MAX_PARTITION = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """How a table is partitioned.
+    """How a table is partitioned, and what its files have.
 
     Args:
         columns: partition columns that are folders, outermost first; empty for a table without folders.
         timestamp_column: where ``year``, ``month``, ``day`` and ``hour`` come from.
-        null_value: folder value of a null, missing, NaN or empty value.
+        null_value: folder value of a null, missing, NaN or empty value; in the settings ``auto`` for that of the table.
         order: all levels of the table's tree in the catalog, by default just the folders.
-        in_files: whether the files have the partition columns too, as text.
+        in_files: whether the files have the partition columns too, as text. They do in an Iceberg table.
+        sort_column: orders the rows of a file; ``None`` for the order of arrival.
+        stats_columns: the only columns with bounds; empty for all that can have them.
     """
 
     columns: tuple[str, ...]
@@ -60,6 +62,8 @@ class PartitionSpec:
     null_value: str
     order: tuple[str, ...] = ()
     in_files: bool = False
+    sort_column: str | None = None
+    stats_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.order:
@@ -69,6 +73,11 @@ class PartitionSpec:
     def virtual(self) -> tuple[str, ...]:
         """Levels without folders: columns of the records, even with the name of a time part."""
         return tuple(name for name in self.order if name not in self.columns)
+
+    @property
+    def bounded_columns(self) -> frozenset[str] | None:
+        """The only columns with zone maps in the catalog of Quix, ``None`` for all. Iceberg has its own."""
+        return frozenset() if self.in_files else frozenset(self.stats_columns) or None
 
 
 class SharedFile(NamedTuple):

@@ -163,7 +163,7 @@ def test_the_settings_of_the_task_are_valid_and_its_folder_is_one_of_the_table()
     options = new_parser().parse_args(shlex.split(given["command"].replace("{{ ds[:4] }}", "2024")))
     with patch.dict(os.environ, given["environment"], clear=True):
         settings = load_settings(needs_broker=options.needs_broker)
-    assert [glob.partition("=")[0] for glob in options.folder] == [settings.hive_columns[0]]
+    assert [glob.partition("=")[0] for glob in options.folder] == [settings.spec.columns[0]]
 
 
 # --- Compose --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from unittest.mock import patch
 
 import pytest
 from dotenv import dotenv_values
-from pydantic import SecretStr
 
 from app.config.memory import DEFAULT_BUFFER_MB, DEFAULT_HEAP_MB, ROOMY_CONTAINER_MB
 from app.config.settings import DEFAULT_PREFIX, load_settings
@@ -57,10 +56,11 @@ def in_code() -> dict[str, Setting]:
     settings = {}
     for field in Variables.model_fields.values():
         default = field.default
-        text = str(default).lower() if isinstance(default, bool) else str(default)
+        text = f"{default:g}" if isinstance(default, float) else str(default)
+        text = text.lower() if isinstance(default, bool) else text
         words = [word for part in (field.annotation, *get_args(field.annotation)) for word in get_args(part)]
         options = ("true", "false") if field.annotation is bool else tuple(w for w in words if isinstance(w, str))
-        settings[str(field.validation_alias)] = Setting(None if default in (None, "") else text, options)
+        settings[str(field.validation_alias)] = Setting(None if default in (None, "", (), {}) else text, options)
     return settings
 
 
@@ -194,7 +194,7 @@ def test_the_form_demands_the_topic_alone() -> None:
 def test_input_types(variable: dict[str, Any]) -> None:
     name = variable["Name"]
     assert variable["Type"] == "EnvironmentVariable"
-    secrets = {str(f.validation_alias) for f in Variables.model_fields.values() if f.annotation == SecretStr | None}
+    secrets = {str(f.validation_alias) for f in Variables.model_fields.values() if not f.repr}
     if name in secrets:
         expected = "Secret"
     elif name == "input":

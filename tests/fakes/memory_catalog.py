@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from app.errors import ConnectorError
 from app.model import Mark, StoredFile
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
+from app.table.layout import PartitionSpec
 
 
 class MemoryCatalog:
@@ -26,7 +27,7 @@ class MemoryCatalog:
         self.refuse = refuse
         self.looked_up = 0
         self.created: list[tuple[str, tuple[str, ...], str]] = []
-        self.wanted: list[TableProperties] = []
+        self.wanted: list[PartitionSpec] = []
         self.sources: list[str] = []
         self.requests: list[list[StoredFile]] = []
         self.topics: list[str | None] = []
@@ -45,12 +46,12 @@ class MemoryCatalog:
         self.looked_up += 1
         return self._table
 
-    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
-        self.created.append((location, wanted.partition_order, wanted.timestamp_column))
-        self._table = CatalogTable(location, wanted.partition_order)
+    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
+        self.created.append((location, wanted.order, wanted.timestamp_column))
+        self._table = CatalogTable(location, wanted.order)
         return self._table
 
-    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
         assert table == self._table
         self.wanted.append(wanted)
 

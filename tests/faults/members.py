@@ -18,6 +18,7 @@ from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
+from app.catalog.targets import QuixTarget
 from app.journal.claims import Claims
 from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.generation import Generation
@@ -37,7 +38,7 @@ from app.table.placeholder import Placeholders
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.faults.site import Site
-from tests.support.batches import UNBOUNDED, batch_of, properties, row, spec, stager
+from tests.support.batches import UNBOUNDED, batch_of, row, spec, stager
 from tests.support.waiting import PATIENCE, TookTooLong, wait_until
 
 TOPIC = "sensors"
@@ -148,8 +149,8 @@ class Member:
         self.fenced: dict[str, FencedError] = {}
         self.ownership = JournalOwnership(self._is_current, self.fenced.__setitem__, fresh_seconds=10.0)
         catalog_server = table.site.catalog
-        catalog = QuixCatalog(table.site.to_catalog.url, catalog_server.token, "default", table.name, patience=NEVER)
-        registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), properties("p"), TOPIC, None)
+        catalog = QuixCatalog(QuixTarget(table.site.to_catalog.url, catalog_server.token, "default", table.name), NEVER)
+        registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), spec("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
         self._claiming = ThreadPoolExecutor(workers)
         journal = Journal(self._store, table.root, GROUP)

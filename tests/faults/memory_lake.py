@@ -18,7 +18,8 @@ from app.journal.log import GenerationLog, Progress, log_form
 from app.model import Mark, StoredFile, TopicPartition
 from app.storage.base import ChangedError, Content, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
+from app.table.layout import PartitionSpec
 from tests.faults.lanes import Network
 
 URI = "s3://lake"
@@ -256,10 +257,10 @@ class WatchfulCatalog:
     def table(self) -> CatalogTable | None:
         return self._known
 
-    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
         raise AssertionError("the table is known")
 
-    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
         """It has all of them."""
 
     def add_source(self, topic: str) -> None:

@@ -37,7 +37,7 @@ from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
 from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
 from tests.faults.memory_lake import GROUP, ROOT, URI, MemoryStore, WatchfulCatalog
-from tests.support.batches import UNBOUNDED, properties
+from tests.support.batches import UNBOUNDED, spec
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 2_000  # as the sink counts it, with a wide margin
@@ -137,7 +137,7 @@ class Process:
         self._store = store
         self.ownership = JournalOwnership(self.partitions.is_current, self._fenced, fresh_seconds=10.0)
         catalog = world.catalog
-        registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
+        registrar = Registrar(catalog, TableLocation(URI, ROOT), spec("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
         self.pipeline = SteppedPipeline(
             clock,

@@ -25,7 +25,7 @@ def plan(request: pytest.FixtureRequest) -> MemoryPlan:
 @pytest.fixture(scope="module")
 def writer(plan: MemoryPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
     scratch = tmp_path_factory.mktemp("scratch")
-    with started_spark(scratch, master="local[*]", driver_memory=f"{plan.heap_mb}m") as writer:
+    with started_spark(scratch, master="local[*]", heap_mb=plan.heap_mb) as writer:
         yield writer
 
 

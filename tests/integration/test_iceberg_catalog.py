@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 from pyiceberg.utils.config import Config
 
+from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import Mark, StoredFile
 from dev.iceberg_catalog import LocalIcebergCatalog
@@ -47,8 +48,8 @@ def behind(gate: OAuthGate, secret: str) -> Mapping[str, str]:
     """The properties that the connector makes of its settings."""
     target = load(
         CATALOG_TYPE="iceberg", CATALOG_URL=gate.url, CATALOG_CLIENT_ID=CLIENT, CATALOG_CLIENT_SECRET=secret
-    ).iceberg
-    assert target is not None
+    ).catalog
+    assert isinstance(target, IcebergTarget)
     return target.properties
 
 

@@ -15,7 +15,7 @@ from app.model import Rejected, TopicPartition
 from app.pipeline.pipeline import Pipeline, Writer
 from app.pipeline.upload import Destination
 from app.service.build import new_bad_records, new_batch_limits, new_stager
-from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
+from app.service.lake import new_catalog, new_lake, new_location
 from app.storage.local.store import LocalStore
 from app.timings import DEFAULT
 from tests.fakes.catalog_server import CatalogServer
@@ -54,8 +54,8 @@ class Ours:
         place = new_location(settings, store, known)
         store.connect(f"{place.root}/")
         self._lake.news()  # what is there already is not ours
-        self.spec = new_spec(settings, store, place, known)
-        self.schema = new_schema(settings, store, place)
+        lake = new_lake(settings, store, place, known, catalog_client)
+        self.spec, self.schema = lake.spec, lake.schema
         self.schema.open()
         partitions = Partitions()
         scratch.mkdir(exist_ok=True)
@@ -64,8 +64,8 @@ class Ours:
             writer=writer,
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
             limits=limits,
-            destination=Destination(store, place.root, self.spec.virtual, settings.bounded_columns),
-            registrar=new_registrar(settings, catalog_client, place, known, None),
+            destination=Destination(store, place.root, self.spec.virtual, self.spec.bounded_columns),
+            registrar=lake.registrar,
             scratch=scratch,
             workers=2,
             ownership=OpenOwnership(partitions.is_current),

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,19 +13,15 @@ import pyarrow as pa
 
 from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition
 from app.spark.launch import forget_java
+from app.spark.options import SparkOptions
 from app.spark.staged_file import write_staged
 from app.spark.writer import SparkWriter
 
 
-def new_spark_writer(scratch: Path, **changed: Any) -> SparkWriter:
-    """A writer that is not started yet, with a small heap; keyword arguments replace those of ``SparkWriter``."""
-    arguments: dict[str, Any] = {
-        "master": "local[2]",
-        "driver_memory": "512m",
-        "compression": "snappy",
-        "row_group_rows": 100_000,
-    }
-    return SparkWriter(scratch=scratch, **arguments | changed)
+def new_spark_writer(scratch: Path, job_seconds: float = 600.0, **changed: Any) -> SparkWriter:
+    """A writer that is not started yet, with a small heap; keyword arguments replace its options."""
+    options = SparkOptions("local[2]", heap_mb=512, compression="snappy", row_group_rows=100_000)
+    return SparkWriter(replace(options, **changed), scratch, job_seconds)
 
 
 @contextmanager

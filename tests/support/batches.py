@@ -11,7 +11,6 @@ from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
 from app.pipeline.stage import Stager
-from app.table.catalog_table import TableProperties
 from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from tests.fakes.memory_schema import MemorySchema
@@ -61,11 +60,6 @@ def batch_of(
 
 def spec(*columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL) -> PartitionSpec:
     return PartitionSpec(columns, timestamp_column, null_value)
-
-
-def properties(*partition_order: str) -> TableProperties:
-    """What the settings say about a table of which they say no more than its partition columns."""
-    return TableProperties(partition_order, "ts_ms")
 
 
 def stager(

@@ -55,10 +55,12 @@ from pyiceberg.utils.config import Config
 from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
+from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
 from app.model import Mark, StoredFile
 from app.storage.base import ObjectStore
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
+from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)
 
@@ -106,40 +108,23 @@ class RestartError(FatalError):
 
 
 class IcebergTable:
-    """One table of an Iceberg catalog; to be used by one thread at a time.
+    """One table of an Iceberg catalog; to be used by one thread at a time."""
 
-    Args:
-        properties: of the catalog, as pyiceberg names them; its own variables (``PYICEBERG_CATALOG__DEFAULT__…``) win.
-        address: of the store in Iceberg's metadata, e.g. ``s3://bucket``.
-        namespace: of the table; levels are separated by dots.
-        keep_days: older snapshots are expired.
-    """
-
-    def __init__(
-        self,
-        properties: Mapping[str, str],
-        store: ObjectStore,
-        address: str,
-        *,
-        namespace: str,
-        table: str,
-        group: str,
-        keep_days: float,
-    ) -> None:
-        own: dict[str, Any] = {**properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
+    def __init__(self, target: IcebergTarget, store: ObjectStore) -> None:
+        own: dict[str, Any] = {**target.properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
         own["header.x-iceberg-access-delegation"] = None  # asks for no credentials, which some catalogs cannot give
         users = {name.lower(): value for name, value in (Config().get_catalog_config(NAME) or {}).items()}
         self._properties = {name: value for name, value in own.items() if name not in users}
         of_login = [str({**own, **users}.get(name) or "") for name in ("token", "credential")]
         self._secrets = [text.partition(":")[2] or text for text in of_login if text]  # a client id is none
-        self._properties |= {STORE: store, ADDRESS: address}
+        self._properties |= {STORE: store, ADDRESS: target.address}
         self._store = store
-        self._address = address
-        self._namespace = tuple(namespace.split("."))
-        self._identifier = (*self._namespace, table)
+        self._address = target.address
+        self._namespace = tuple(target.namespace.split("."))
+        self._identifier = (*self._namespace, target.table)
         self._words = f"the Iceberg table {'.'.join(self._identifier)}"
-        self._group = group
-        self._keep = timedelta(days=keep_days)
+        self._group = target.group
+        self._keep = timedelta(days=target.keep_days)
         self._catalog: Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
         self._uuid: UUID | None = None
@@ -161,16 +146,16 @@ class IcebergTable:
         """
         return self._ask(f"reading {self._words}", self._described)
 
-    def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
         """Creates the table with its partition columns; files bring the others."""
         there = self._address + location.removeprefix(self._store.uri)
-        self._ask(f"creating {self._words}", lambda: self._create(there, wanted.partition_order))
+        self._ask(f"creating {self._words}", lambda: self._create(there, wanted.order))
         created = self.table()
         if created is None:
             raise RetryableError(f"creating {self._words}", "the catalog does not know it yet")
         return created
 
-    def sync_properties(self, table: CatalogTable, wanted: TableProperties) -> None:
+    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
         """Does nothing: the properties are the user's."""
 
     def add_source(self, topic: str) -> None:

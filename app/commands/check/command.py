@@ -28,8 +28,7 @@ from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
 from app.service.formats import new_registry
 from app.service.kafka import asking_for_topics
-from app.service.lake import new_catalog, new_location, new_schema, new_spec
-from app.service.spark import new_spark_writer
+from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
@@ -59,7 +58,7 @@ def check(settings: Settings, options: Namespace) -> int:
     log_warnings_only()
     if settings.memory_warning:
         logger.warning("%s", settings.memory_warning)
-    for column in settings.hive_columns:
+    for column in settings.spec.columns:
         _warn("HIVE_COLUMNS", column, TIME_COLUMNS, "go to the null folder")
     begin = time.monotonic()
     failed = 0
@@ -99,7 +98,7 @@ class _Attempts:
         """All of them. Spark, which takes longest, is the last."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
-        after_catalog = ("catalog",) if settings.catalog_url_shown else ()  # it may have the table elsewhere
+        after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
         checks = [
             Check("broker", broker, self._reach_broker, _BROKER_SECONDS + _ANSWER_SECONDS),
             Check("topic", settings.input_topic, self._open_topic, _ANSWER_SECONDS, needs=("broker",)),
@@ -114,8 +113,8 @@ class _Attempts:
             checks.append(Check("silence", "on_stream_timeout()", self._find_silence_hook, _ANSWER_SECONDS))
         names = tuple(check.name for check in checks)  # quixstreams asks for one topic at a time
         checks.append(Check("transform", "app/transform.py", self._build, _ANSWER_SECONDS, after=names))
-        if settings.catalog_url_shown:
-            checks.append(Check("catalog", settings.catalog_url_shown, self._ask_catalog, _ANSWER_SECONDS))
+        if settings.catalog:
+            checks.append(Check("catalog", settings.catalog.url, self._ask_catalog, _ANSWER_SECONDS))
         if settings.registry_url:
             checks.append(Check("registry", settings.registry_url, self._ask_registry, _ANSWER_SECONDS))
         checks += [
@@ -229,9 +228,8 @@ class _Attempts:
         return "written, read, replaced, listed and deleted a probe"
 
     def _compare_table(self) -> str:
-        settings = self._settings
-        spec = new_spec(settings, self._store, self._location, self._known)
-        known, column = new_schema(settings, self._store, self._location, self._known).look(), settings.timestamp_column
+        lake = new_lake(self._settings, self._store, self._location, self._known)
+        spec, known, column = lake.spec, lake.schema.look(), lake.spec.timestamp_column
         if column not in {*known.columns, *spec.order}:
             _warn("TIMESTAMP_COLUMN", column, known.columns, "have the Kafka timestamp there")
         columns = f"partitioned by {', '.join(spec.order)}" if spec.order else "without partitions"
@@ -244,7 +242,7 @@ class _Attempts:
         return "is free"
 
     def _start_spark(self) -> str:
-        self._spark = new_spark_writer(self._settings, self._scratch)
+        self._spark = SparkWriter(self._settings.spark, self._scratch)
         self._spark.start().result()
         return f"{self._spark.versions()}; written a small table in four parts"
 

@@ -22,8 +22,8 @@ from app.config.settings import Settings
 from app.errors import FatalError
 from app.formatting import counted
 from app.journal.survey import Survey, survey
-from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
-from app.service.spark import access_of_executors, runs_locally, uri_for_executors
+from app.service.lake import new_catalog, new_lake, new_location
+from app.service.spark import access_of_executors, uri_for_executors
 from app.service.stores import new_store
 from app.spark.merge import Target, merge_session
 from app.spark.scratch import scratch_folder
@@ -86,9 +86,8 @@ class Job:
         self.location = new_location(settings, self.store, known)
         self.root = self.location.root
         require_table(self.store, self.location)
-        self.spec = new_spec(settings, self.store, self.location, known)
-        self.registrar = new_registrar(settings, catalog, self.location, known)
-        self._schema = new_schema(settings, self.store, self.location, known)
+        lake = new_lake(settings, self.store, self.location, known, catalog)
+        self.spec, self.registrar, self._schema = lake.spec, lake.registrar, lake.schema
         if writes:
             try_out(self.store, journal_folder(self.root))  # above all, whether files may be deleted
             self._schema.open()
@@ -105,15 +104,15 @@ class Job:
         self.merger = Merger(
             store=self.store,
             root=self.root,
-            spark=SparkAccess(self.session, None if runs_locally(settings) else uri_for_executors(settings)),
+            spark=SparkAccess(self.session, None if settings.spark.is_local else uri_for_executors(settings.storage)),
             target=lambda: Target(
                 {**self.table.columns, RESCUED_COLUMN: pa.string()},
                 RESCUED_COLUMN,
-                settings.sort_column or settings.timestamp_column,
+                self.spec.sort_column or self.spec.timestamp_column,
             ),
             registrar=self.registrar,
             virtual=self.spec.virtual,
-            stats_columns=settings.bounded_columns,
+            stats_columns=self.spec.bounded_columns,
             null_value=self.spec.null_value,
             scratch=self._scratch,
             workers=settings.max_write_workers,
@@ -138,10 +137,9 @@ class Job:
 
     @cached_property
     def _session(self) -> Any:
-        settings = self._settings
-        conf = {} if runs_locally(settings) else access_of_executors(settings)
-        heap = f"{settings.memory.heap_mb}m"
-        return self._ends.enter_context(merge_session(settings.spark_master, heap, self._scratch, conf))
+        spark = self._settings.spark
+        conf = {} if spark.is_local else access_of_executors(self._settings.storage)
+        return self._ends.enter_context(merge_session(spark.master, f"{spark.heap_mb}m", self._scratch, conf))
 
     def resume(self) -> None:
         """Complete what runs have begun that ended before, and delete what executors have left."""
@@ -263,7 +261,7 @@ class Job:
                 return changes, SkippedError()
             return changes, left
 
-        at_once = _FOLDERS_AT_ONCE if runs_locally(self._settings) else _FOLDERS_AT_ONCE_ON_A_CLUSTER
+        at_once = _FOLDERS_AT_ONCE if self._settings.spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER
         for (path, *_), (changes, error) in side_by_side(at_once, change, candidates):
             if changes:
                 yield path, changes

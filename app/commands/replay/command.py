@@ -132,7 +132,7 @@ def _new_sender(settings: Settings, to: str | None, scratch: Path, broker_second
     try:
         application = Application(
             broker_address=kafka_connection(settings),
-            quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
+            quix_sdk_token=settings.sdk_token,
             quix_portal_api=settings.portal_api,
             producer_extra_config={**EVERY_CLIENT, **PRODUCER_SETTINGS},
             state_dir=scratch / "state",

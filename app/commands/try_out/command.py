@@ -29,7 +29,7 @@ from app.pipeline.stage import Stager
 from app.service.build import can_read_whole_batches, new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
 from app.service.formats import Find, new_formats, new_registry
-from app.service.lake import new_location, new_schema, new_spec
+from app.service.lake import new_lake, new_location
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
@@ -108,8 +108,8 @@ class _Trial:
         store = new_store(settings)
         self._location = new_location(settings, store, None)
         store.connect(f"{self._location.root}/")
-        self._spec = new_spec(settings, store, self._location, None)
-        schema = new_schema(settings, store, self._location)
+        lake = new_lake(settings, store, self._location)
+        self._spec, schema = lake.spec, lake.schema
         schema.open()
         columns = (*dict.fromkeys((*self._metadata, _TOPIC, _OFFSET)),)
         with_offset = settings.model_copy(update={"metadata_columns": columns})

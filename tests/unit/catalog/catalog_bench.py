@@ -8,10 +8,11 @@ import pytest
 from app.catalog.quix import QuixCatalog
 from app.errors import ConnectorError
 from app.model import StoredFile
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
+from tests.support.batches import spec
 
 LOCATION = "s3://lake/data/sensors"
-WANTED = TableProperties(("place", "day"), "ts_ms")
+WANTED = spec("place", "day")
 Kind = TypeVar("Kind", bound=ConnectorError)
 WHEN = datetime(2024, 1, 15, 12, 30, tzinfo=UTC)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.catalog.quix import QuixCatalog
+from app.catalog.targets import QuixTarget
 from tests.fakes.catalog_server import CatalogServer
 
 
@@ -23,4 +24,4 @@ def server() -> Iterator[CatalogServer]:
 
 @pytest.fixture
 def catalog(server: CatalogServer) -> QuixCatalog:
-    return QuixCatalog(server.url, server.token, "default", "sensors")
+    return QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors"))

@@ -13,13 +13,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from app.catalog.iceberg.table import IcebergTable
+from app.catalog.targets import IcebergTarget
 from app.model import Mark, StoredFile, TopicPartition
 from app.storage.local.store import LocalStore
-from app.table.catalog_table import TableProperties
+from app.table import layout
 from app.table.layout import data_key
+from tests.support.batches import spec
 
 ROOT = "data/readings"
-WANTED = TableProperties(("place",), "ts_ms")
+WANTED = spec("place")
 P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
 
 
@@ -44,23 +46,17 @@ class IcebergBench:
         self.partition = partition
 
     def member(
-        self, *, keep_days: float = 1.0, group: str = "group", wanted: TableProperties | None = None
+        self, *, keep_days: float = 1.0, group: str = "group", wanted: layout.PartitionSpec | None = None
     ) -> IcebergTable:
         """A member of the group, which has looked for the table."""
         member = self.new_member(keep_days, group)
         if member.check() is None:
-            member.create_table(f"{self.store.uri}/{ROOT}", wanted or TableProperties((self.partition,), "ts_ms"))
+            member.create_table(f"{self.store.uri}/{ROOT}", wanted or spec(self.partition))
         return member
 
     def new_member(self, keep_days: float = 1.0, group: str = "group") -> IcebergTable:
         return IcebergTable(
-            self.properties,
-            self.store,
-            self.store.uri,
-            namespace=self.namespace,
-            table="readings",
-            group=group,
-            keep_days=keep_days,
+            IcebergTarget("", self.properties, self.store.uri, self.namespace, "readings", group, keep_days), self.store
         )
 
     def create(self, schema: Schema, *partitions: PartitionField) -> Table:

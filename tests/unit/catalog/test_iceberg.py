@@ -29,8 +29,8 @@ from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.catalog.iceberg.table import IcebergTable, RestartError
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import Mark, StoredFile, TopicPartition
-from app.table.catalog_table import TableProperties
 from tests.fakes.canned_server import Answer, CannedServer
+from tests.support.batches import spec
 from tests.support.waiting import PATIENCE, join, wait_for, wait_until
 from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
 
@@ -428,7 +428,7 @@ def test_a_partition_has_a_name_of_its_own_where_its_column_has_other_letters(tm
 
 
 def test_a_table_without_partitions_is_read(bench: IcebergBench) -> None:
-    member = bench.member(wanted=TableProperties((), "ts_ms"))
+    member = bench.member(wanted=spec())
     member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
     member.add_files([bench.file("two", {"n": [2], "m": ["new"]})], "readings", marks(1))
     assert bench.rows("n", "m") == [{"n": 1, "m": None}, {"n": 2, "m": "new"}]

@@ -7,6 +7,7 @@ from threading import Event
 import pytest
 
 from app.catalog.query_api import QueryApi
+from app.catalog.targets import QuixTarget
 from app.errors import ConfigError
 from app.model import StoredFile
 from tests.fakes.canned_server import Answer, CannedServer
@@ -23,7 +24,7 @@ def server() -> Iterator[CannedServer]:
 
 
 def tell(server: CannedServer, *batches: list[StoredFile], token: str | None = "t0ken") -> None:  # noqa: S107
-    api = QueryApi(f"{server.url}/", token, "space", "a table")
+    api = QueryApi(QuixTarget(f"{server.url}/", token, "space", "a table"))
     for files in batches:
         api.files_added(files)
     api.close(LONG)
@@ -73,7 +74,7 @@ def test_a_refusal_is_a_warning(status: int, caplog: pytest.LogCaptureFixture) -
 def test_nobody_waits_for_one_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     go_on = Event()
     with CannedServer(Answer(200, b"{}"), before=go_on.wait) as server:
-        api = QueryApi(server.url, None, "space", "t", most_waiting=3)
+        api = QueryApi(QuixTarget(server.url, None, "space", "t"), most_waiting=3)
         for _ in range(20):
             api.files_added([FILE])  # would not return for the 17th if it waited
         api.close(0.0)
@@ -84,4 +85,4 @@ def test_nobody_waits_for_one_that_does_not_answer(caplog: pytest.LogCaptureFixt
 
 def test_a_token_that_cannot_be_sent_is_named() -> None:
     with pytest.raises(ConfigError, match="Quix__Lakehouse__Query__AuthToken holds a blank"):
-        QueryApi("http://127.0.0.1", "a b", "space", "t")
+        QueryApi(QuixTarget("http://127.0.0.1", "a b", "space", "t"))

@@ -3,29 +3,31 @@
 import pytest
 
 from app.catalog.quix import QuixCatalog
+from app.catalog.targets import QuixTarget
 from app.errors import FatalError, RetryableError
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
 from tests.fakes.catalog_server import CatalogServer, Trouble
+from tests.support.batches import spec
 from tests.unit.catalog.catalog_bench import LOCATION, created, stored
 
 
 def test_a_wrong_token_is_found_at_the_check_though_the_health_page_is_open_to_all(server: CatalogServer) -> None:
     with pytest.raises(FatalError, match=r"401.*Check CATALOG_AUTH_TOKEN") as caught:
-        QuixCatalog(server.url, "wr0ng", "default", "sensors").check()
+        QuixCatalog(QuixTarget(server.url, "wr0ng", "default", "sensors")).check()
 
     assert "wr0ng" not in str(caught.value)
 
 
 def test_a_missing_token_is_asked_for(server: CatalogServer) -> None:
     with pytest.raises(FatalError, match=r"401.*Set CATALOG_AUTH_TOKEN"):
-        QuixCatalog(server.url, None, "default", "sensors").check()
+        QuixCatalog(QuixTarget(server.url, None, "default", "sensors")).check()
 
     assert "authorization" not in server.requests[0].headers
 
 
 def test_an_address_without_a_catalog_below_it_names_its_variable(server: CatalogServer) -> None:
     with pytest.raises(FatalError, match=r"connecting to the catalog at http.*404.*CATALOG_URL, its path included"):
-        QuixCatalog(f"{server.url}/v9", server.token, "default", "sensors").check()
+        QuixCatalog(QuixTarget(f"{server.url}/v9", server.token, "default", "sensors")).check()
 
 
 def test_the_check_hands_over_the_table_that_it_read(catalog: QuixCatalog, server: CatalogServer) -> None:
@@ -76,8 +78,8 @@ def test_files_are_registered_in_one_request_and_fill_the_spec(catalog: QuixCata
 
 
 def test_the_table_of_a_quicker_creator_is_the_one_that_counts(server: CatalogServer, catalog: QuixCatalog) -> None:
-    other = QuixCatalog(server.url, server.token, "default", "sensors")
-    other.create_table("s3://lake/elsewhere", TableProperties(("day",), "ts_ms"))
+    other = QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors"))
+    other.create_table("s3://lake/elsewhere", spec("day"))
 
     table = created(catalog)
 
@@ -101,7 +103,7 @@ def test_a_table_that_is_not_there_after_creating_it_is_tried_again(
 
 
 def test_names_are_encoded_in_paths(server: CatalogServer) -> None:
-    catalog = QuixCatalog(server.url, server.token, "my space/ü", "a?b#c%2F")
+    catalog = QuixCatalog(QuixTarget(server.url, server.token, "my space/ü", "a?b#c%2F"))
     created(catalog)
 
     assert server.requests[0].path == "/api/v1/namespaces/my%20space%2F%C3%BC/tables/a%3Fb%23c%252F"

@@ -8,12 +8,14 @@ import pytest
 from quixstreams import __version__ as quixstreams_version
 
 from app.catalog.quix import QuixCatalog
-from app.table.catalog_table import TableProperties
+from app.catalog.targets import QuixTarget
+from app.table.layout import PartitionSpec
 from tests.fakes.catalog_server import CatalogServer, Trouble
+from tests.support.batches import spec
 from tests.unit.catalog.catalog_bench import LOCATION, stored
 
-PLAIN = TableProperties(("place", "driver"), "ts_ms")
-FULL = replace(PLAIN, virtual_columns=("driver",), sort_column="lap", stats_columns=("speed", "lap"))
+PLAIN = spec("place", "driver")
+FULL = replace(PLAIN, columns=("place",), sort_column="lap", stats_columns=("speed", "lap"))
 SPEED = {"type": "numeric", "min": 1.0, "max": 2.0, "null_count": 0, "value_count": 3}
 SOURCE = {
     "source_type": "kafka",
@@ -25,14 +27,14 @@ SOURCE = {
 
 @pytest.fixture
 def catalog(server: CatalogServer) -> QuixCatalog:
-    return QuixCatalog(server.url, server.token, "default", "sensors", workspace_id="acme-prod")
+    return QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors", "acme-prod"))
 
 
 def properties(server: CatalogServer) -> dict[str, Any]:
     return dict(server.tables["default.sensors"].properties)
 
 
-def synced(catalog: QuixCatalog, wanted: TableProperties) -> None:
+def synced(catalog: QuixCatalog, wanted: PartitionSpec) -> None:
     table = catalog.table()
     assert table is not None
     catalog.sync_properties(table, wanted)

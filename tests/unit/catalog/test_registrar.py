@@ -12,15 +12,17 @@ from app.catalog.base import NotTakenError, TooLargeError
 from app.catalog.registrar import MovedError, Registrar
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.model import StoredFile
-from app.table.catalog_table import CatalogTable, TableProperties
+from app.table.catalog_table import CatalogTable
+from app.table.layout import PartitionSpec
 from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
+from tests.support.batches import spec
 
 STORE = "s3://lake"
 ROOT = "data/t"
 LOCATION = f"{STORE}/{ROOT}"
 MOVED = f"{STORE}/data/other"
-WANTED = TableProperties(("place", "driver"), "ts_ms", ("driver",), "lap", ("speed",))
+WANTED = replace(spec("place"), order=("place", "driver"), sort_column="lap", stats_columns=("speed",))
 KNOWN = CatalogTable(LOCATION, ("place", "driver"))
 LOST = RetryableError("registering", "no answer")
 NOT_TAKEN = NotTakenError("registering", "429")
@@ -179,7 +181,7 @@ def test_another_table_of_this_name_is_left_alone(there: CatalogTable, error: ty
 
 def test_the_place_of_a_quicker_creator_counts() -> None:
     class Quicker(MemoryCatalog):
-        def create_table(self, location: str, wanted: TableProperties) -> CatalogTable:
+        def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
             return CatalogTable(MOVED, ())
 
     catalog = Quicker()

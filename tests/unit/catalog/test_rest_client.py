@@ -9,6 +9,7 @@ import pytest
 from app.catalog.base import NotTakenError
 from app.catalog.quix import QuixCatalog
 from app.catalog.rest_client import Patience
+from app.catalog.targets import QuixTarget
 from app.errors import ConfigError, FatalError, RetryableError
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.catalog.catalog_bench import error_of_registering
@@ -16,7 +17,7 @@ from tests.unit.catalog.catalog_bench import error_of_registering
 
 def test_a_catalog_that_does_not_answer_in_time_is_retryable(server: CatalogServer) -> None:
     server.trouble(Trouble(delay=600))
-    catalog = QuixCatalog(server.url, server.token, "default", "sensors", patience=Patience(20, 0.1, 20))
+    catalog = QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors"), Patience(20, 0.1, 20))
 
     assert error_of_registering(catalog, RetryableError).cause == "no answer within 0.1 s"
 
@@ -26,14 +27,14 @@ def test_a_catalog_that_is_not_there_is_retryable_and_named() -> None:
         port = free.getsockname()[1]
 
     with pytest.raises(NotTakenError, match=f"catalog at http://127.0.0.1:{port}/api.*refused.*CATALOG_URL"):
-        QuixCatalog(f"http://127.0.0.1:{port}/api", "token", "default", "sensors").check()
+        QuixCatalog(QuixTarget(f"http://127.0.0.1:{port}/api", "token", "default", "sensors")).check()
 
 
 def test_https_to_a_server_that_speaks_http_names_the_setting(server: CatalogServer) -> None:
     url = server.url.replace("http:", "https:")
 
     with pytest.raises(FatalError, match="https:// in CATALOG_URL"):
-        QuixCatalog(url, server.token, "default", "sensors").check()
+        QuixCatalog(QuixTarget(url, server.token, "default", "sensors")).check()
 
 
 def test_a_token_that_the_catalog_repeats_is_not_shown(server: CatalogServer, catalog: QuixCatalog) -> None:
@@ -54,7 +55,7 @@ def test_what_the_catalog_says_is_one_line_that_steers_no_terminal(server: Catal
 @pytest.mark.parametrize("token", ["t0ken\n", "t0k en", "t0kén"])
 def test_a_token_that_cannot_be_sent_is_named_and_not_shown(token: str) -> None:
     with pytest.raises(ConfigError, match="CATALOG_AUTH_TOKEN holds a blank") as caught:
-        QuixCatalog("http://127.0.0.1", token, "default", "sensors")
+        QuixCatalog(QuixTarget("http://127.0.0.1", token, "default", "sensors"))
 
     assert token.strip() not in str(caught.value)
 
@@ -76,7 +77,7 @@ def test_a_proxy_of_the_environment_is_used(server: CatalogServer, monkeypatch: 
     server.trouble(Trouble(status=418))
 
     with pytest.raises(FatalError, match="418"):
-        QuixCatalog("http://catalog.invalid/api", "token", "default", "sensors").check()
+        QuixCatalog(QuixTarget("http://catalog.invalid/api", "token", "default", "sensors")).check()
 
     assert server.requests[0].path == "http://catalog.invalid/api/health"
 
@@ -87,7 +88,7 @@ def test_a_proxy_is_not_used_for_hosts_that_are_excepted(
     monkeypatch.setenv("http_proxy", "http://no-such-proxy.invalid")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
-    QuixCatalog(server.url, server.token, "default", "sensors").check()
+    QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors")).check()
 
 
 def test_a_bundle_of_authorities_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,4 +96,4 @@ def test_a_bundle_of_authorities_that_is_missing_is_named(tmp_path: Path, monkey
     monkeypatch.setenv("no_proxy", "*")
 
     with pytest.raises(FatalError, match=f"{os.sep}missing.pem.*REQUESTS_CA_BUNDLE"):
-        QuixCatalog("https://127.0.0.1:9", "token", "default", "sensors").check()
+        QuixCatalog(QuixTarget("https://127.0.0.1:9", "token", "default", "sensors")).check()

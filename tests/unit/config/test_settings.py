@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
+from app.catalog.targets import QuixTarget
 from app.config.settings import Settings, SettingsError
 from app.container import MemoryLimit
 from app.storage.targets import S3Target
@@ -33,7 +34,7 @@ class TestDefaults:
         settings = load(BATCH_SIZE=" 5 ", AWS_REGION="eu-west-1\n", CATALOG_URL="http://c/", CATALOG_AUTH_TOKEN="t\n")
         assert settings.batch_size == 5
         assert settings.aws_region == "eu-west-1"
-        assert settings.catalog is not None
+        assert isinstance(settings.catalog, QuixTarget)
         assert settings.catalog.token == "t"
 
     def test_names_of_variables_are_case_sensitive(self) -> None:
@@ -178,8 +179,7 @@ class TestLogin:
         settings = load(**self.FULL, KAFKA_SSL_CA_LOCATION=str(authority))
         assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
         assert settings.ssl_ca == str(authority)
-        assert settings.sasl_password is not None
-        assert settings.sasl_password.get_secret_value() == "pw"
+        assert settings.sasl_password == "pw"
 
     @pytest.mark.parametrize(
         ("missing", "reported"),
@@ -214,14 +214,14 @@ class TestTable:
         assert load(input=topic, TABLE_NAME="t").table == "t"
 
     def test_virtual_partitions_are_distinguished_from_folders(self) -> None:
-        settings = load(HIVE_COLUMNS="year, ~driver ,place,~ car")
-        assert settings.hive_columns == ("year", "place")
-        assert settings.virtual_columns == ("driver", "car")
-        assert settings.partition_order == ("year", "driver", "place", "car")
+        spec = load(HIVE_COLUMNS="year, ~driver ,place,~ car").spec
+        assert spec.columns == ("year", "place")
+        assert spec.virtual == ("driver", "car")
+        assert spec.order == ("year", "driver", "place", "car")
 
     def test_a_virtual_time_column_is_a_field_of_the_record(self) -> None:
-        settings = load(HIVE_COLUMNS="~year", TIMESTAMP_COLUMN="year")
-        assert (settings.hive_columns, settings.virtual_columns) == ((), ("year",))
+        spec = load(HIVE_COLUMNS="~year", TIMESTAMP_COLUMN="year").spec
+        assert (spec.columns, spec.virtual) == ((), ("year",))
 
 
 class TestMemory:

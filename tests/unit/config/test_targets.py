@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from app.catalog.targets import IcebergTarget, QuixTarget
 from app.storage.targets import LocalTarget, S3Target
 from tests.support.environment import (
     BROKER_ALONE,
@@ -225,7 +226,7 @@ class TestCatalog:
         self, variables: dict[str, str], url: str, token: str | None
     ) -> None:
         catalog = load(**(self.PLATFORM | variables)).catalog
-        assert catalog is not None
+        assert isinstance(catalog, QuixTarget)
         assert (catalog.url, catalog.token) == (url, token)
 
 
@@ -234,17 +235,16 @@ LOGIN = {"CATALOG_CLIENT_ID": "me", "CATALOG_CLIENT_SECRET": "hush"}
 
 class TestIceberg:
     def test_the_catalog_is_that_of_the_settings_and_not_the_platforms(self) -> None:
-        settings = load(
+        catalog = load(
             CATALOG_TYPE="iceberg",
             CATALOG_URL="https://c/",
             **LOGIN,
             CATALOG_WAREHOUSE="w",
             Quix__Lakehouse__Catalog__Url="https://platform",
-        )
-        assert settings.catalog is None
-        assert settings.iceberg is not None
-        assert settings.iceberg.properties == {"uri": "https://c", "credential": "me:hush", "warehouse": "w"}
-        assert "hush" not in repr(settings.iceberg)
+        ).catalog
+        assert isinstance(catalog, IcebergTarget)
+        assert catalog.properties == {"uri": "https://c", "credential": "me:hush", "warehouse": "w"}
+        assert "hush" not in repr(catalog)
 
     @pytest.mark.parametrize(
         ("variables", "named"),
@@ -265,4 +265,5 @@ class TestIceberg:
         assert named in "".join(problems(**(base | variables)))
 
     def test_the_librarys_own_variables_can_name_the_catalog(self) -> None:
-        assert load(CATALOG_TYPE="Iceberg", PYICEBERG_CATALOG__DEFAULT__TYPE="glue").iceberg is not None
+        catalog = load(CATALOG_TYPE="Iceberg", PYICEBERG_CATALOG__DEFAULT__TYPE="glue").catalog
+        assert isinstance(catalog, IcebergTarget)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from quixstreams.models.serializers import DESERIALIZERS
 
-from app.config.schema_registry import Deserializer, ValueDeserializer
+from app.config.kafka import Deserializer, ValueDeserializer
 from tests.support.environment import load, problems
 
 
@@ -25,14 +25,14 @@ class TestSingleValues:
             ("AUTO_OFFSET_RESET", "Earliest", "auto_offset_reset", "earliest"),
             ("LOGLEVEL", "debug", "loglevel", "DEBUG"),
             ("NULL_PARTITION", "__HIVE_DEFAULT_PARTITION__", "null_partition", "__HIVE_DEFAULT_PARTITION__"),
-            ("SPARK_DRIVER_MEMORY", "512M", "spark_driver_memory", "512m"),
+            ("SPARK_DRIVER_MEMORY", "512M", "heap_mb", 512),
             ("SPARK_MASTER", "local[2]", "spark_master", "local[2]"),
             ("SPARK_MASTER", "local[*, 4]", "spark_master", "local[*, 4]"),
             ("SPARK_MASTER", "spark://host:7077", "spark_master", "spark://host:7077"),
             ("SPARK_MASTER", "yarn", "spark_master", "yarn"),
-            ("HIVE_COLUMNS", " year , month,place", "hive_columns", ("year", "month", "place")),
-            ("HIVE_COLUMNS", "a/b,Größe", "hive_columns", ("a/b", "Größe")),
-            ("HIVE_COLUMNS", "~.a", "virtual_columns", (".a",)),
+            ("HIVE_COLUMNS", " year , month,place", "partitions", ("year", "month", "place")),
+            ("HIVE_COLUMNS", "a/b,Größe", "partitions", ("a/b", "Größe")),
+            ("HIVE_COLUMNS", "~.a", "partitions", ("~.a",)),
             ("COLUMN_TYPES", "a:bigint,B:string", "column_types", {"a": pa.int64(), "B": pa.string()}),
             ("METADATA_COLUMNS", "__offset, __topic", "metadata_columns", ("__offset", "__topic")),
             ("STATS_COLUMNS", "speed, ts_ms", "stats_columns", ("speed", "ts_ms")),

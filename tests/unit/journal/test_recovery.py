@@ -16,7 +16,7 @@ from app.model import Mark, StoredFile
 from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
-from tests.support.batches import properties
+from tests.support.batches import spec
 from tests.unit.pipeline.pipeline_line import ROOT
 
 KEY = "data/t/p=a/data_1.parquet"
@@ -29,7 +29,7 @@ class Bench:
         self.store = MoodyStore(tmp_path)
         place = TableLocation(self.store.uri, ROOT)
         catalog = self.catalog if has_catalog else None
-        self.recovery = Recovery(self.store, Registrar(catalog, place, properties("p"), "sensors", None), stats)
+        self.recovery = Recovery(self.store, Registrar(catalog, place, spec("p"), "sensors", None), stats)
 
     def file(self, *values: int) -> JournaledFile:
         path = self.lake / KEY

@@ -24,7 +24,7 @@ from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
 from tests.fakes.open_ownership import OpenOwnership
 from tests.support import waiting
-from tests.support.batches import UNBOUNDED, batch, properties, spec, stager
+from tests.support.batches import UNBOUNDED, batch, spec, stager
 
 ROOT = "data/t"
 NewLine = Callable[..., Any]  # a new line of the class given, by default ``Line``, with these arguments
@@ -74,7 +74,7 @@ class Line:
             stager=stager(wanted, choice, table_root=ROOT),
             limits=limits,
             destination=Destination(self.store, ROOT, virtual),
-            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
+            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), spec("p"), "sensors", None),
             scratch=self.scratch,
             workers=2,
             ownership=ownership or OpenOwnership(lambda token: token not in self.ended),

@@ -17,7 +17,7 @@ from app.consumer.plain.reader import MessageReader
 from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
 from app.service.build import new_bad_records, new_stager
 from app.service.formats import new_formats
-from app.service.lake import new_location, new_schema, new_spec
+from app.service.lake import new_lake, new_location
 from app.service.stores import new_store
 from app.table.type_names import type_name
 from tests.fakes.kafka_message import KafkaMessage
@@ -59,8 +59,8 @@ class Life:
         store = new_store(settings)
         place = new_location(settings, store, None)
         store.connect(f"{place.root}/")
-        spec = new_spec(settings, store, place, None)
-        self.schema = new_schema(settings, store, place)
+        lake = new_lake(settings, store, place)
+        spec, self.schema = lake.spec, lake.schema
         self.schema.open()
         topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
         self._reader = MessageReader(topic)

@@ -27,7 +27,7 @@ class Connector:
     def __init__(self) -> None:
         self.clock = Clock()
         self.metrics = Metrics(monotonic=self.clock)
-        self.java = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
+        self.java: Any = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
         self.consumption = Consumption(
             assigned=2,
             tps=[TP, OTHER],
@@ -140,12 +140,9 @@ def test_the_replica_has_the_names_that_the_platform_gives(tmp_path: Path, monke
 
 def test_the_page_has_the_settings_of_the_log_and_no_secret(tmp_path: Path) -> None:
     secret = {"CATALOG_URL": "http://catalog.example.com", "CATALOG_AUTH_TOKEN": "c0ffee-t0ken"}
-    monitor = new_monitor(
-        settings(tmp_path, **secret),
-        Metrics(),
-        Health(loop_seconds=1.0, clock=lambda: 0.0),
-        SimpleNamespace(alive=True, is_up=False, jvm_pid=lambda: None),
-    )
+    java: Any = SimpleNamespace(alive=True, is_up=False, jvm_pid=lambda: None)
+    health = Health(loop_seconds=1.0, clock=lambda: 0.0)
+    monitor = new_monitor(settings(tmp_path, **secret), Metrics(), health, java)
     page = bytes(monitor._page().body).decode()
     assert "<dt>CATALOG_URL</dt><dd>&#34;http://catalog.example.com&#34;</dd>" in page
     assert "c0ffee" not in page

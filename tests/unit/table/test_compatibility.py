@@ -41,13 +41,10 @@ def opened(
     return open_table(
         LocalStore(lake),
         catalog.table() if catalog else None,
-        table_root=ROOT,
-        hive_columns=hive_columns,
-        timestamp_column="ts_ms",
-        null_partition=null_partition,
-        partition_order=order or hive_columns,
-        default_null=QUIX_NULL if catalog else HIVE_NULL,
-        most_files=most_files,
+        ROOT,
+        PartitionSpec(hive_columns, "ts_ms", null_partition, order or hive_columns),
+        QUIX_NULL if catalog else HIVE_NULL,
+        most_files,
     )
 
 

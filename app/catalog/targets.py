@@ -1,0 +1,43 @@
+"""Address and login of each kind of catalog, and the table in it. Imports no client: settings are read first."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class QuixTarget:
+    """A table in a REST catalog of Quix, or at the query API.
+
+    Args:
+        url: the base address, e.g. ``https://catalog.example.com/api/v1``.
+        token: the bearer token, if there is one.
+        workspace_id: of the topics that feed the table; empty outside Quix Cloud.
+    """
+
+    url: str
+    token: str | None = field(repr=False)
+    namespace: str
+    table: str
+    workspace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTarget:
+    """A table in an Iceberg catalog.
+
+    Args:
+        url: for messages.
+        properties: of the catalog, as pyiceberg names them; its own variables (``PYICEBERG_CATALOG__DEFAULT__…``) win.
+        address: of the store in Iceberg's metadata, e.g. ``s3://bucket``.
+        namespace: of the table; levels are separated by dots.
+        group: whose marks say how far the table is.
+        keep_days: older snapshots are expired.
+    """
+
+    url: str
+    properties: Mapping[str, str] = field(repr=False)
+    address: str
+    namespace: str
+    table: str
+    group: str
+    keep_days: float
