@@ -15,21 +15,12 @@ Contradictions = Iterator[tuple[str, str]]
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # the environment has other bytes as surrogates
 
 
-def env(
-    variable: str,
-    default: Any = None,
-    *,
-    secret: bool = False,
-    only_with: str | None = None,
-    pair_of: str | None = None,
-) -> Any:
+def env(variable: str, default: Any = None, *, secret: bool = False, only_with: str | None = None) -> Any:
     """Declares a field that is read from this variable; the value of a ``secret`` one is never shown.
 
     ``only_with`` is the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``.
-    ``pair_of`` is one that needs this one, too.
     """
-    extra: dict[str, Any] = {"only_with": only_with or pair_of, "pair_of": pair_of}
-    return Field(default, validation_alias=variable, repr=not secret, json_schema_extra=extra)
+    return Field(default, validation_alias=variable, repr=not secret, json_schema_extra={"only_with": only_with})
 
 
 def is_quoted(text: str) -> bool:
@@ -83,16 +74,14 @@ class Area(BaseSettings):
         yield from ()
 
     def without_effect(self) -> Contradictions:
-        """Yields each variable that is set without the one it needs, or the other way round, see ``env``."""
+        """Yields each variable that is set without the one it needs, see ``env``."""
         values = self.by_variable()
         for field in type(self).model_fields.values():
             match field.json_schema_extra:
-                case {"only_with": str(needed), "pair_of": pair}:
+                case {"only_with": str(needed)}:
                     other, _, options = needed.partition("=")
                     if values[other] is None or (options and values[other] not in options.split(" or ")):
                         yield from self.refuse(f"has no effect without {needed}", str(field.validation_alias))
-                    elif pair:
-                        yield from self.require(f"must be set with {pair}", str(field.validation_alias))
 
     def by_variable(self) -> dict[str, Any]:
         """Returns the values by the names of their variables."""

@@ -25,11 +25,11 @@ class KafkaVariables(KafkaLoginVariables):
     value_deserializer: Annotated[ValueDeserializer, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
     registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
     registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
-    registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, pair_of="SCHEMA_REGISTRY_USERNAME")
+    registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, only_with="SCHEMA_REGISTRY_USERNAME")
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
     registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
     registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
-    registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, pair_of="SCHEMA_REGISTRY_SSL_CERTIFICATE")
+    registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
 
     input_topic: str = env("input", "sensor-data")
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
@@ -52,7 +52,10 @@ class KafkaVariables(KafkaLoginVariables):
             problem = "has no effect without KAFKA_VALUE_DESERIALIZER=avro or KAFKA_KEY_DESERIALIZER=avro"
             yield from self.refuse(problem, _URL)
         if self.registry_username:
+            yield from self.require("must be set with SCHEMA_REGISTRY_USERNAME", "SCHEMA_REGISTRY_PASSWORD")
             problem = "must not be set together with SCHEMA_REGISTRY_USERNAME: one of the two is enough"
             yield from self.refuse(problem, "SCHEMA_REGISTRY_TOKEN")
+        if self.registry_certificate:
+            yield from self.require("must be set with SCHEMA_REGISTRY_SSL_CERTIFICATE", "SCHEMA_REGISTRY_SSL_KEY")
         if self.stream_timeout_topic == self.input_topic:
             yield "STREAM_TIMEOUT_TOPIC", "must be another topic than input: the events would be read as records"

@@ -46,7 +46,7 @@ class KafkaLoginVariables(Area):
     oauth_ca: Pem = env("KAFKA_OAUTH_CA_LOCATION", only_with=_OAUTH)
     ssl_ca: Pem = env("KAFKA_SSL_CA_LOCATION", only_with=_TLS)
     ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
-    ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, pair_of="KAFKA_SSL_CERTIFICATE")
+    ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, only_with="KAFKA_SSL_CERTIFICATE")
     ssl_key_password: str | None = env("KAFKA_SSL_KEY_PASSWORD", secret=True, only_with="KAFKA_SSL_KEY")
     client_config: str | None = env("KAFKA_CLIENT_CONFIG", secret=True)
 
@@ -90,6 +90,8 @@ class KafkaLoginVariables(Area):
         if self.sasl_mechanism == "OAUTHBEARER":
             problem = f"must be set with {_OAUTH}, to the address that issues tokens"
             yield from self.require(problem, "KAFKA_OAUTH_TOKEN_URL")
+        if self.ssl_certificate:
+            yield from self.require("must be set with KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY")
 
 
 def region_of_msk(brokers: str) -> str | None:

@@ -54,7 +54,7 @@ class StoreVariables(KafkaVariables):
 
     # S3
     aws_access_key_id: str | None = env("AWS_ACCESS_KEY_ID", secret=True)
-    aws_secret_access_key: str | None = env("AWS_SECRET_ACCESS_KEY", secret=True, pair_of="AWS_ACCESS_KEY_ID")
+    aws_secret_access_key: str | None = env("AWS_SECRET_ACCESS_KEY", secret=True, only_with="AWS_ACCESS_KEY_ID")
     aws_session_token: str | None = env("AWS_SESSION_TOKEN", secret=True, only_with="AWS_ACCESS_KEY_ID")
     aws_endpoint_url: Url = env("AWS_ENDPOINT_URL")
     aws_region: Annotated[str, BeforeValidator(parse.other_region)] = env("AWS_REGION", "us-east-1")
@@ -87,6 +87,8 @@ class StoreVariables(KafkaVariables):
             yield from self._contradictions_of_platform_storage()
         elif scheme == "az":
             yield from self._contradictions_of_azure()
+        if self.aws_access_key_id:
+            yield from self.require("must be set with AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         if self.aws_endpoint_url is None:
             yield from checked("AWS_REGION", parse.aws_region, self.aws_region)
         if scheme not in {"s3", None}:

@@ -43,7 +43,7 @@ class TableVariables(StoreVariables):
     catalog_url: Url = env("CATALOG_URL")
     catalog_auth_token: str | None = env("CATALOG_AUTH_TOKEN", secret=True)
     catalog_client_id: str | None = env("CATALOG_CLIENT_ID", only_with="CATALOG_TYPE=iceberg")
-    catalog_client_secret: str | None = env("CATALOG_CLIENT_SECRET", secret=True, pair_of="CATALOG_CLIENT_ID")
+    catalog_client_secret: str | None = env("CATALOG_CLIENT_SECRET", secret=True, only_with="CATALOG_CLIENT_ID")
     catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", only_with="CATALOG_TYPE=iceberg")
     snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1.0)
     auto_discover: bool = env("AUTO_DISCOVER", True)
@@ -78,6 +78,8 @@ class TableVariables(StoreVariables):
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
             yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
+        if self.catalog_client_id and not self.catalog_client_secret:
+            yield "CATALOG_CLIENT_SECRET", "must be set with CATALOG_CLIENT_ID"
         if self.catalog_client_id and self.catalog_auth_token:
             yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
         if not self.auto_discover:

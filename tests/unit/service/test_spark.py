@@ -7,7 +7,7 @@ import pytest
 from app.errors import ConfigError
 from app.service.spark import access_of_executors, uri_for_executors
 from app.spark.writer import SparkWriter
-from tests.support.environment import load
+from tests.support.environment import BROKER_ALONE, load
 
 S3 = {"S3_BUCKET": "lake", "AWS_REGION": "eu-west-1", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
 
@@ -28,7 +28,5 @@ def test_executors_get_the_keys_that_the_settings_have(tmp_path: Path) -> None:
         "spark.hadoop.fs.s3a.access.key": "id",
         "spark.hadoop.fs.s3a.secret.key": "secret",
     }
-    folder = load(
-        {"STORAGE_URL": f"file://{tmp_path}", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "input": "readings"}
-    ).storage
+    folder = load(BROKER_ALONE, STORAGE_URL=f"file://{tmp_path}").storage
     assert (uri_for_executors(folder), access_of_executors(folder)) == (f"file://{tmp_path}", {})
