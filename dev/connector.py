@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.config.variables import Variables
+from app.config.settings import VARIABLES
 from dev.child import Child
 
 REPO = Path(__file__).resolve().parent.parent
@@ -47,5 +47,5 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
     The others are set to nothing, which counts as unset: a bucket or a catalog that the person has in the
     environment or in ``.env`` must not get these rows.
     """
-    blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
+    blank = dict.fromkeys(VARIABLES, "")
     return {**os.environ, **blank, **settings}

@@ -89,13 +89,11 @@ class Area(BaseSettings):
 
     def refuse(self, problem: str, *variables: str) -> Contradictions:
         """Yields this problem for each of the variables that is set."""
-        values = self.by_variable()
-        yield from ((variable, problem) for variable in variables if values[variable] is not None)
+        yield from ((variable, problem) for variable in variables if self.by_variable()[variable] is not None)
 
     def require(self, problem: str, *variables: str) -> Contradictions:
         """Yields this problem for each of the variables that is not set."""
-        values = self.by_variable()
-        yield from ((variable, problem) for variable in variables if values[variable] is None)
+        yield from ((variable, problem) for variable in variables if self.by_variable()[variable] is None)
 
 
 def checked(variable: str, parser: Callable[[str], Any], text: str) -> Contradictions:

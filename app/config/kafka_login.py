@@ -1,6 +1,5 @@
 """Variables of the broker, the login there, and Kafka's client."""
 
-import re
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator
@@ -18,7 +17,6 @@ _OAUTH = "KAFKA_SASL_MECHANISM=OAUTHBEARER"
 _PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER"  # noqa: S105 - it is none
 # AWS_MSK_IAM logs in with the machine's role or profile, GSSAPI with Kerberos' own files.
 _WITHOUT_PASSWORD = ("AWS_MSK_IAM", "GSSAPI")
-_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 
 Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
 
@@ -92,12 +90,6 @@ class KafkaLoginVariables(Area):
             yield from self.require(problem, "KAFKA_OAUTH_TOKEN_URL")
         if self.ssl_certificate:
             yield from self.require("must be set with KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY")
-
-
-def region_of_msk(brokers: str) -> str | None:
-    """Finds the region in the host names of an Amazon MSK cluster; ``None`` if the brokers have other names."""
-    found = _MSK_HOST.search(brokers)
-    return found[1] if found else None
 
 
 def pem_properties(name: str, value: str | None) -> dict[str, Any]:

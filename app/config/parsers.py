@@ -179,12 +179,12 @@ def pem_or_path(text: str) -> str:
         ) from None
 
 
-def local_folder(path: str) -> Path:
+def local_folder(path: str) -> str:
     """Parses the full path of a folder of this machine, which need not exist."""
     folder = Path(path)
     if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
         raise ValueError("must name a folder by its full path, such as /lake, which is file:///lake as an address")
-    return folder
+    return str(folder)
 
 
 def heap_mb(text: str) -> int:

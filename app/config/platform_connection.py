@@ -6,19 +6,16 @@ No message of this module repeats the document, because it holds secrets.
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final
 
 from app.config import parsers as parse
 from app.storage.targets import AzureTarget, LocalTarget, S3Target, StorageTarget
 
-DEFAULT_REGION: Final = "us-east-1"
-
 _GOOGLE_S3: Final = "https://storage.googleapis.com"  # the S3 interface of Google Cloud Storage
-_PROVIDERS = "S3, Minio, S3Compatible, Gcp, Azure or Local"
-_T = TypeVar("_T")
 
 
-def parse_connection(text: str, *, default_region: str = DEFAULT_REGION) -> StorageTarget:
+def parse_connection(text: str, *, default_region: str = "us-east-1") -> StorageTarget:
     """Parses the platform's connection; keys may be in Pascal, camel or snake case; the provider is read ignoring case.
 
     Raises:
@@ -27,7 +24,7 @@ def parse_connection(text: str, *, default_region: str = DEFAULT_REGION) -> Stor
     document = _by_plain_name(parse.json_object(text))
     match _plain(str(document.get("provider"))):
         case "local":
-            return LocalTarget(_Section(document, "LocalStorage").text("DirectoryPath", parse.local_folder))
+            return LocalTarget(Path(_Section(document, "LocalStorage").text("DirectoryPath", parse.local_folder)))
         case "s3":
             return _s3_target(_Section(document, "S3Compatible"), default_region)
         case "minio" | "s3compatible":
@@ -37,13 +34,12 @@ def parse_connection(text: str, *, default_region: str = DEFAULT_REGION) -> Stor
             return _s3_target(_Section(document, "S3Compatible"), default_region, service_url=_GOOGLE_S3)
         case "azure" | "azureblobstorage":
             return _azure_target(_Section(document, "AzureBlobStorage"))
-    raise ValueError(f"must have a field Provider that is {_PROVIDERS}")
+    raise ValueError("must have a field Provider that is S3, Minio, S3Compatible, Gcp, Azure or Local")
 
 
 def _s3_target(section: "_Section", default_region: str, *required: str, service_url: str | None = None) -> S3Target:
     section.require("BucketName", "AccessKeyId", "SecretAccessKey", *required)
-    access_key = section.text("AccessKeyId", str)
-    secret_key = section.text("SecretAccessKey", str)
+    access_key, secret_key = section.text("AccessKeyId"), section.text("SecretAccessKey")
     return S3Target(
         bucket=section.text("BucketName", parse.bucket),
         region=section.optional("Region", parse.other_region) or default_region,
@@ -64,18 +60,20 @@ def _is_user(access_key: str) -> bool:
 
 def _azure_target(section: "_Section") -> AzureTarget:
     """Reads the section of Azure. The platform writes a connection string into the field of the key, too."""
-    key = section.optional("Key", str) or section.optional("AccountKey", str)
-    connection_string = section.optional("ConnectionString", str)
+    key = section.optional("Key") or section.optional("AccountKey")
+    connection_string = section.optional("ConnectionString")
     if key and ";" in key:  # which no key has: it is base64
         key, connection_string = None, key
     section.require("ContainerName", *([] if connection_string else ["AccountName"]))
+    container = section.text("ContainerName", parse.container)
+    if connection_string:
+        return AzureTarget(container, connection_string=connection_string)
     return AzureTarget(
-        container=section.text("ContainerName", parse.container),
-        account=None if connection_string else section.text("AccountName", parse.storage_account),
-        endpoint_url=None if connection_string else section.optional("ServiceUrl", parse.http_url),
-        connection_string=connection_string,
-        key=None if connection_string else key,
-        sas_token=None if connection_string or key else section.optional("SasToken", str),
+        container,
+        account=section.text("AccountName", parse.storage_account),
+        endpoint_url=section.optional("ServiceUrl", parse.http_url),
+        key=key,
+        sas_token=None if key else section.optional("SasToken"),
     )
 
 
@@ -83,33 +81,26 @@ class _Section:
     """One object of the connection, read by the names that the platform documents."""
 
     def __init__(self, document: Mapping[str, Any], name: str) -> None:
+        values = document.get(_plain(name))
+        if not isinstance(values, dict):
+            raise ValueError(f"must have an object {name}")  # noqa: TRY004
         self._name = name
-        self._values = _by_plain_name(_object(document, name))
-
-    def has(self, field_name: str) -> bool:
-        return self._values.get(_plain(field_name)) not in (None, "")
+        self._values = {key: value for key, value in _by_plain_name(values).items() if value not in (None, "")}
 
     def require(self, *field_names: str) -> None:
-        missing = [f"{self._name}.{field_name}" for field_name in field_names if not self.has(field_name)]
+        missing = [f"{self._name}.{each}" for each in field_names if _plain(each) not in self._values]
         if missing:
             raise ValueError(f"must have {' and '.join(missing)}")
 
-    def optional(self, field_name: str, parser: Callable[[str], _T]) -> _T | None:
-        return self.text(field_name, parser) if self.has(field_name) else None
+    def optional(self, field_name: str, parser: Callable[[str], str] = str) -> str | None:
+        return self.text(field_name, parser) if _plain(field_name) in self._values else None
 
-    def text(self, field_name: str, parser: Callable[[str], _T]) -> _T:
+    def text(self, field_name: str, parser: Callable[[str], str] = str) -> str:
         self.require(field_name)
         try:
             return parser(str(self._values[_plain(field_name)]))
         except ValueError as error:
             raise ValueError(f"has a wrong {self._name}.{field_name}: it {error}") from None
-
-
-def _object(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    values = document.get(_plain(name))
-    if isinstance(values, dict):
-        return values
-    raise ValueError(f"must have an object {name}")
 
 
 def _by_plain_name(values: Mapping[str, Any]) -> dict[str, Any]:

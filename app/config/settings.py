@@ -1,6 +1,6 @@
-"""The settings that the connector uses: the environment's variables, and the values derived from them.
+"""The settings that the connector uses: the environment's variables, and the options of the parts made of them.
 
-What the user sets wins over what the platform injects.
+What the user sets wins over what the platform injects. A variable that is empty counts as unset.
 """
 
 import json
@@ -10,24 +10,24 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from app.catalog.targets import IcebergTarget, QuixTarget
-from app.config.fields import IN_QUOTES, Contradictions, is_quoted
-from app.config.kafka_login import KafkaLoginVariables, region_of_msk
+from app.config import parsers as parse
+from app.config.fields import IN_QUOTES, Contradictions, env, is_quoted
+from app.config.kafka_login import KafkaLoginVariables
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.misspelled import misspelled
-from app.config.parsers import VIRTUAL_MARK
 from app.config.platform_connection import parse_connection
 from app.config.store import StorageAddress
-from app.config.variables import Variables
+from app.config.table import TableVariables
 from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
 from app.formatting import escape_control
+from app.logs import LogFormat
 from app.spark.options import SparkOptions
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
 from app.table.layout import PartitionSpec
@@ -35,7 +35,10 @@ from app.table.layout import PartitionSpec
 DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
 
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+
 _LONGEST_SHOWN = 100
+_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 _NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
@@ -52,16 +55,35 @@ class SettingsError(ConfigError):
         return "\n".join([f"{count} wrong:", *(f"  - {line}" for line in self.problems), *self.remarks])
 
 
-class Settings(Variables):
-    """The variables, and the values that follow from several of them.
+class Settings(TableVariables):
+    """All variables, and the values that follow from several of them. ``None`` means unset.
 
-    Nothing is looked up outside, except the memory of the container where the platform names none.
+    The last area: how much is written at once, and the process itself. Nothing is looked up outside, except the memory
+    of the container where the platform names none.
     """
+
+    batch_size: PositiveInt = env("BATCH_SIZE", 1000)
+    commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
+    target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
+    max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
+    max_buffer_mb: PositiveInt | None = env("MAX_BUFFER_MB")
+    spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
+    heap_mb: Annotated[int | None, BeforeValidator(parse.heap_mb)] = env("SPARK_DRIVER_MEMORY")
+    memory_limit_mb: PositiveInt | None = env("Quix__Deployment__Limits__Memory")  # by Quix Cloud
+    deployment_name: str | None = env("Quix__Deployment__Name")
+    replica_name: str | None = env("Quix__Deployment__ReplicaName")
+
+    http_port: Annotated[int, Field(ge=0, le=65_535)] = env("HTTP_PORT", 8080)
+    http_host: str = env("HTTP_HOST", "127.0.0.1")
+    http_allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(parse.host_names)] = env("HTTP_ALLOWED_HOSTS", ())
+    loglevel: LogLevel = env("LOGLEVEL", "INFO")
+    log_format: LogFormat = env("LOG_FORMAT", "text")
 
     @property
     def msk_region(self) -> str:
         """The region to sign the IAM login of Amazon MSK for: that in the brokers' names, else ``AWS_REGION``."""
-        return region_of_msk(self.broker_address or "") or self.aws_region
+        found = _MSK_HOST.search(self.broker_address or "")
+        return found[1] if found else self.aws_region
 
     @property
     def storage(self) -> StorageTarget:
@@ -74,22 +96,22 @@ class Settings(Variables):
                 return S3Target(
                     address.name,
                     self.aws_region,
-                    self.aws_endpoint_url,
-                    self.aws_access_key_id,
-                    self.aws_secret_access_key,
-                    self.aws_session_token,
-                    self.create_bucket,
+                    endpoint_url=self.aws_endpoint_url,
+                    access_key=self.aws_access_key_id,
+                    secret_key=self.aws_secret_access_key,
+                    session_token=self.aws_session_token,
+                    may_create=self.create_bucket,
                 )
             case "gs":
                 return GcsTarget(address.name, self.gcs_credentials_json)
             case "az":
                 return AzureTarget(
                     address.name,
-                    self.azure_storage_account,
-                    self.azure_endpoint_url,
-                    self.azure_storage_connection_string,
-                    self.azure_storage_key,
-                    self.azure_storage_sas_token,
+                    account=self.azure_storage_account,
+                    endpoint_url=self.azure_endpoint_url,
+                    connection_string=self.azure_storage_connection_string,
+                    key=self.azure_storage_key,
+                    sas_token=self.azure_storage_sas_token,
                 )
             case "file":
                 return LocalTarget(Path(address.name))
@@ -106,13 +128,13 @@ class Settings(Variables):
     def spec(self) -> PartitionSpec:
         """The table's layout. A column with ``~`` has no folders, and ``.vidx/`` has the values of each file."""
         return PartitionSpec(
-            tuple(entry for entry in self.partitions if not entry.startswith(VIRTUAL_MARK)),
+            tuple(entry for entry in self.partitions if not entry.startswith(parse.VIRTUAL_MARK)),
             self.timestamp_column,
             self.null_partition,
-            tuple(entry.removeprefix(VIRTUAL_MARK) for entry in self.partitions),
-            self.is_iceberg,
-            self.sort_column,
-            self.stats_columns,
+            order=tuple(entry.removeprefix(parse.VIRTUAL_MARK) for entry in self.partitions),
+            in_files=self.is_iceberg,
+            sort_column=self.sort_column,
+            stats_columns=self.stats_columns,
         )
 
     @property
@@ -145,13 +167,13 @@ class Settings(Variables):
         }
         store = self.storage
         return IcebergTarget(
-            self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT",
-            {name: value for name, value in properties.items() if value is not None},
-            store.dfs_uri if isinstance(store, AzureTarget) else store.uri,
-            self.catalog_namespace,
-            self.table,
-            self.consumer_group,
-            self.snapshot_days,
+            url=self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT",
+            properties={name: value for name, value in properties.items() if value is not None},
+            address=store.dfs_uri if isinstance(store, AzureTarget) else store.uri,
+            namespace=self.catalog_namespace,
+            table=self.table,
+            group=self.consumer_group,
+            keep_days=self.snapshot_days,
         )
 
     @property
@@ -212,6 +234,9 @@ class Settings(Variables):
         }
 
 
+VARIABLES: Final = {str(field.validation_alias): field for field in Settings.model_fields.values()}
+
+
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
     """Reads the settings from the environment; a broker that is set is checked even if none is needed.
 
@@ -245,9 +270,10 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
 
 def remarks() -> tuple[str, ...]:
     """Returns a line for each variable of the environment that is probably a mistake, without its value."""
-    near = misspelled(os.environ, _fields_by_variable())
+    near = misspelled(os.environ, VARIABLES)
     lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
-    quoted = [name for name in sorted(_secret_variables()) if is_quoted(os.environ.get(name, "").strip())]
+    secrets = sorted(name for name, field in VARIABLES.items() if not field.repr)
+    quoted = [name for name in secrets if is_quoted(os.environ.get(name, "").strip())]
     return (*lines, *(f"{variable}: {IN_QUOTES}, unless they belong to it" for variable in quoted))
 
 
@@ -262,17 +288,9 @@ def _as_set(variable: str) -> str:
 
 def _shown(variable: str, value: Any) -> str:
     """Returns the value as JSON; empty for a secret and for an address that may hold user:password@host or ?token=…."""
-    if variable in _secret_variables() or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
+    if not VARIABLES[variable].repr or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
         return ""
     return json.dumps(value, default=str, ensure_ascii=False)
-
-
-def _fields_by_variable() -> dict[str, FieldInfo]:
-    return {str(field.validation_alias): field for field in Settings.model_fields.values()}
-
-
-def _secret_variables() -> set[str]:
-    return {name for name, field in _fields_by_variable().items() if not field.repr}
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -32,7 +32,7 @@ class StorageAddress:
         scheme, _, rest = text.partition("://")
         match scheme.lower():
             case "file":
-                return cls("file", str(parse.local_folder(unquote(rest))))
+                return cls("file", parse.local_folder(unquote(rest)))
             case "s3" | "gs" as bucket_scheme:
                 return cls(bucket_scheme, parse.bucket(rest.rstrip("/")))
             case "az":

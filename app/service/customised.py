@@ -28,12 +28,7 @@ _SIGNATURE = "Define it as transform(sdf), or as transform(sdf, app) to get the 
 
 @dataclass(frozen=True, slots=True)
 class Customised:
-    """The user's functions in ``app/transform.py``.
-
-    Args:
-        transform: takes the dataframe of the input topic, and optionally the application.
-        on_stream_timeout: called with each key that has timed out.
-    """
+    """The user's functions in ``app/transform.py``."""
 
     transform: Callable[..., object]
     on_stream_timeout: Callable[[bytes], object] | None = None

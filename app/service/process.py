@@ -25,19 +25,14 @@ class StopRequested(BaseException):
 class Process:
     """Handles signals: during the start they raise ``StopRequested``, later they stop the consumer's loop.
 
-    Args:
-        clean_up: called before the process ends because a stop takes too long.
-
-    Attributes:
-        stop: set by the first signal.
-        connected: set once broker, store, catalog and Spark work.
+    ``clean_up`` is called before the process ends because a stop takes too long.
     """
 
     def __init__(self, clean_up: Callable[[], None]) -> None:
         self._clean_up = clean_up
         self._request_stop: Callable[[], None] | None = None
-        self.stop = threading.Event()
-        self.connected = threading.Event()
+        self.stop = threading.Event()  # set by the first signal
+        self.connected = threading.Event()  # set once broker, store, catalog and Spark work
 
     @property
     def stopped_at_start(self) -> bool:
@@ -50,8 +45,7 @@ class Process:
     def handle_signals(self) -> None:
         """Handle signals, and end the process in time even if no handler can run.
 
-        Python runs handlers between bytecodes only, and a commit to an unreachable Kafka may block for minutes. The
-        wake-up descriptor is written at once.
+        Python runs handlers between bytecodes only, and a commit to an unreachable Kafka may block for minutes.
         """
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)

@@ -20,46 +20,39 @@ logger = logging.getLogger(__name__)
 class StreamTimeouts:
     """Makes the parts of stream timeouts in the order of the start; makes none if switched off.
 
-    Args:
-        settings: the connector's settings.
-        hook: ``on_stream_timeout`` of ``app.transform``, if there is one.
-        of_keys: reads keys.
-
-    Attributes:
-        key_deserializer: reads the input topic's keys.
+    ``key_deserializer`` reads the input topic's keys.
 
     Raises:
         ConfigError: neither a topic nor a hook would be notified of silent keys.
     """
 
     def __init__(self, settings: Settings, hook: Hook | None, of_keys: Deserializer) -> None:
+        self._settings = settings
         self._hook = hook
-        self._topic = settings.stream_timeout_topic
-        self._timeout_ms = settings.stream_timeout_ms
-        self._max_bytes = settings.memory.buffer_mb * 2**20 // 2
         self._raw_keys: RawKeys | None = None
         self.key_deserializer = of_keys
-        if self._timeout_ms:
-            _check_someone_listens(self._topic, self._hook)
-            self.key_deserializer = self._raw_keys = RawKeys(self.key_deserializer)
-        elif self._hook:
+        if settings.stream_timeout_ms:
+            if not (settings.stream_timeout_topic or hook):
+                raise ConfigError(
+                    "setting up stream timeouts",
+                    "STREAM_TIMEOUT_MS is set, and nothing would be notified of a silent key",
+                    "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py",
+                )
+            self.key_deserializer = self._raw_keys = RawKeys(of_keys)
+        elif hook:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
-        """Find the topic for events, if there is to be one.
-
-        Args:
-            application: will send there.
-            visible: the topics that Kafka shows us.
+        """Find the topic for events among the ``visible`` ones, if there is to be one.
 
         Raises:
             ConfigError: it does not exist.
         """
-        if not self._timeout_ms:
+        if not self._raw_keys:
             return None
         events = None
-        if self._topic:
-            topic = open_topic(application, self._topic, visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
+        if name := self._settings.stream_timeout_topic:
+            topic = open_topic(application, name, visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
             config = application.config
             events = EventTopic(config.broker_address, config.producer_extra_config, topic.name)
         return Announcer(events, self._hook)
@@ -69,22 +62,14 @@ class StreamTimeouts:
     ) -> KeyObserver | None:
         """The observer of the sink, which restarts the timer of each arriving key.
 
-        Args:
-            is_heard: whether a partition is being consumed.
-            announcer: notified of keys that time out.
+        ``is_heard`` says whether a partition is being consumed; ``announcer`` is notified of keys that time out.
         """
-        if not (announcer and self._raw_keys and self._timeout_ms):
+        if not (announcer and self._raw_keys and self._settings.stream_timeout_ms):
             return None
         tracker = TimeoutTracker(
-            timeout_ms=self._timeout_ms, max_bytes=self._max_bytes, is_heard=is_heard, notify=announcer.notify
+            timeout_ms=self._settings.stream_timeout_ms,
+            max_bytes=self._settings.memory.buffer_mb * 2**20 // 2,
+            is_heard=is_heard,
+            notify=announcer.notify,
         )
         return KeyObserver(tracker, self._raw_keys, announcer.turn)
-
-
-def _check_someone_listens(topic: str | None, hook: Hook | None) -> None:
-    if not (topic or hook):
-        raise ConfigError(
-            "setting up stream timeouts",
-            "STREAM_TIMEOUT_MS is set, and nothing would be notified of a silent key",
-            "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py",
-        )

@@ -14,8 +14,7 @@ import yaml
 from dotenv import dotenv_values
 
 from app.commands.command_line import new_parser
-from app.config.settings import load_settings
-from app.config.variables import Variables
+from app.config.settings import VARIABLES, load_settings
 from app.service.process import LONGEST_STOP_SECONDS
 
 REPO = Path(__file__).parents[2]
@@ -24,7 +23,6 @@ MANIFEST: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.y
 COMPOSE: dict[str, Any] = yaml.safe_load((REPO / "docker-compose.yml").read_text())
 README = (REPO / "README.md").read_text()
 DOCKERFILE = (REPO / "Dockerfile").read_text()
-VARIABLES = {str(field.validation_alias) for field in Variables.model_fields.values()}
 
 
 def of_kind(kind: str) -> dict[str, Any]:
@@ -54,7 +52,7 @@ def test_every_variable_of_the_manifest_and_of_the_compose_file_exists() -> None
         *(one["name"] for one in CONTAINER["env"]),
         *COMPOSE["services"]["sink"]["environment"],
     }
-    assert given <= VARIABLES
+    assert given <= VARIABLES.keys()
 
 
 def test_the_settings_of_the_manifest_are_valid() -> None:
@@ -65,9 +63,7 @@ def test_the_settings_of_the_manifest_are_valid() -> None:
 
 
 def test_secrets_are_in_the_secret_alone() -> None:
-    secret = {
-        str(field.validation_alias) for field in Variables.model_fields.values() if "Secret" in str(field.annotation)
-    }
+    secret = {variable for variable, field in VARIABLES.items() if not field.repr}
     assert set(of_kind("Secret")["stringData"]) <= secret
     assert not secret & set(of_kind("ConfigMap")["data"])
 
@@ -171,7 +167,7 @@ def test_the_settings_of_the_task_are_valid_and_its_folder_is_one_of_the_table()
 
 def test_the_compose_file_publishes_the_status_page() -> None:
     [port] = COMPOSE["services"]["sink"]["ports"]
-    served = Variables.model_fields["http_port"].default
+    served = VARIABLES["HTTP_PORT"].default
     assert re.fullmatch(rf"127\.0\.0\.1:{served}(-\d+)?:{served}", port)
 
 

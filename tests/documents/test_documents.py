@@ -20,7 +20,7 @@ import bench.replicas
 import bench.scaling
 from app import errors
 from app.commands.command_line import new_parser
-from app.config.variables import Variables
+from app.config.settings import VARIABLES
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import OPERATIONS, Identity, Live, Metrics
@@ -198,7 +198,7 @@ def check_container(line: Line) -> None:
     if not given.command:
         assert given.restart == "unless-stopped", "code 75 asks for another start"
         assert not given.rm, "Docker takes only one of the two"
-        served = str(Variables.model_fields["http_port"].default)
+        served = str(VARIABLES["HTTP_PORT"].default)
         assert given.p == f"127.0.0.1:{served}:{served}"
         assert f"EXPOSE {served}\n" in DOCKERFILE
         assert int(given.stop_timeout) > LONGEST_STOP_SECONDS + 3
@@ -243,7 +243,7 @@ def test_every_command_and_every_variable_of_a_message_exists() -> None:
     for command in commands:
         check_connector(command.split())
     named = {name for text in texts for name in re.findall(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b|\bQuix__\w+", text)}
-    assert named <= {str(field.validation_alias) for field in Variables.model_fields.values()} | OTHERS
+    assert named <= set(VARIABLES) | OTHERS
 
 
 @pytest.mark.parametrize("line", IN_BLOCKS, ids=lambda line: f"{name(line.page)}: {line.text}")
@@ -278,7 +278,7 @@ def test_every_variable_of_a_page_exists(page: Path) -> None:
     text = page.read_text()
     named = re.findall(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+|Quix__\w+)(?:=[^`]*)?`", text)
     named += re.findall(r"^([A-Z][A-Z0-9]*_[A-Z0-9_]+)=", text, re.MULTILINE)
-    assert set(named) <= {str(field.validation_alias) for field in Variables.model_fields.values()} | OTHERS
+    assert set(named) <= set(VARIABLES) | OTHERS
 
 
 def test_every_command_has_a_section() -> None:

@@ -17,8 +17,7 @@ import pytest
 from dotenv import dotenv_values
 
 from app.config.memory import DEFAULT_BUFFER_MB, DEFAULT_HEAP_MB, ROOMY_CONTAINER_MB
-from app.config.settings import DEFAULT_PREFIX, load_settings
-from app.config.variables import Variables
+from app.config.settings import DEFAULT_PREFIX, VARIABLES, load_settings
 
 REPO = Path(__file__).parents[2]
 LIBRARY = json.loads((REPO / "library.json").read_text())
@@ -54,13 +53,13 @@ class Setting:
 
 def in_code() -> dict[str, Setting]:
     settings = {}
-    for field in Variables.model_fields.values():
+    for variable, field in VARIABLES.items():
         default = field.default
         text = f"{default:g}" if isinstance(default, float) else str(default)
         text = text.lower() if isinstance(default, bool) else text
         words = [word for part in (field.annotation, *get_args(field.annotation)) for word in get_args(part)]
         options = ("true", "false") if field.annotation is bool else tuple(w for w in words if isinstance(w, str))
-        settings[str(field.validation_alias)] = Setting(None if default in (None, "", (), {}) else text, options)
+        settings[variable] = Setting(None if default in (None, "", (), {}) else text, options)
     return settings
 
 
@@ -194,7 +193,7 @@ def test_the_form_demands_the_topic_alone() -> None:
 def test_input_types(variable: dict[str, Any]) -> None:
     name = variable["Name"]
     assert variable["Type"] == "EnvironmentVariable"
-    secrets = {str(f.validation_alias) for f in Variables.model_fields.values() if not f.repr}
+    secrets = {variable for variable, field in VARIABLES.items() if not field.repr}
     if name in secrets:
         expected = "Secret"
     elif name == "input":

@@ -13,7 +13,7 @@ from typing import Self
 
 import requests
 
-from app.config.variables import Variables
+from app.config.settings import VARIABLES
 from dev.server import free_ports, tail
 from tests.support import waiting
 
@@ -29,7 +29,7 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 
     Empty counts as unset, and keeps a .env file beside main.py from setting anything.
     """
-    blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
+    blank = dict.fromkeys(VARIABLES, "")
     return {**os.environ, **blank, **settings}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import quixstreams
 
-from app.config.variables import Variables
+from app.config.settings import VARIABLES
 from tests.services.customise_page import PAGE, TESTS, TRIED, Example
 from tests.services.main_process import run_main
 
@@ -17,7 +17,7 @@ SINK = "core/quix_ts_datalake_sink.py"
 
 def environment(**settings: str) -> dict[str, str]:
     """Nothing of the connector's is set but this."""
-    unset = {str(each.validation_alias): "" for each in Variables.model_fields.values()}
+    unset = dict.fromkeys(VARIABLES, "")
     return {**os.environ, **unset, "PYTEST_ADDOPTS": "", **settings}
 
 
@@ -57,4 +57,4 @@ def test_the_table_of_parameters_is_that_of_the_sink() -> None:
     rows = [line.split("|")[1:3] for line in section.splitlines() if line.startswith("| `")]
     assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row[0])) == sorted(parameters)
     named = {name for row in rows for name in re.findall(r"`([A-Z][A-Z0-9_]+|Quix__\w+)`", row[1])}
-    assert named <= {str(each.validation_alias) for each in Variables.model_fields.values()} | {"LOGLEVEL"}
+    assert named <= set(VARIABLES) | {"LOGLEVEL"}

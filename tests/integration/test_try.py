@@ -14,14 +14,14 @@ import fastavro
 import pytest
 
 import app
-from app.config.variables import Variables
+from app.config.settings import VARIABLES
 from tests.e2e.scenario import customised
 from tests.services.main_process import REPO, run_main
 from tests.support.commands import run_command
 from tests.support.environment import load
 
 GOOD = '{"ts_ms": 1704067200000, "n": 1}\n'
-_BLANK = {str(each.validation_alias): "" for each in Variables.model_fields.values()}
+_BLANK = dict.fromkeys(VARIABLES, "")
 
 
 def run(

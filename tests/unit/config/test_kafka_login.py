@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import pytest
 
-from app.config.kafka_login import region_of_msk
 from tests.support.environment import ENOUGH, load, problems
 
 SASL = {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_SASL_USERNAME": "u", "KAFKA_SASL_PASSWORD": "pw"}
@@ -54,20 +53,16 @@ class TestMechanisms:
 
 class TestRegion:
     @pytest.mark.parametrize(
-        ("brokers", "region"),
+        ("broker", "region"),
         [
             ("b-1.a.b2c3.c2.kafka.eu-west-1.amazonaws.com:9098,b-2.a.example.com:9098", "eu-west-1"),
             ("boot-a.c1.kafka-serverless.us-gov-east-1.amazonaws.com:9098", "us-gov-east-1"),
             ("b-1.a.b2c3.c2.kafka.cn-north-1.amazonaws.com.cn:9098", "cn-north-1"),
-            ("kafka.example.com:9098", None),
+            ("kafka.example.com:9098", "eu-west-3"),
         ],
     )  # fmt: skip
-    def test_in_the_names_of_brokers(self, brokers: str, region: str | None) -> None:
-        assert region_of_msk(brokers) == region
-
-    def test_else_that_of_the_store(self) -> None:
-        settings = load(KAFKA_SECURITY_PROTOCOL="SASL_SSL", KAFKA_SASL_MECHANISM="AWS_MSK_IAM", AWS_REGION="eu-west-3")
-        assert settings.msk_region == "eu-west-3"
+    def test_is_that_in_the_names_of_brokers_else_that_of_the_store(self, broker: str, region: str) -> None:
+        assert load(KAFKA_BOOTSTRAP_SERVERS=broker, AWS_REGION="eu-west-3").msk_region == region
 
 
 class TestClientCertificate:
