@@ -8,6 +8,8 @@ of a 32nd of the heap. With 1,024 MB a third of the heap is to spare then.
 from dataclasses import dataclass
 from typing import Final
 
+from app.container import MemoryLimit
+
 DEFAULT_BUFFER_MB: Final = 256
 DEFAULT_HEAP_MB: Final = 1024
 SMALL_HEAP_MB: Final = 512
@@ -27,10 +29,11 @@ _FETCHED_AT_ONCE_SMALL = 128 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """MB of rows held in Python, and MB of Java heap."""
+    """MB of rows held in Python, MB of Java heap, and the container's limit if it is known."""
 
     buffer_mb: int
     heap_mb: int
+    limit: MemoryLimit | None = None
 
     @property
     def max_record_bytes(self) -> int:
@@ -52,14 +55,17 @@ class MemoryPlan:
         """MB that the whole container needs at the least."""
         return _PYTHON_MB + self.buffer_mb + self.heap_mb + _JVM_BESIDE_HEAP_MB
 
-    def shortage(self, limit_mb: int) -> str | None:
-        """Says why a container of this size is too small, as the end of a sentence; ``None`` if it is large enough."""
-        if limit_mb < SMALLEST_CONTAINER_MB:
+    @property
+    def shortage(self) -> str | None:
+        """Says why the container is too small, as the end of a sentence; ``None`` if it is not known to be."""
+        if self.limit is None:
+            return None
+        if self.limit.mb < SMALLEST_CONTAINER_MB:
             return (
                 f"is too little memory: the connector needs {SMALLEST_CONTAINER_MB:,} MB, better "
                 f"{ROOMY_CONTAINER_MB:,} MB"
             )
-        if self.total_mb > limit_mb:
+        if self.total_mb > self.limit.mb:
             return (
                 f"is too little memory for MAX_BUFFER_MB={self.buffer_mb} and SPARK_DRIVER_MEMORY={self.heap_mb}m, "
                 f"which need {self.total_mb:,} MB in all: give the deployment more, or leave the two empty to have "
@@ -68,11 +74,10 @@ class MemoryPlan:
         return None
 
 
-def plan_memory(limit_mb: int | None, buffer_mb: int | None, heap_mb: int | None) -> MemoryPlan:
-    """Shares out the memory in MB. The user's choices stay; the rest follows the container's limit, if it is known."""
-    if limit_mb is None:
-        return MemoryPlan(buffer_mb or DEFAULT_BUFFER_MB, heap_mb or DEFAULT_HEAP_MB)
-    return MemoryPlan(
-        buffer_mb or max(1, min(DEFAULT_BUFFER_MB, limit_mb // _SHARE_OF_BUFFER)),
-        heap_mb or (DEFAULT_HEAP_MB if limit_mb >= ROOMY_CONTAINER_MB else SMALL_HEAP_MB),
-    )
+def plan_memory(limit: MemoryLimit | None, buffer_mb: int | None, heap_mb: int | None) -> MemoryPlan:
+    """Shares out the memory. The user's choices stay; the rest follows the container's limit, if it is known."""
+    fitted_buffer, fitted_heap = DEFAULT_BUFFER_MB, DEFAULT_HEAP_MB
+    if limit:
+        fitted_buffer = max(1, min(DEFAULT_BUFFER_MB, limit.mb // _SHARE_OF_BUFFER))
+        fitted_heap = DEFAULT_HEAP_MB if limit.mb >= ROOMY_CONTAINER_MB else SMALL_HEAP_MB
+    return MemoryPlan(buffer_mb or fitted_buffer, heap_mb or fitted_heap, limit)

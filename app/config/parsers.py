@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from app.table.layout import KAFKA_PARTITIONS
 
@@ -185,6 +185,19 @@ def local_folder(path: str) -> str:
     if not folder.is_absolute() or folder == Path("/") or ".." in folder.parts or "\0" in path:
         raise ValueError("must name a folder by its full path, such as /lake, which is file:///lake as an address")
     return str(folder)
+
+
+def storage_url(text: str) -> str:
+    """Parses the address of a store: its kind in small letters, and a bucket, a container or a folder."""
+    scheme, _, rest = text.partition("://")
+    match scheme.lower():
+        case "file":
+            return f"file://{local_folder(unquote(rest))}"
+        case "s3" | "gs" as bucket_scheme:
+            return f"{bucket_scheme}://{bucket(rest.rstrip('/'))}"
+        case "az":
+            return f"az://{container(rest.rstrip('/'))}"
+    raise ValueError("must be s3://bucket, gs://bucket, az://container or file:///folder")
 
 
 def heap_mb(text: str) -> int:

@@ -22,7 +22,6 @@ from app.config.kafka_login import KafkaLoginVariables
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.misspelled import misspelled
 from app.config.platform_connection import parse_connection
-from app.config.store import StorageAddress
 from app.config.table import TableVariables
 from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
@@ -37,6 +36,7 @@ PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables 
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
+_LIMIT = "Quix__Deployment__Limits__Memory"
 _LONGEST_SHOWN = 100
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 _NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
@@ -69,7 +69,7 @@ class Settings(TableVariables):
     max_buffer_mb: PositiveInt | None = env("MAX_BUFFER_MB")
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
     heap_mb: Annotated[int | None, BeforeValidator(parse.heap_mb)] = env("SPARK_DRIVER_MEMORY")
-    memory_limit_mb: PositiveInt | None = env("Quix__Deployment__Limits__Memory")  # by Quix Cloud
+    memory_limit_mb: PositiveInt | None = env(_LIMIT)  # by Quix Cloud
     deployment_name: str | None = env("Quix__Deployment__Name")
     replica_name: str | None = env("Quix__Deployment__ReplicaName")
 
@@ -90,11 +90,11 @@ class Settings(TableVariables):
         """The store to write to. The platform's own is never created."""
         if self.platform_connection is not None and self.uses_platform_storage:
             return parse_connection(self.platform_connection, default_region=self.aws_region)
-        address = self.storage_url or StorageAddress("s3", str(self.s3_bucket))
-        match address.scheme:
+        scheme, _, name = (self.storage_url or f"s3://{self.s3_bucket}").partition("://")
+        match scheme:
             case "s3":
                 return S3Target(
-                    address.name,
+                    name,
                     self.aws_region,
                     endpoint_url=self.aws_endpoint_url,
                     access_key=self.aws_access_key_id,
@@ -103,18 +103,18 @@ class Settings(TableVariables):
                     may_create=self.create_bucket,
                 )
             case "gs":
-                return GcsTarget(address.name, self.gcs_credentials_json)
+                return GcsTarget(name, self.gcs_credentials_json)
             case "az":
                 return AzureTarget(
-                    address.name,
+                    name,
                     account=self.azure_storage_account,
                     endpoint_url=self.azure_endpoint_url,
                     connection_string=self.azure_storage_connection_string,
                     key=self.azure_storage_key,
                     sas_token=self.azure_storage_sas_token,
                 )
-            case "file":
-                return LocalTarget(Path(address.name))
+            case _:
+                return LocalTarget(Path(name))
 
     @property
     def root(self) -> str:
@@ -186,21 +186,14 @@ class Settings(TableVariables):
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
-        if self.memory_limit_mb is not None and (shortage := self.memory.shortage(self.memory_limit_mb)):
-            yield "Quix__Deployment__Limits__Memory", shortage
+        if self.memory_limit_mb is not None and self.memory.shortage:
+            yield _LIMIT, self.memory.shortage
 
     @cached_property
-    def container_memory(self) -> MemoryLimit | None:
-        """The container's memory limit by the platform, otherwise by its control group."""
-        if self.memory_limit_mb is not None:
-            return MemoryLimit(self.memory_limit_mb, "Quix__Deployment__Limits__Memory")
-        return memory_limit()
-
-    @property
     def memory(self) -> MemoryPlan:
-        """MB for the rows in Python and for the Java heap, fitted to the container where the user left it open."""
-        limit = self.container_memory
-        return plan_memory(limit.mb if limit else None, self.max_buffer_mb, self.heap_mb)
+        """Fitted to the container where the user left it open: to its limit by the platform, else by its group."""
+        limit = memory_limit() if self.memory_limit_mb is None else MemoryLimit(self.memory_limit_mb, _LIMIT)
+        return plan_memory(limit, self.max_buffer_mb, self.heap_mb)
 
     @property
     def memory_warning(self) -> str | None:
@@ -209,20 +202,18 @@ class Settings(TableVariables):
         Settings that exceed the platform's limit are refused. A control group may be shared with others, so its limit
         only gives this warning.
         """
-        limit = self.container_memory
-        shortage = self.memory.shortage(limit.mb) if limit else None
+        limit, shortage = self.memory.limit, self.memory.shortage
         return f"the limit of {limit.mb:,} MB by {limit.source} {shortage}" if limit and shortage else None
 
     def offline(self, folder: Path) -> "Settings":
         """Returns these settings for a table in this folder, without a broker."""
         login = set(KafkaLoginVariables.model_fields) - {"bootstrap_servers", "platform_broker_address"}
         changed = dict.fromkeys((*login, "s3_bucket", "platform_connection"))
-        address = StorageAddress("file", str(folder))
-        return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": address})
+        return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": f"file://{folder}"})
 
     def summary(self) -> dict[str, str]:
         """Returns the table, the memory and every variable that has a value, without secrets."""
-        limit = self.container_memory
+        limit = self.memory.limit
         found = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
         fitted = {"MAX_BUFFER_MB": self.memory.buffer_mb, "SPARK_DRIVER_MEMORY": f"{self.memory.heap_mb}m"}
         values = (self.by_variable() | fitted).items()

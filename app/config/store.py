@@ -1,8 +1,6 @@
 """Variables of the store, and of the credentials for it."""
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
-from urllib.parse import unquote
 
 from pydantic import BeforeValidator
 
@@ -16,30 +14,6 @@ Name = Annotated[str | None, BeforeValidator(parse.name)]
 Url = Annotated[str | None, BeforeValidator(parse.http_url)]
 
 
-@dataclass(frozen=True, slots=True)
-class StorageAddress:
-    """The kind of store, and the name of its bucket or container or the folder's path."""
-
-    scheme: Literal["s3", "gs", "az", "file"]
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.name}"
-
-    @classmethod
-    def parsed(cls, text: str) -> "StorageAddress":
-        """Parses ``STORAGE_URL``."""
-        scheme, _, rest = text.partition("://")
-        match scheme.lower():
-            case "file":
-                return cls("file", parse.local_folder(unquote(rest)))
-            case "s3" | "gs" as bucket_scheme:
-                return cls(bucket_scheme, parse.bucket(rest.rstrip("/")))
-            case "az":
-                return cls("az", parse.container(rest.rstrip("/")))
-        raise ValueError("must be s3://bucket, gs://bucket, az://container or file:///folder")
-
-
 class StoreVariables(KafkaVariables):
     """The store. Variables of stores that are not used are not compared with others."""
 
@@ -47,7 +21,7 @@ class StoreVariables(KafkaVariables):
     workspace_id: Name = env("Quix__Workspace__Id")
 
     s3_bucket: Annotated[str | None, BeforeValidator(parse.bucket)] = env("S3_BUCKET")
-    storage_url: Annotated[StorageAddress | None, BeforeValidator(StorageAddress.parsed)] = env("STORAGE_URL")
+    storage_url: Annotated[str | None, BeforeValidator(parse.storage_url)] = env("STORAGE_URL")
     platform_connection: str | None = env("Quix__BlobStorage__Connection__Json", secret=True)
     create_bucket: bool = env("CREATE_BUCKET", False)
     s3_prefix: Annotated[str | None, BeforeValidator(parse.prefix)] = env("S3_PREFIX")
@@ -78,7 +52,7 @@ class StoreVariables(KafkaVariables):
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
-        scheme = self.storage_url.scheme if self.storage_url else None
+        scheme = self.storage_url.partition("://")[0] if self.storage_url else None
         if self.s3_bucket:
             yield from self.refuse(
                 "must not be set together with S3_BUCKET: one of the two names the store", "STORAGE_URL"

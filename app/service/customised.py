@@ -76,11 +76,7 @@ class Customised:
 
 
 def load_customised() -> Customised:
-    """Import ``app/transform.py``.
-
-    Raises:
-        ConfigError: it cannot be imported, or has no function ``transform``.
-    """
+    """Import ``app/transform.py``; a ``ConfigError`` says why that fails."""
     try:
         module: Any = importlib.import_module("app.transform")
     except (Exception, SystemExit) as error:

@@ -57,11 +57,7 @@ def kafka_client_refused(settings: Settings, error: Exception) -> ConfigError:
 
 @contextmanager
 def asking_for_topics(settings: Settings) -> Iterator[None]:
-    """Translate errors of quixstreams in requests to the platform.
-
-    Raises:
-        ConfigError: the platform's answer is not the expected one.
-    """
+    """Translate errors of quixstreams in requests to the platform into ``ConfigError``."""
     try:
         yield
     except ConnectorError:

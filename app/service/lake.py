@@ -1,4 +1,7 @@
-"""Builds the table's parts from the settings: location, layout, schema, and the catalogs that list its files."""
+"""Builds the table's parts from the settings: location, layout, schema, and the catalogs that list its files.
+
+A ``ConnectorError`` of the store or the catalog comes through every function here.
+"""
 
 from dataclasses import dataclass
 
@@ -39,13 +42,7 @@ class Lake:
 
 
 def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
-    """Connect to the catalog, then to the table's store, and compare the settings with the table.
-
-    ``waits`` shows the system that does not answer.
-
-    Raises:
-        ConnectorError: the catalog or the store fails, after retries where the error is retryable.
-    """
+    """Connect to the catalog, then to the table's store, with patience, and compare the settings with the table."""
     store = new_store(settings)
     catalog = new_catalog(settings, store)
     known = patiently("catalog", catalog.check, timings, waits) if catalog else None
@@ -79,11 +76,7 @@ def dead_letter_address(store_uri: str, table_root: str) -> str:
 
 
 def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
-    """The store and the table's folder in it, for commands that only read.
-
-    Raises:
-        ConnectorError: of the catalog, where there is one.
-    """
+    """The store and the table's folder in it, for commands that only read."""
     store = new_store(settings)
     catalog = new_catalog(settings, store)
     return store, new_location(settings, store, catalog.check() if catalog else None)
@@ -113,7 +106,6 @@ def new_lake(
 
     Raises:
         ConfigError: the settings contradict the table in the store or in the catalog.
-        ConnectorError: the store fails.
     """
     default_null = QUIX_NULL if isinstance(settings.catalog, QuixTarget) else HIVE_NULL
     spec = open_table(store, known, location.root, settings.spec, default_null)

@@ -2,18 +2,14 @@
 
 from collections.abc import Mapping
 
-from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
+from app.storage.targets import AzureTarget, S3Target, StorageTarget
 
 
 def uri_for_executors(target: StorageTarget) -> str:
     """The store's address for Hadoop's file systems."""
-    match target:
-        case S3Target():
-            return f"s3a://{target.bucket}"
-        case AzureTarget():
-            return target.dfs_uri
-        case GcsTarget() | LocalTarget():
-            return target.uri
+    if isinstance(target, S3Target):
+        return f"s3a://{target.bucket}"
+    return target.dfs_uri if isinstance(target, AzureTarget) else target.uri
 
 
 def access_of_executors(target: StorageTarget) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.config.memory import SMALLEST_CONTAINER_MB, MemoryPlan, plan_memory
+from app.container import MemoryLimit
 from app.model import Row
 from app.spark.writer import SparkWriter
 from tests.services.spark import started_spark
@@ -19,7 +20,8 @@ AROUND = 100  # bytes of a message beside its one long text
 
 @pytest.fixture(scope="module", params=[None, SMALLEST_CONTAINER_MB], ids=["default memory", "smallest container"])
 def plan(request: pytest.FixtureRequest) -> MemoryPlan:
-    return plan_memory(request.param, None, None)
+    limit = request.param and MemoryLimit(request.param, "a test")
+    return plan_memory(limit, None, None)
 
 
 @pytest.fixture(scope="module")
