@@ -30,11 +30,10 @@ class QueryApi:
     """
 
     def __init__(self, target: QuixTarget, most_waiting: int = 100) -> None:
-        base = target.url.rstrip("/")
-        self._client = RestClient(_SERVICE, base, Credentials(target.token))
+        self._client = RestClient(_SERVICE, target.url, Credentials(target.token))
         self._path = f"/tables/{quote(target.table, safe='')}/files-added"
         self._namespace = target.namespace
-        self._doing = f"notifying the query API at {base} of new files of table {target.namespace}.{target.table}"
+        self._doing = f"notifying the query API at {target.url} of new files of table {target.namespace}.{target.table}"
         self._waiting: queue.Queue[Sequence[StoredFile] | None] = queue.Queue(most_waiting)
         self._thread = threading.Thread(target=self._send_all, name="files-added", daemon=True)
         self._thread.start()

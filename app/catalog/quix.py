@@ -41,14 +41,13 @@ class QuixCatalog:
     """
 
     def __init__(self, target: QuixTarget, patience: Patience = _PATIENCE) -> None:
-        base = target.url.rstrip("/")
-        self._client = RestClient(_SERVICE, base, Credentials(target.token))
+        self._client = RestClient(_SERVICE, target.url, Credentials(target.token))
         self._patience = patience
         self._most_bytes = MOST_BYTES
         self._path = f"/namespaces/{quote(target.namespace, safe='')}/tables/{quote(target.table, safe='')}"
-        self._table_words = f"table {target.namespace}.{target.table} in the catalog at {base}"
+        self._table_words = f"table {target.namespace}.{target.table} in the catalog at {target.url}"
         self._workspace_id = target.workspace_id
-        self._catalog_words = f"the catalog at {base}"
+        self._catalog_words = f"the catalog at {target.url}"
 
     def check(self) -> CatalogTable | None:
         """Proves that the catalog answers and authorises us: its health page may be open to everybody, no table is."""

@@ -9,7 +9,7 @@ class QuixTarget:
     """A table in a REST catalog of Quix, or at the query API.
 
     Args:
-        url: the base address, e.g. ``https://catalog.example.com/api/v1``.
+        url: the base address without a slash at its end, e.g. ``https://catalog.example.com/api/v1``.
         token: the bearer token, if there is one.
         workspace_id: of the topics that feed the table; empty outside Quix Cloud.
     """

@@ -1,6 +1,6 @@
 """Variables of the broker, the login there, and Kafka's client."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator
 
@@ -90,10 +90,3 @@ class KafkaLoginVariables(Area):
             yield from self.require(problem, "KAFKA_OAUTH_TOKEN_URL")
         if self.ssl_certificate:
             yield from self.require("must be set with KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY")
-
-
-def pem_properties(name: str, value: str | None) -> dict[str, Any]:
-    """Returns the property of librdkafka for a file, ``<name>.location``, or for a text in PEM, ``<name>.pem``."""
-    if value is None:
-        return {}
-    return {f"{name}.{'pem' if parse.is_pem(value) else 'location'}": value}

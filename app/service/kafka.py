@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from app.config.kafka_login import pem_properties
+from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.errors import ConfigError, ConnectorError
 from app.kafka.connection import KafkaConnection
@@ -18,9 +18,9 @@ def kafka_connection(settings: Settings) -> KafkaConnection | None:
     properties = {
         "security.protocol": settings.security_protocol,
         **_login(settings),
-        **pem_properties("ssl.ca", settings.ssl_ca),
-        **pem_properties("ssl.certificate", settings.ssl_certificate),
-        **pem_properties("ssl.key", settings.ssl_key),
+        **_pem("ssl.ca", settings.ssl_ca),
+        **_pem("ssl.certificate", settings.ssl_certificate),
+        **_pem("ssl.key", settings.ssl_key),
         "ssl.key.password": settings.ssl_key_password,
         **settings.client_properties,
     }
@@ -40,12 +40,17 @@ def _login(settings: Settings) -> dict[str, Any]:
                 "sasl.oauthbearer.scope": settings.oauth_scope,
                 "sasl.oauthbearer.extensions": settings.oauth_extensions,
                 # The client's own default is a file that Debian does not have.
-                **(pem_properties("https.ca", settings.oauth_ca) or {"https.ca.location": "probe"}),
+                **_pem("https.ca", settings.oauth_ca or "probe"),
             }
         case "AWS_MSK_IAM":  # the brokers take the token by the other mechanism too, which librdkafka knows
             return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": MskToken(settings.msk_region)}
         case mechanism:
             return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
+
+
+def _pem(name: str, value: str | None) -> dict[str, str | None]:
+    """The property of librdkafka for a file, ``<name>.location``, or for a text in PEM, ``<name>.pem``."""
+    return {f"{name}.{'pem' if value and is_pem(value) else 'location'}": value}
 
 
 def kafka_client_refused(settings: Settings, error: Exception) -> ConfigError:

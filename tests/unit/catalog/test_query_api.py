@@ -24,7 +24,7 @@ def server() -> Iterator[CannedServer]:
 
 
 def tell(server: CannedServer, *batches: list[StoredFile], token: str | None = "t0ken") -> None:  # noqa: S107
-    api = QueryApi(QuixTarget(f"{server.url}/", token, "space", "a table"))
+    api = QueryApi(QuixTarget(server.url, token, "space", "a table"))
     for files in batches:
         api.files_added(files)
     api.close(LONG)
