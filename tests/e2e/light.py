@@ -21,13 +21,16 @@ sys.path.insert(0, str(TREE))
 
 # isort: off
 import main  # noqa: E402, F401 - before any other: it sees to signals and to the warnings of libraries
-import app.service.run  # noqa: E402 - the path comes first
-import app.service.spark  # noqa: E402
+import app.spark.writer  # noqa: E402 - the path comes first
+from tests.fakes.ready_writer import ReadyWriter  # noqa: E402
+
+vars(app.spark.writer)["SparkWriter"] = ReadyWriter  # before those are loaded that use it
+
+import app.service.run  # noqa: E402
 from app.consumer.framework.sink import RowSink  # noqa: E402
 from app.journal.generation import Generation  # noqa: E402
 from app.pipeline.upload import Upload  # noqa: E402
 from app.timings import Timings  # noqa: E402
-from tests.fakes.ready_writer import ReadyWriter  # noqa: E402
 # isort: on
 
 # A method, and whether the process dies after it.
@@ -60,7 +63,6 @@ def _die(place: str, number: int) -> None:
 
 if death := os.environ.get("LIGHT_DIE"):
     _die(death.partition(":")[0], int(death.partition(":")[2]))
-vars(app.service.spark)["SparkWriter"] = ReadyWriter
 timings = Timings(session_seconds=float(os.environ.get("LIGHT_SESSION_SECONDS", "30")))
 vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
 runpy.run_path(str(TREE / "main.py"), run_name="__main__")

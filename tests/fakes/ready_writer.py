@@ -13,7 +13,7 @@ class ReadyWriter(ArrowWriter):
     alive = True
     is_up = True
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
         self.lost: Future[SparkLostError] = Future()
 
