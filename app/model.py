@@ -207,8 +207,8 @@ class Mark(NamedTuple):
 class BatchPart:
     """The offsets of one topic-partition in a batch, or in a portion of one.
 
-    ``owner`` is the token of the generation (24 hex digits). ``number`` is the portion's number, and the batch's number
-    once the batch is closed. Together they make file names unique over all attempts, members and recreated topics.
+    ``owner`` is the token of the generation (24 hex digits), and ``number`` the batch's number. Together they make file
+    names unique over all attempts, members and recreated topics.
     """
 
     offsets: OffsetRange
@@ -218,24 +218,16 @@ class BatchPart:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows that are sealed together: a whole batch, or a portion of one.
+    """Records to convert together.
 
-    ``reason`` says why the batch ends here; ``None`` if more portions follow, which go into the same files.
     ``rows`` and ``messages`` have one list per part, in the order of ``parts``; messages are not converted yet.
-    ``size`` is their estimated memory in bytes. ``rejected`` holds the records of the same offsets that were refused
-    before conversion. ``ends`` is the last offset that was read of each partition by then, whether or not it gave a
-    row; ``owner`` is the token of their generation. A batch may have ends alone.
+    ``rejected`` holds the records of the same offsets that were refused before conversion.
     """
 
-    number: int
-    reason: str | None
     parts: tuple[BatchPart, ...] = ()
     rows: tuple[list[Row], ...] = ()
-    size: int = 0
-    rejected: tuple[Rejected, ...] = ()
     messages: tuple[list[Message], ...] = ()
-    owner: str = ""
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    rejected: tuple[Rejected, ...] = ()
 
     @property
     def records(self) -> int:

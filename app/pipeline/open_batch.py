@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.batch_limits import BatchSize
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, nulls_of, values_of
 from app.model import Batch, BatchPart, OffsetRange, OutputFile, Rejected, StagedFile, TopicPartition, deep_size
+from app.pipeline.limits import BatchSize
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
 from app.table.layout import PartitionSpec
@@ -72,6 +72,7 @@ class OpenBatch:
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
         self.rescued = 0
         self._rejected_bytes = 0
+        self._records = 0
 
     @property
     def size(self) -> BatchSize:
@@ -82,6 +83,7 @@ class OpenBatch:
             sort_bytes=writer.sort_bytes if writer else 0,
             rejected_bytes=self._rejected_bytes,
             files=len(self._groups),
+            records=self._records,
         )
 
     def takes(self, rows: Rows | None) -> bool:
@@ -97,9 +99,10 @@ class OpenBatch:
         """Append a portion; its offsets follow those that its topic-partitions have in this batch.
 
         Args:
-            portion: as the consumer handed it over, of the same generation as those before.
+            portion: records of the same assignment as those before.
             converted: its rows, for which ``takes`` returned true, and its rejected records.
         """
+        self._records += portion.records
         for part in portion.parts:
             numbered = replace(part, number=self._number)
             self._parts[part.offsets.tp] = _joined(self._parts.get(part.offsets.tp), numbered)

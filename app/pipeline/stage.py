@@ -14,7 +14,7 @@ from app.convert.values import Rescue
 from app.errors import cut
 from app.formatting import counted
 from app.model import Batch
-from app.pipeline.open_batch import OpenBatch, Staged
+from app.pipeline.open_batch import OpenBatch
 from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, folder
 from app.table.null_folder import likely_meant
 
@@ -66,12 +66,6 @@ class Stager:
             self._has_rows = True
             self._warn_of_missing(converted.rows, converted.rescued)
         return converted
-
-    def stage(self, batch: Batch, path: Path, patiently: Patiently) -> Staged:
-        """Steps 1 and 2 for a batch that is whole, which gets the portion's number; raises as ``convert``."""
-        opened = self.open(batch.number, path)
-        opened.append(batch, self.convert(batch, patiently))
-        return opened.close()
 
     def _warn_of_missing(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
         """Log each column that the settings name and the first rows lack: most often it is misspelled."""

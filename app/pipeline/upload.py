@@ -12,7 +12,7 @@ from app.catalog.column_stats import column_stats
 from app.catalog.virtual_index import write_index
 from app.errors import RetryableError
 from app.journal.entry import JournaledFile
-from app.journal.generation import Intent
+from app.journal.own_log import Intent
 from app.model import BatchPart, Rejected, StoredFile, TopicPartition, WrittenFile
 from app.retry import Stopped
 from app.storage.base import ChangedError, ObjectStore, StoredObject

@@ -17,14 +17,17 @@ from quixstreams.models.topics import Topic
 from app import logs
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
-from app.batch_limits import BatchLimits
 from app.consumer.consumption import Consumption
 from app.errors import RetryableError
-from app.journal.claims import Claims
 from app.kafka.group import check_members, check_topic_rights
 from app.kafka.topics import find_topics, missing_topic, open_topic
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
+from app.pipeline.claimer import Claimer
+from app.pipeline.deliver import Delivery
+from app.pipeline.flow import Flow
+from app.pipeline.gather import Gathering
+from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.upload import Destination
 from app.retry import Waiting
@@ -32,9 +35,8 @@ from app.service.build import (
     Group,
     Member,
     begin_sweeping,
-    new_claims,
+    new_claimer,
     new_client_id,
-    new_ownership,
     new_stager,
     open_group,
 )
@@ -168,7 +170,7 @@ def visible_topics(common: Common, application: Application) -> Collection[str]:
 
 def open_way(
     common: Common, application: Application, topic: Topic, member: Member, read_message: ReadMessage | None = None
-) -> tuple[Group, Claims, Pipeline]:
+) -> tuple[Group, Claimer, Pipeline]:
     """Build exactly once, and the way of a batch.
 
     Args:
@@ -187,28 +189,21 @@ def open_way(
     patiently("store", lambda: check_journals(lake, name), timings, metrics.waits)
     if common.spark_up.done():
         common.spark_up.result()  # after a failed start of Spark do not join the group
-    ownership = new_ownership(member.generations, timings)
     group = open_group(application.config, member.admin, topic.name, timings)
-    claims = new_claims(base, lake, name, member, ownership, group)
-    common.ends.callback(claims.stop)
-    common.ends.callback(begin_sweeping(ownership, lake, name).stop)
-    pipeline = Pipeline(
-        writer=common.spark,
-        writer_up=common.spark_up,
-        stager=stager,
-        limits=common.limits,
-        destination=Destination(lake.store, lake.location.root, lake.spec.virtual, settings.bounded_columns),
-        registrar=lake.registrar,
-        scratch=base.scratch,
-        workers=settings.max_write_workers,
-        ownership=ownership,
-        recreated=group.topic_ids.recreated,
-        metrics=metrics,
-        timings=timings,
+    flow = Flow(metrics, timings)
+    destination = Destination(lake.store, lake.location.root, lake.spec.virtual, settings.bounded_columns)
+    gathering = Gathering(flow, stager, common.limits, base.scratch, destination, in_files=lake.registrar.in_files)
+    claimer = new_claimer(base, lake, name, member, group, gathering.submit)
+    common.ends.callback(claimer.stop)
+    common.ends.callback(begin_sweeping(claimer, lake, name).stop)
+    delivery = Delivery(
+        flow, destination, lake.registrar, settings.max_write_workers, recreated=group.topic_ids.recreated
     )
+    pipeline = Pipeline(flow, gathering, common.spark, delivery, common.spark_up)
+    pipeline.start()
     common.ends.callback(pipeline.stop)
     common.spark.lost.add_done_callback(lambda lost: common.process.end_without_spark(lost.result(), pipeline.fail))
-    return group, claims, pipeline
+    return group, claimer, pipeline
 
 
 @dataclass(frozen=True, slots=True)

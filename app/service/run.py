@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from math import inf
 
 from app import logs
 from app.config.settings import Settings
@@ -86,8 +87,9 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     if settings.http_port:  # probes are answered from the start; the monitor learns the rest later
         monitor.serve(settings.http_host, settings.http_port, settings.http_allowed_hosts)
     bad_records = new_bad_records(settings)
-    limits = new_batch_limits(settings, timings, base.scratch)
     new_lane = _lane_for(customised, settings)
+    commit_seconds = settings.commit_interval if new_lane is new_plain_lane else inf  # quixstreams asks for commits
+    limits = new_batch_limits(settings, timings, base.scratch, commit_seconds)
     registry = new_registry(settings, base.scratch) if settings.needs_registry else None
     find = registry.find if registry else None
     formats = new_formats(

@@ -123,7 +123,9 @@ class Callbacks:
 
     def _counted(self, statistics: str) -> None:
         sink = self.sink
-        if sink is None or not sink.is_polled:  # of another consumer, which transform() or a function of it has made
+        if (
+            sink is None or not sink.thread.is_polling
+        ):  # of another consumer, which transform() or a function of it has made
             return
         found = json.loads(statistics)
         self.is_kafka_there = any(broker.get("state") == "UP" for broker in found.get("brokers", {}).values())
