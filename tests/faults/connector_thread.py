@@ -126,7 +126,7 @@ class ConnectorThread:
         self.lane: Lane | None = None
         self.is_heard: Callable[[Any], bool] = lambda _: False
         self.assigned: set[int] | None = None  # in the framework's lane, which claims at a flush
-        self.count_waiting: Callable[[], int] = lambda: 0
+        self.count_waiting: Callable[[], int] = lambda: 0  # in the framework's sink
         self._thread = threading.Thread(target=self._live, name=CONSUMER, daemon=True)
         self._thread.start()
 
@@ -144,7 +144,7 @@ class ConnectorThread:
     @property
     def waiting_rows(self) -> int:
         """How many rows are read and not in a batch yet."""
-        return self.count_waiting()
+        return self.count_waiting() + self.pipeline._gathering._size.records
 
     @property
     def is_paused(self) -> bool:
@@ -232,8 +232,8 @@ def _crash() -> None:
     raise Crashed
 
 
-def _new_pipeline(**arguments: Any) -> Pipeline:
-    current().pipeline = Pipeline(**arguments)
+def _new_pipeline(*arguments: Any) -> Pipeline:
+    current().pipeline = Pipeline(*arguments)
     return current().pipeline
 
 
@@ -283,13 +283,13 @@ class _Application(Application):
 
 
 class _RowSink(RowSink):
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, *parts: Any, **others: Any) -> None:
         self._connector = current()
         self._connector.count_waiting = self._count_waiting
-        super().__init__(**parts)
+        super().__init__(*parts, **others)
 
     def _count_waiting(self) -> int:
-        return sum(len(each.rows) + len(each.rejected) for each in self._waiting.copy().values())
+        return sum(len(each.rows) + len(each.rejected) for each in self._processed.of.copy().values())
 
     def flush(self) -> None:
         super().flush()
@@ -301,11 +301,9 @@ class _RowSink(RowSink):
 
 
 class _PlainLoop(PlainLoop):
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, *parts: Any) -> None:
         self._connector = current()
-        partitions = parts["sink"].partitions
-        self._connector.count_waiting = lambda: sum(each.waiting for each in partitions.by_tp.values())
-        super().__init__(**parts)
+        super().__init__(*parts)
 
     def _turn(self) -> None:
         self._connector.in_turn()

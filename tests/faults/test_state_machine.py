@@ -290,7 +290,7 @@ class Faults(Crowd, RuleBasedStateMachine):
     def memory_is_bounded(self) -> None:
         """Invariant 4."""
         for member in self.members:
-            assert member.sink.held_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
+            assert member.held_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
 
     def _check_commit(self, tp: TopicPartition, offset: int) -> None:
         """Invariant 1."""

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.bad_records.policy import BadRecords, OnBadRecord
-from app.batch_limits import BatchLimits
+from app.pipeline.limits import BatchLimits
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
@@ -56,7 +56,7 @@ def batch_of(
         for tp, some in rows.items()
     )
     ends = {each.offsets.tp: each.offsets.last for each in parts}
-    return Batch(number, "test", parts, tuple(rows.values()), size, owner=parts[0].owner, ends=ends)
+    return Batch(parts, tuple(rows.values()))
 
 
 def spec(*columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL) -> PartitionSpec:

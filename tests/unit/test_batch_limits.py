@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.batch_limits import BatchLimits, BatchSize
+from app.pipeline.limits import BatchLimits, BatchSize
 
 MB = 2**20
 LIMITS = BatchLimits(

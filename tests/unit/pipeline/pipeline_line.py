@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from app.bad_records.policy import OnBadRecord
-from app.batch_limits import BatchLimits
+from app.pipeline.limits import BatchLimits
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError
 from app.journal.ownership import Ownership
