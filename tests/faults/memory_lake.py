@@ -219,7 +219,7 @@ class MemoryStore:
         assert log
         assert progress
         is_there = log.state == "pending" and set(log.deciding) <= self._with_rows
-        return max(progress.end, progress.to or -1) if is_there else progress.end
+        return max(progress.end, -1 if progress.to is None else progress.to) if is_there else progress.end
 
     def rows_of(self, keys: set[str]) -> Counter[RowId]:
         """How often these files have each row."""

@@ -256,7 +256,7 @@ class Process:
     def _end(self, tp: TopicPartition) -> int:
         """Where the log ends."""
         progress = self._store.progress(tp)
-        return -2 if progress is None else max(progress.end, progress.to or -1)
+        return -2 if progress is None else max(progress.end, -1 if progress.to is None else progress.to)
 
     # --- from outside -----------------------------------------------------------------------------------------------
 

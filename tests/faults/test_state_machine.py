@@ -301,7 +301,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         if missing:
             self.violations.append(f"{offset} of {tp} was committed while {missing} were not in the lake")
         progress = self.store.progress(tp)
-        if progress is None or max(progress.end, progress.to or -1) < offset - 1:
+        if progress is None or max(progress.end, -1 if progress.to is None else progress.to) < offset - 1:
             self.violations.append(f"{offset} of {tp} was committed while the journal said {progress}")
 
     # --- at the end -------------------------------------------------------------------------------------------------
