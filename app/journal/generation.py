@@ -25,11 +25,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.errors import FatalError, RetryableError
-from app.journal.entry import JournaledFile, RolledBack
+from app.journal.entry import RolledBack
 from app.journal.journal import FencedError, Journal, LogClosedError
 from app.journal.log import GenerationLog, Progress
 from app.journal.rolled_back import RolledBackObjects
-from app.model import Mark, OffsetRange, TopicPartition
+from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import UnreadableError
 
@@ -48,7 +48,7 @@ class Intent:
 
     batch: int
     offsets: Sequence[OffsetRange]
-    files: tuple[JournaledFile, ...]
+    files: Sequence[DataFile]
     also: Mapping[str, int]
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, form_of, parse
 from app.kafka.ids import known_id
-from app.model import Mark, OffsetRange, TopicPartition
+from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.document import Form
 from app.table.layout import object_roots
 
@@ -145,7 +145,7 @@ class GenerationLog(Stored):
         self,
         batch: int,
         offsets: Iterable[OffsetRange],
-        files: Iterable[JournaledFile],
+        files: Iterable[DataFile],
         also: Mapping[str, int],
         ends: Mapping[TopicPartition, int],
     ) -> "GenerationLog":
@@ -161,7 +161,7 @@ class GenerationLog(Stored):
             batch=batch, state="pending", partitions=tuple(partitions.values()), files=tuple(files), also=dict(also)
         )
 
-    def kept(self, files: Iterable[JournaledFile], lost: Iterable[RolledBack] = ()) -> "GenerationLog":
+    def kept(self, files: Iterable[DataFile], lost: Iterable[RolledBack] = ()) -> "GenerationLog":
         """The next version, in which these files of the pending batch belong to the table, and ``lost`` ones never."""
         return self.changed(
             state="kept",

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.formatting import counted
-from app.journal.entry import JournaledFile, RolledBack, Span
+from app.journal.entry import RolledBack, Span
 from app.journal.log import GenerationLog
-from app.model import Mark
+from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.storage.document import Document
 
@@ -41,7 +41,7 @@ class Settlement:
     """
 
     store: ObjectStore
-    register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None]
+    register: Callable[[Sequence[DataFile], Sequence[Mark]], None]
     is_registered: Callable[[Sequence[Mark]], bool]
     left_in_kafka: Callable[[Span], range]
     each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]

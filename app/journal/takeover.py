@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 
 from app.errors import FatalError, RetryableError
 from app.journal.claim import PartitionClaim
-from app.journal.entry import JournaledFile, RolledBack, Span
+from app.journal.entry import RolledBack, Span
 from app.journal.generation import Generation
 from app.journal.journal import FencedError, Journal
 from app.journal.log import GenerationLog, Progress
 from app.journal.settle import Settlement
 from app.kafka.ids import ids_differ
 from app.kafka.questions import GroupOffsets
-from app.model import Mark, TopicPartition
+from app.model import DataFile, Mark, TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import Document
 
@@ -69,7 +69,7 @@ class Takeover:
         journal: Journal,
         *,
         offsets: GroupOffsets,
-        register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None],
+        register: Callable[[Sequence[DataFile], Sequence[Mark]], None],
         is_registered: Callable[[Sequence[Mark]], bool] = lambda _: False,
         each: _Each = map,
         each_object: _Each = map,

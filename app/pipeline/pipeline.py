@@ -32,14 +32,15 @@ from app.convert.batch import Converted
 from app.errors import ConnectorError, FatalError, RetryableError, System, blaming
 from app.journal.generation import Intent
 from app.journal.ownership import Ownership
-from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
+from app.model import Batch, DataFile, LocalObject, StagedFile, TopicPartition
 from app.monitoring.metrics import Metrics, Operation
 from app.monitoring.waits import OUTAGE_SECONDS
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.open_batch import OpenBatch
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Destination, Upload, UploadItem
+from app.pipeline.upload import Upload
 from app.retry import Stopped, until_it_works
+from app.storage.base import ObjectStore
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ _T = TypeVar("_T")
 class Writer(Protocol):
     """Step 3; ``app.spark.writer.SparkWriter`` in production."""
 
-    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]: ...
+    def write(self, staged: StagedFile, out: Path) -> list[DataFile]: ...
 
 
 class Pipeline:
@@ -74,7 +75,7 @@ class Pipeline:
             pipeline. Without one, the writer can write from the start.
         stager: steps 1 and 2.
         limits: decide when a batch ends.
-        destination: where the table's objects go.
+        store: where the table's objects go.
         registrar: step 6.
         scratch: a private folder; each batch leaves it as it found it.
         workers: uploads at the same time.
@@ -92,7 +93,7 @@ class Pipeline:
         writer: Writer,
         stager: Stager,
         limits: BatchLimits,
-        destination: Destination,
+        store: ObjectStore,
         registrar: Registrar,
         scratch: Path,
         workers: int,
@@ -109,7 +110,7 @@ class Pipeline:
         self._stager = stager
         self._limits = limits
         self._open: tuple[BatchInFlight, OpenBatch] | None = None  # of the thread "stage"
-        self._destination = destination
+        self._object_store = store
         self._registrar = registrar
         self._scratch = scratch
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
@@ -122,7 +123,7 @@ class Pipeline:
         self._waiting_rows: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         # A failure goes the way of the batches, so that those before it still arrive.
         self._staged: Handover[tuple[BatchInFlight, StagedFile | None] | ConnectorError] = Handover(self._stop)
-        self._written: Handover[tuple[BatchInFlight, list[WrittenFile]] | ConnectorError] = Handover(self._stop)
+        self._written: Handover[tuple[BatchInFlight, list[DataFile]] | ConnectorError] = Handover(self._stop)
         self._held_bytes = 0
         self._submitted = 0  # portions
         self._delivered = 0  # portions
@@ -333,8 +334,7 @@ class Pipeline:
         in_flight.reason = reason
         staged = batch.close()
         in_flight.parts, in_flight.rescued = staged.parts, staged.rescued
-        in_flight.rejected = sum(len(records) for _, records in staged.rejected)
-        in_flight.dead_letters = self._destination.dead_letters(staged.rejected, in_flight.folder)
+        in_flight.rejected, in_flight.dead_letters = len(staged.rejected), staged.dead_letters
         return in_flight, staged.file
 
     def _write_next(self) -> None:
@@ -401,7 +401,7 @@ class Pipeline:
         except ConnectorError as error:
             logger.info("%s; it is a file of a batch that was undone", error)
 
-    def _deliver(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
+    def _deliver(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
         if batch.parts:
             self._store(batch, files)
         elif batch.ends:
@@ -414,35 +414,35 @@ class Pipeline:
             self._delivered = batch.last_portion
             self._changed.notify_all()
 
-    def _store(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
+    def _store(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
         self._confirm_topics(batch)
-        to = self._destination
-        upload_items = [to.data_file(file) for file in files] + batch.dead_letters + to.sidecars(files, batch.folder)
-        intent = to.intent(batch.parts, files, upload_items, batch.ends)
-        stored = self._store_announced(batch, intent, files, upload_items) if intent else self._advance(batch)
+        others = batch.dead_letters + self._registrar.write_indexes(files, batch.folder)
+        stored = self._store_announced(batch, files, others) if files or others else self._advance(batch)
         if self._written.is_empty:  # else the next batch's intent says it, or is followed by this
             batch.timed("done", lambda: self._until_it_works(batch, "journal", self._ownership.done))
         if stored is None:
             self._abandon()
-        dropped = len(upload_items) if stored is None else 0
+        dropped = len(files) + len(others) if stored is None else 0
         self._metrics.delivered(batch.delivered(stored or [], dropped))
 
-    def _advance(self, batch: BatchInFlight) -> Sequence[StoredFile]:
+    def _advance(self, batch: BatchInFlight) -> Sequence[DataFile]:
         """Write how far was read where nothing is to be stored, before the offsets are committed."""
         advance = partial(self._ownership.advance, batch.owner, batch.ends)
         batch.timed("done", lambda: self._until_it_works(batch, "journal", advance))
         return []
 
     def _store_announced(
-        self, batch: BatchInFlight, intent: Intent, files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
-    ) -> Sequence[StoredFile] | None:
+        self, batch: BatchInFlight, files: Sequence[DataFile], others: Sequence[LocalObject]
+    ) -> Sequence[DataFile] | None:
         """Steps 4 to 6.
 
         Returns:
             The files in the lake; ``None`` if the batch's generation ended before they were registered.
         """
         token = batch.owner
-        to = self._destination
+        offsets = [part.offsets for part in batch.parts]
+        also = {each.key: each.records for each in others}
+        intent = Intent(batch.parts[0].number, offsets, files, also, batch.ends)
         if files and not self._registrar.is_prepared:
             self._until_it_works(batch, "register", lambda: self._prepare(token))
         if not batch.timed(
@@ -450,24 +450,21 @@ class Pipeline:
         ):
             return None
         marks = self._ownership.marks(token)
-        data = {file.key for file in intent.files}
-        upload = Upload(upload_items, data, to.store, self._pool, partial(self._ownership.is_owner, token))
-        patience = OUTAGE_SECONDS + sum(item.path.stat().st_size for item in upload_items) / _SLOWEST_UPLOAD
-        uploaded = batch.timed("upload", lambda: self._until_it_works(batch, "upload", upload.run, patience))
-        if uploaded is None:
+        upload = Upload(files, others, self._object_store, self._pool, partial(self._ownership.is_owner, token))
+        patience = OUTAGE_SECONDS + sum(each.path.stat().st_size for each in (*files, *others)) / _SLOWEST_UPLOAD
+        stored = batch.timed("upload", lambda: self._until_it_works(batch, "upload", upload.run, patience))
+        if stored is None:
             if self._until_it_works(batch, "journal", partial(self._ownership.confirm, token)):
                 raise FatalError("uploading files", "another object has the name of one of them", _FOREIGN_OBJECT)
             return None
-        footers = to.footers(files if self._registrar.is_needed else [])
-        stored = to.stored_files(files, uploaded, footers)
-        registration = self._registrar.new_registration(marks)
+        registration = self._registrar.new_registration(stored, marks)
 
         def register() -> bool:
             """Verifies the ownership at each try: while a catalog is away, a partition may be revoked."""
             if not self._ownership.confirm(token):
                 return False
             with self._asking_the_catalog():
-                registration.run(stored)
+                registration.run()
             return True
 
         if not batch.timed("register", lambda: self._until_it_works(batch, "register", register)):

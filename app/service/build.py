@@ -119,7 +119,7 @@ def new_stager(
         read_message=read_message,
         ask_with=many.ask_with if many else None,
     )
-    return Stager(converter, spec, settings.sort_column)
+    return Stager(converter, location.root, spec, settings.sort_column)
 
 
 def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> BatchLimits:
@@ -217,7 +217,7 @@ def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: Jou
     settings, timings, metrics = base.settings, base.timings, base.metrics
     journal = Journal(lake.store, lake.location.root, name)
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(lake.store, lake.registrar, settings.bounded_columns, objects.map)
+    recovery = Recovery(lake.store, lake.registrar, objects.map)
     placeholders = Placeholders(lake.store, lake.location.root, DEAD_LETTER, objects.map)
     other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(

@@ -26,7 +26,6 @@ from app.kafka.topics import find_topics, missing_topic, open_topic
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.upload import Destination
 from app.retry import Waiting
 from app.service.build import (
     Group,
@@ -197,7 +196,7 @@ def open_way(
         writer_up=common.spark_up,
         stager=stager,
         limits=common.limits,
-        destination=Destination(lake.store, lake.location.root, lake.spec.virtual, settings.bounded_columns),
+        store=lake.store,
         registrar=lake.registrar,
         scratch=base.scratch,
         workers=settings.max_write_workers,

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TypeVar
@@ -25,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
-from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
+from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
 from app.spark.batch_offsets import as_column_metadata
 from app.spark.java import find_java
 from app.spark.launch import RESTART_HINT, START_HINT, START_SECONDS, connect, ended_at_start, java_log, start_java
@@ -103,7 +104,7 @@ class SparkWriter:
         """Returns the versions of Spark and Java, in words; raises as ``write``."""
         return self._call(self._versions, "asking Spark for its version")
 
-    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
+    def write(self, staged: StagedFile, out: Path) -> list[DataFile]:
         """Writes one Parquet file per group of the staged batch below the new folder ``out``.
 
         Rows are in ascending order of the sort column, with NaN above all numbers and nulls last. So the last row
@@ -192,14 +193,14 @@ class SparkWriter:
             }
         )
         write_staged(table, staged)
-        part = BatchPart(OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1), "warm-up", 0)
-        groups = tuple(OutputFile((part,), {}, rows // 4) for _ in range(4))
+        groups = (DataFile("warm-up", {}, rows // 4),) * 4
         out = self._scratch / "warm-up"
-        self._write(StagedFile(staged, "group", groups, offsets=(part.offsets,)), out)
+        offsets = OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1)
+        self._write(StagedFile(staged, "group", groups, offsets=(offsets,)), out)
         shutil.rmtree(out)
         staged.unlink()
 
-    def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
+    def _write(self, staged: StagedFile, out: Path) -> list[DataFile]:
         schema = read_staged_schema(staged.path)
         frame = self._read(staged.path, schema)
         frame = _with_offsets(frame, staged.offsets)
@@ -276,23 +277,17 @@ def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame
     return frame.withColumn(first, quoted(first).alias(first, metadata=as_column_metadata(offsets)))
 
 
-def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
+def _collect(staged: StagedFile, out: Path) -> list[DataFile]:
     """Returns the written files in the order of their groups, each checked against its staged rows."""
     files = []
-    for index, group in enumerate(staged.groups):
+    for index, file in enumerate(staged.groups):
         written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))
         rows = sum(pq.read_metadata(path).num_rows for path in written)
-        if len(written) != 1 or rows != group.rows:
+        if len(written) != 1 or rows != file.rows:
             raise FatalError(
                 "checking what Spark wrote",
-                f"{group.rows:,} rows of {group.parts[0].offsets.tp}{_others(group)} became {len(written)} files"
-                f" with {rows:,} rows",
+                f"{file.rows:,} rows of {file.key} became {len(written)} files with {rows:,} rows",
                 "Nothing of this batch was uploaded; please report this as a bug",
             )
-        files.append(WrittenFile(written[0], written[0].stat().st_size, group))
+        files.append(replace(file, path=written[0], size=written[0].stat().st_size))
     return files
-
-
-def _others(group: OutputFile) -> str:
-    count = len(group.parts) - 1
-    return f" and {count:,} more partitions" if count else ""

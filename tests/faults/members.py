@@ -29,7 +29,6 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import TableLocation
@@ -153,7 +152,7 @@ class Member:
         self._objects = ThreadPoolExecutor(workers)
         self._claiming = ThreadPoolExecutor(workers)
         journal = Journal(self._store, table.root, GROUP)
-        recovery = Recovery(self._store, registrar, None)
+        recovery = Recovery(self._store, registrar)
         self._claims = Claims(
             takeover=Takeover(
                 journal,
@@ -187,7 +186,7 @@ class Member:
             writer=ArrowWriter(),
             stager=stager(spec("p"), "fail", table_root=table.root),
             limits=UNBOUNDED,
-            destination=Destination(self._store, table.root),
+            store=self._store,
             registrar=registrar,
             scratch=self._folder,
             workers=workers,

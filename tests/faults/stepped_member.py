@@ -28,7 +28,6 @@ from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Destination
 from app.retry import Stopped
 from app.table.location import TableLocation
 from app.timings import Timings
@@ -144,7 +143,7 @@ class Process:
             writer=ArrowWriter(),
             stager=stager,
             limits=UNBOUNDED,
-            destination=Destination(store, ROOT),
+            store=store,
             registrar=registrar,
             scratch=scratch,
             workers=1,
@@ -152,7 +151,7 @@ class Process:
             timings=timings,
         )
         offsets: Any = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
-        recovery = Recovery(store, registrar, None)
+        recovery = Recovery(store, registrar)
         self.claims = Claims(
             takeover=Takeover(
                 Journal(store, ROOT, GROUP),

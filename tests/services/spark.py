@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition
+from app.model import DataFile, StagedFile
 from app.spark.launch import forget_java
 from app.spark.staged_file import write_staged
 from app.spark.writer import SparkWriter
@@ -45,9 +45,8 @@ def staged_file(
     ids = groups or [0] * table.num_rows
     path = folder / "staged.parquet"
     write_staged(table.append_column("__file_group", pa.array(ids, pa.int32())), path, without_dictionary)
-    part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, table.num_rows), "0badcafe", 0)
     rows = Counter(ids)
-    return StagedFile(path, "__file_group", tuple(OutputFile((part,), {}, rows[i]) for i in range(len(rows))))
+    return StagedFile(path, "__file_group", tuple(DataFile(f"{i}.parquet", {}, rows[i]) for i in range(len(rows))))
 
 
 def kept_variables() -> dict[str, str]:

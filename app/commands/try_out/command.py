@@ -180,10 +180,9 @@ class _Trial:
         """Convert and stage the batch, and note the outcome of each record."""
         path = self._scratch / f"{batch.number}.parquet"
         staged = self._stager.stage(batch, path, lambda work: work())
-        for _, rejected in staged.rejected:
-            for record in rejected:
-                remedy = self._bad_records.remedies[record.tp, record.offset]
-                self._note("bad", record.tp.topic, record.offset, f"{record.reason}. {remedy}")
+        for record in staged.rejected:
+            remedy = self._bad_records.remedies[record.tp, record.offset]
+            self._note("bad", record.tp.topic, record.offset, f"{record.reason}. {remedy}")
         if staged.file:
             for row in pq.ParquetFile(path).read().to_pylist():
                 group = staged.file.groups[row.pop(staged.file.group_column)]
