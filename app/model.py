@@ -259,6 +259,9 @@ class StagedFile:
     ``group_column`` holds for every row the index of its file in ``groups`` (int32). ``sort_column`` orders the rows of
     each file, if there is one; ``None`` keeps their order. ``offsets`` are the offsets of the whole batch if file
     names do not hold them, otherwise empty.
+
+    ``largest_row`` is an upper bound of a row's bytes, 0 if unknown. ``large_values`` are Spark's paths of the leaf
+    columns with a value of more than 64 KiB. The columns ``without_dictionary`` are not worth one.
     """
 
     path: Path
@@ -266,3 +269,6 @@ class StagedFile:
     groups: tuple[DataFile, ...]
     sort_column: str | None = None
     offsets: tuple[OffsetRange, ...] = ()
+    largest_row: int = 0
+    large_values: Sequence[tuple[str, ...]] = ()
+    without_dictionary: Sequence[str] = ()

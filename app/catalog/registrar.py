@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from app.catalog.base import Catalog, NotTakenError, TooLargeError
 from app.catalog.virtual_index import write_index
-from app.errors import ConfigError, FatalError, cut
+from app.errors import ConfigError, FatalError, blaming, cut
 from app.formatting import counted
 from app.model import DataFile, LocalObject, Mark
 from app.table.catalog_table import CatalogTable, TableProperties
@@ -132,11 +132,12 @@ class Registrar:
 
     def register_again(self, files: Sequence[DataFile], marks: Sequence[Mark] = ()) -> None:
         """Registers files that may be registered already, without counting them for their source once more."""
-        self.new_registration(files, marks, has_counted=True).run()
+        with blaming("catalog"):
+            self.new_registration(files, marks, has_counted=True).run()
 
     def has(self, marks: Sequence[Mark]) -> bool:
         """Whether the catalog knows that it has the rows up to these marks."""
-        with self._lock:
+        with self._lock, blaming("catalog"):
             return self._catalog is not None and self._catalog.has(marks)
 
     def _portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
@@ -154,24 +155,18 @@ class Registrar:
             self._on_registered(named)
 
     def _prepare(self, catalog: Catalog) -> None:
-        table = self._known or self._found_meanwhile(catalog)
-        if table is None:
-            table = catalog.create_table(self._location.uri, self._wanted)
+        found = self._known or catalog.table()  # another member may have created it since the start
+        table = found or catalog.create_table(self._location.uri, self._wanted)
+        if table is not self._known:
             self._check(table)
-            logger.info("registered the table at %s in the catalog", self._location.uri)
+        if found:
+            catalog.sync_properties(found, self._wanted)
         else:
-            catalog.sync_properties(table, self._wanted)
+            logger.info("registered the table at %s in the catalog", self._location.uri)
         self._known = table
         self._address = table.location if "://" in table.location else self._location.uri
         self._is_prepared = True
         catalog.add_source(self._topic)
-
-    def _found_meanwhile(self, catalog: Catalog) -> CatalogTable | None:
-        """Returns the table, if another member has created it since the start."""
-        table = catalog.table()
-        if table is not None:
-            self._check(table)
-        return table
 
     def _check(self, table: CatalogTable) -> None:
         check_catalog_table(table, self._wanted.partition_order, self._wanted.virtual_columns)

@@ -66,21 +66,6 @@ class RolledBack(Stored):
     removed: bool = False
 
 
-class Span(Stored):
-    """Offsets ``first`` to ``last`` of a topic-partition, in the topic and the cluster with these ids."""
-
-    topic: str
-    partition: int
-    first: int
-    last: int
-    topic_id: str
-    cluster_id: str
-
-    @property
-    def tp(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-
 _M = TypeVar("_M", bound=BaseModel)
 _D = TypeVar("_D")
 
@@ -136,13 +121,7 @@ def logs_folder(table_root: str, group: str) -> str:
 
 
 def log_key(table_root: str, group: str, owner: str) -> str:
-    """The key of a generation's log.
-
-    Args:
-        table_root: key of the table's folder.
-        group: the consumer group.
-        owner: the generation's token.
-    """
+    """The key of the log of the generation with the token ``owner``."""
     return f"{logs_folder(table_root, group)}{owner}.json"
 
 

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from app.journal.generation import Generation, Intent
+from app.journal.generation import Generation
 from app.journal.journal import FencedError
+from app.journal.log import Intent
 from app.model import Mark, TopicPartition
 
 

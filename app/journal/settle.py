@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.formatting import counted
-from app.journal.entry import RolledBack, Span
-from app.journal.log import GenerationLog
+from app.journal.entry import RolledBack
+from app.journal.log import GenerationLog, Progress
 from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.storage.document import Document
@@ -34,7 +34,7 @@ class Settlement:
         register: registers the files of a batch in the catalog, with the marks of its partitions; safe to repeat.
         is_registered: whether the catalog knows that it has the rows up to these marks. Then engines may have replaced
             the files of the batch.
-        left_in_kafka: returns the offsets of a span that Kafka still has; called only before a roll back.
+        left_in_kafka: returns the pending offsets of a partition that Kafka still has; asked only before a roll back.
         each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
             objects.
         now: seconds since the epoch.
@@ -43,7 +43,7 @@ class Settlement:
     store: ObjectStore
     register: Callable[[Sequence[DataFile], Sequence[Mark]], None]
     is_registered: Callable[[Sequence[Mark]], bool]
-    left_in_kafka: Callable[[Span], range]
+    left_in_kafka: Callable[[Progress], range]
     each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]
     now: Callable[[], float]
 
@@ -78,7 +78,7 @@ class Settlement:
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)
             return batch.kept(batch.files)
-        expired = sum(span.last + 1 - span.first - len(self.left_in_kafka(span)) for span in batch.spans)
+        expired = sum(len(each.batch_offsets) - len(self.left_in_kafka(each)) for each in batch.in_batch)
         kept = self._with_what_is_there(where, batch, expired) if expired else None
         if kept is not None:
             return kept
@@ -108,7 +108,7 @@ class Settlement:
         if len(missing) == len(batch.objects) or lost > expired:
             return None
         if lost:
-            named = [f"{span.tp} {span.first} to {span.last}" for span in batch.spans]
+            named = [f"{each.tp} {each.first} to {each.to}" for each in batch.in_batch]
             logger.error(
                 "%s: %s of offsets %s are lost: Kafka no longer has all of these, and a former owner died before it "
                 "had stored all of its files. Raise the topic's retention",

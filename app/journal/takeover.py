@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from app.errors import FatalError, RetryableError
 from app.journal.claim import PartitionClaim
-from app.journal.entry import RolledBack, Span
+from app.journal.entry import RolledBack
 from app.journal.generation import Generation
 from app.journal.journal import FencedError, Journal
 from app.journal.log import GenerationLog, Progress
@@ -270,17 +270,17 @@ class Takeover:
             )
         return progress
 
-    def _left_in_kafka(self, span: Span) -> range:
-        """The offsets of a span that Kafka still has: none if the topic was recreated or the cluster is another one.
+    def _left_in_kafka(self, progress: Progress) -> range:
+        """The batch's offsets that Kafka still has: none if the topic was recreated or the cluster is another one.
 
         The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have.
         """
-        if _is_of_another(span, self._offsets.topic_id(span.topic), self._offsets.cluster_id()):
+        if _is_of_another(progress, self._offsets.topic_id(progress.topic), self._offsets.cluster_id()):
             return range(0)
-        kafka = self._offsets.of(span.tp)
-        if _is_of_another(span, kafka.topic_id, kafka.cluster_id):  # since the first question
+        kafka = self._offsets.of(progress.tp)
+        if _is_of_another(progress, kafka.topic_id, kafka.cluster_id):  # since the first question
             return range(0)
-        return range(max(span.first, kafka.low), min(span.last + 1, kafka.high))
+        return range(max(progress.batch_offsets.start, kafka.low), min(progress.batch_offsets.stop, kafka.high))
 
     # --- 4 ----------------------------------------------------------------------------------------------------------
 
@@ -298,8 +298,8 @@ class Takeover:
         return True
 
 
-def _is_of_another(span: Span, topic_id: str, cluster_id: str) -> bool:
-    return ids_differ(span.topic_id, topic_id) or ids_differ(span.cluster_id, cluster_id)
+def _is_of_another(progress: Progress, topic_id: str, cluster_id: str) -> bool:
+    return ids_differ(progress.topic_id, topic_id) or ids_differ(progress.cluster_id, cluster_id)
 
 
 def _require(is_wanted: Callable[[], bool]) -> None:

@@ -97,7 +97,7 @@ class OpenBatch:
         schema = self._writer.schema
         if _is_taken(self._group_column, rows.table.column_names):
             return False
-        return all(name not in schema.names or schema.field(name).type == kind for name, kind in _types(rows.table))
+        return all(new.name not in schema.names or schema.field(new.name).type == new.type for new in rows.table.schema)
 
     def append(self, portion: Batch, converted: Converted) -> None:
         """Append a portion whose rows ``takes`` has accepted; its offsets follow those in the batch."""
@@ -126,12 +126,11 @@ class OpenBatch:
     def _close_file(self) -> StagedFile | None:
         if self._writer is None:
             return None
-        self._writer.close(self._without_dictionary)
         sort_column = self._sort_column if self._sort_column in self._writer.schema.names else None
         has_shared = any(len(group.tps) > 1 for group in self._groups)
         offsets = tuple(part.offsets for part in self._sorted_parts(self._parts)) if has_shared else ()
         groups = tuple(map(self._data_file, self._groups))
-        return StagedFile(self._path, self._group_column, groups, sort_column, offsets)
+        return self._writer.finish(self._group_column, groups, sort_column, offsets, self._without_dictionary)
 
     def _data_file(self, group: _Group) -> DataFile:
         name = file_name(self._sorted_parts(group.tps))
@@ -184,10 +183,6 @@ def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:
         return part
     first, last = min(before.offsets.first, part.offsets.first), max(before.offsets.last, part.offsets.last)
     return replace(part, offsets=OffsetRange(part.offsets.tp, first, last))
-
-
-def _types(table: pa.Table) -> Sequence[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in table.schema]
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

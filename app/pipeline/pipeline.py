@@ -30,7 +30,7 @@ from app.batch_limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, OTHER_O
 from app.catalog.registrar import Registrar
 from app.convert.batch import Converted
 from app.errors import ConnectorError, FatalError, RetryableError, System, blaming
-from app.journal.generation import Intent
+from app.journal.log import Intent
 from app.journal.ownership import Ownership
 from app.model import Batch, DataFile, LocalObject, StagedFile, TopicPartition
 from app.monitoring.metrics import Metrics, Operation
@@ -451,7 +451,7 @@ class Pipeline:
             return None
         marks = self._ownership.marks(token)
         upload = Upload(files, others, self._object_store, self._pool, partial(self._ownership.is_owner, token))
-        patience = OUTAGE_SECONDS + sum(each.path.stat().st_size for each in (*files, *others)) / _SLOWEST_UPLOAD
+        patience = OUTAGE_SECONDS + upload.nbytes / _SLOWEST_UPLOAD
         stored = batch.timed("upload", lambda: self._until_it_works(batch, "upload", upload.run, patience))
         if stored is None:
             if self._until_it_works(batch, "journal", partial(self._ownership.confirm, token)):

@@ -39,6 +39,7 @@ class Upload:
         at_once = len(files) - 1 if others else len(files)
         self._missing: list[_Object] = [*files[:at_once], *others]
         self._last: list[_Object] = [*files[at_once:]]
+        self.nbytes = sum(each.path.stat().st_size for each in (*self._missing, *self._last))
         self._is_left_out = False
         self._stored: dict[str, StoredObject] = {}
         self._store = store

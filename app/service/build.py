@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ from app.journal.generation import Generation
 from app.journal.journal import Journal
 from app.journal.obsolete_logs import ObsoleteLogs
 from app.journal.ownership import JournalOwnership
-from app.journal.recovery import Recovery
+from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
 from app.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
@@ -217,7 +218,6 @@ def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: Jou
     settings, timings, metrics = base.settings, base.timings, base.metrics
     journal = Journal(lake.store, lake.location.root, name)
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(lake.store, lake.registrar, objects.map)
     placeholders = Placeholders(lake.store, lake.location.root, DEAD_LETTER, objects.map)
     other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
     first_offsets = FirstOffsets(
@@ -231,8 +231,8 @@ def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: Jou
         takeover=Takeover(
             journal,
             offsets=group.offsets,
-            register=recovery.register,
-            is_registered=recovery.is_registered,
+            register=partial(roll_forward, lake.store, lake.registrar, objects.map),
+            is_registered=lake.registrar.has,
             each=claims.map,
             each_object=objects.map,
         ),

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.generation import Generation
 from app.journal.journal import FencedError, Journal
 from app.journal.ownership import JournalOwnership
-from app.journal.recovery import Recovery
+from app.journal.recovery import roll_forward
 from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import TopicIds
@@ -152,13 +153,12 @@ class Member:
         self._objects = ThreadPoolExecutor(workers)
         self._claiming = ThreadPoolExecutor(workers)
         journal = Journal(self._store, table.root, GROUP)
-        recovery = Recovery(self._store, registrar)
         self._claims = Claims(
             takeover=Takeover(
                 journal,
                 offsets=_Topic(),
-                register=recovery.register,
-                is_registered=recovery.is_registered,
+                register=partial(roll_forward, self._store, registrar, map),
+                is_registered=registrar.has,
                 each=self._claiming.map,
                 each_object=self._objects.map,
             ),

@@ -21,7 +21,7 @@ from app.journal.claims import Claims
 from app.journal.generation import Generation
 from app.journal.journal import FencedError, Journal
 from app.journal.ownership import JournalOwnership
-from app.journal.recovery import Recovery
+from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
 from app.kafka.watch import TopicIds
@@ -151,13 +151,12 @@ class Process:
             timings=timings,
         )
         offsets: Any = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
-        recovery = Recovery(store, registrar)
         self.claims = Claims(
             takeover=Takeover(
                 Journal(store, ROOT, GROUP),
                 offsets=offsets,
-                register=recovery.register,
-                is_registered=recovery.is_registered,
+                register=partial(roll_forward, store, registrar, map),
+                is_registered=registrar.has,
                 now=lambda: _EPOCH + clock.now,
             ),
             new_generation=lambda token: _generation(store, token, clock),

@@ -17,7 +17,7 @@ from py4j.java_gateway import JavaObject
 
 from app.catalog.column_stats import column_stats
 from app.errors import FatalError
-from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
+from app.model import DataFile, OffsetRange, TopicPartition
 from app.service.build import new_batch_limits
 from app.spark.batch_offsets import read_batch_offsets
 from app.spark.staged_file import StagedWriter
@@ -276,8 +276,7 @@ def test_rows_of_the_largest_batch_keep_their_order(writer: SparkWriter, tmp_pat
         groups = pc.bit_wise_and(numbers, pa.scalar(1, pa.int64())).cast(pa.int32())
         staged.append(pa.table([*flags, numbers, groups], schema=schema))
         rows += portion
-    staged.close()
     groups_of = (DataFile("data.parquet", {}, rows // 2),) * 2
-    files = writer.write(StagedFile(staged.path, "group", groups_of), tmp_path / "out")
+    files = writer.write(staged.finish("group", groups_of), tmp_path / "out")
     for first, file in enumerate(files):
         assert pq.ParquetFile(file.path).read(["number"])["number"].to_pylist() == [*range(first, rows, 2)]

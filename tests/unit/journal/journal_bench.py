@@ -7,9 +7,9 @@ from pathlib import Path
 from app.errors import ConnectorError
 from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key, is_log, log_key
-from app.journal.generation import Generation, Intent
+from app.journal.generation import Generation
 from app.journal.journal import Journal
-from app.journal.log import GenerationLog, Progress, log_form
+from app.journal.log import GenerationLog, Intent, Progress, log_form
 from app.journal.takeover import Begin, Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.model import DataFile, Mark, OffsetRange, TopicPartition

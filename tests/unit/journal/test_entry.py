@@ -19,7 +19,7 @@ from app.journal.entry import (
     log_key,
     logs_folder,
 )
-from app.journal.log import GenerationLog, Progress, log_form
+from app.journal.log import GenerationLog, Intent, Progress, log_form
 from app.kafka.ids import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 
@@ -285,7 +285,7 @@ def test_the_marks_of_a_batch_are_the_same_whoever_registers_it_and_whatever_is_
     first, other = Progress(topic="t", partition=0, end=9, series="a"), Progress(topic="t", partition=1, end=5)
     log = GenerationLog(seq=1, owner="o", writer="o", partitions=(first,))
     ends = {first.tp: 19}
-    pending = log.pending(0, [OffsetRange(first.tp, 10, 15)], [FILE], {}, ends)
+    pending = log.pending(Intent(0, [OffsetRange(first.tp, 10, 15)], [FILE], {}, ends))
     wider = pending.changed(partitions=(*pending.partitions, other))
     kept = wider.kept([FILE])
     assert pending.marks == wider.marks == kept.marks == (Mark(first.tp, "a", 19),)

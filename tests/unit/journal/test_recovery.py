@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 
 from app.catalog.registrar import Registrar
 from app.errors import RetryableError
-from app.journal.recovery import Recovery
+from app.journal.recovery import roll_forward
 from app.model import DataFile, Mark
 from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
@@ -28,7 +29,8 @@ class Bench:
         self.store = MoodyStore(tmp_path)
         place = TableLocation(self.store.uri, ROOT)
         catalog = self.catalog if has_catalog else None
-        self.recovery = Recovery(self.store, Registrar(catalog, place, properties("p"), "sensors", None))
+        registrar = Registrar(catalog, place, properties("p"), "sensors", None)
+        self.register = partial(roll_forward, self.store, registrar, map)
 
     def file(self, *values: int) -> DataFile:
         path = self.lake / KEY
@@ -41,7 +43,7 @@ class Bench:
 def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     file = bench.file(3, 1, 2)
-    bench.recovery.register([file], ())
+    bench.register([file], ())
     ((registered,),) = bench.catalog.requests
     assert (registered.key, registered.uri, registered.size, registered.rows, registered.partition_values) == (
         KEY,
@@ -62,7 +64,7 @@ def test_the_rows_are_not_counted_for_their_source_once_more(tmp_path: Path) -> 
         topics.append(topic)
 
     bench.catalog.add_files = add_files  # type: ignore[method-assign]
-    bench.recovery.register([bench.file(1)], ())
+    bench.register([bench.file(1)], ())
     assert topics == [None]
 
 
@@ -70,7 +72,7 @@ def test_the_rows_are_not_counted_for_their_source_once_more(tmp_path: Path) -> 
 def test_without_a_catalog_or_files_nothing_is_read(tmp_path: Path, *, has_catalog: bool) -> None:
     bench = Bench(tmp_path, has_catalog=has_catalog)
     files = [DataFile(KEY, {}, 1, 1)]
-    bench.recovery.register([] if has_catalog else files, ())
+    bench.register([] if has_catalog else files, ())
     assert (bench.catalog.requests, bench.catalog.looked_up) == ([], 0)
 
 
@@ -79,5 +81,5 @@ def test_a_file_that_is_gone_meanwhile_registers_none(tmp_path: Path) -> None:
     file = bench.file(1)
     gone = replace(file, key="data/t/p=a/data_2.parquet")
     with pytest.raises(RetryableError, match=r"registering file://.*data_2.parquet: it was there .* bring it back"):
-        bench.recovery.register([file, gone], ())
+        bench.register([file, gone], ())
     assert bench.catalog.requests == []
