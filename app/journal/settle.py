@@ -30,7 +30,6 @@ class Settlement:
     """Settles batches; safe from several threads.
 
     Args:
-        store: where the objects are.
         register: registers the files of a batch in the catalog, with the marks of its partitions; safe to repeat.
         is_registered: whether the catalog knows that it has the rows up to these marks. Then engines may have replaced
             the files of the batch.
@@ -60,17 +59,18 @@ class Settlement:
             ChangedError: another member has written the document.
             ConnectorError: of the store, of the catalog, or Kafka's.
         """
-        assert document.current is not None, "it was read"  # noqa: S101
-        if document.current.state != "done" and self.is_registered(document.current.marks):
-            if document.current.state == "pending":
-                document.write(document.current.kept(document.current.files))
-            document.write(document.current.done())
+        log = document.current
+        assert log is not None, "it was read"  # noqa: S101
+        if log.state == "done":
             return
-        if document.current.state == "pending":
-            document.write(self._decided(document.where, document.current))
-        if document.current.state == "kept":
-            self.register(document.current.files, document.current.marks)
-            document.write(document.current.done())
+        is_registered = self.is_registered(log.marks)
+        if log.state == "pending":
+            log = log.kept(log.files) if is_registered else self._decided(document.where, log)
+            document.write(log)
+        if log.state == "kept":
+            if not is_registered:
+                self.register(log.files, log.marks)
+            document.write(log.done())
 
     def _decided(self, where: str, batch: GenerationLog) -> GenerationLog:
         """The next version, which says whether the batch is kept or rolled back."""
@@ -94,13 +94,7 @@ class Settlement:
     def _with_what_is_there(self, where: str, batch: GenerationLog, expired: int) -> GenerationLog | None:
         """The next version, which keeps the objects that exist of an incomplete batch.
 
-        Args:
-            where: the log's address.
-            batch: the log, whose batch is pending.
-            expired: how many of its offsets Kafka no longer has.
-
-        Returns:
-            ``None`` if reading the batch again loses fewer records.
+        ``None`` if reading it again loses fewer records: Kafka no longer has ``expired`` of its offsets.
         """
         missing = self._missing(batch, batch.objects)
         records = {file.key: file.rows for file in batch.files} | batch.also
@@ -123,12 +117,8 @@ class Settlement:
     def _missing(self, batch: GenerationLog, keys: Sequence[str]) -> list[str]:
         """Keys of those objects that do not exist or have another size."""
         wanted = {file.key: file.size for file in batch.files}
-        sizes = self.each(self._size_of, keys)
-        return [key for key, size in zip(keys, sizes, strict=True) if size is None or wanted.get(key, size) != size]
-
-    def _size_of(self, key: str) -> int | None:
-        found = self.store.find(key)
-        return found.size if found else None
+        found = zip(keys, self.each(self.store.find, keys), strict=True)
+        return [key for key, stored in found if stored is None or wanted.get(key, stored.size) != stored.size]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -43,7 +43,7 @@ class Staged:
 
     parts: tuple[BatchPart, ...]
     file: StagedFile | None
-    rejected: list[Rejected]
+    rejected: tuple[Rejected, ...]
     dead_letters: list[LocalObject]
     rescued: int
 
@@ -121,7 +121,7 @@ class OpenBatch:
             write_dead_letter(records, path)
             dead_letters.append(LocalObject(path, dead_letter_key(self._table_root, self._parts[tp]), len(records)))
             rejected += records
-        return Staged(self._sorted_parts(self._parts), self._close_file(), rejected, dead_letters, self._rescued)
+        return Staged(self._sorted_parts(self._parts), self._close_file(), tuple(rejected), dead_letters, self._rescued)
 
     def _close_file(self) -> StagedFile | None:
         if self._writer is None:

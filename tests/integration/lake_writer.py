@@ -69,4 +69,5 @@ class LakeWriter:
         assert not staged.rejected
         files = self._writer.write(staged.file, folder / "out")
         indexes = self._registrar.write_indexes(files, folder)
-        return [self._store.upload(each.path, each.key).key for each in (*files, *indexes)]
+        stored = [self._store.upload(file.path, file.key).key for file in files]
+        return stored + [self._store.upload(index.path, index.key).key for index in indexes]

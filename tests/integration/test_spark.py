@@ -159,7 +159,7 @@ def test_every_group_becomes_one_file_with_its_rows_in_the_order_of_arrival(
 
     files = _write(writer, tmp_path, table, ids)
 
-    assert [file.group.rows for file in files] == [ids.count(group) for group in range(groups)]
+    assert [file.rows for file in files] == [ids.count(group) for group in range(groups)]
     for group, file in enumerate(files):
         stored = _read(file)
         assert stored.column_names == ["arrival", "text"]
