@@ -9,10 +9,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.catalog.base import TooLargeError
+from app.catalog.column_stats import column_stats
 from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.formatting import counted
-from app.model import Mark, StoredFile
+from app.model import DataFile, Mark
 from app.table.catalog_table import CatalogTable, TableProperties
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class QuixCatalog:
     Args:
         url: the catalog's base address, e.g. ``https://catalog.example.com/api/v1``.
         workspace_id: of the topics that feed the table; empty outside Quix Cloud.
+        stats_columns: the only columns whose bounds are sent (zone maps); ``None`` for all.
 
     Raises:
         ConfigError: the token cannot be sent.
@@ -50,6 +52,7 @@ class QuixCatalog:
         table: str,
         *,
         workspace_id: str = "",
+        stats_columns: frozenset[str] | None = None,
         patience: Patience = _PATIENCE,
     ) -> None:
         base = url.rstrip("/")
@@ -59,6 +62,7 @@ class QuixCatalog:
         self._path = f"/namespaces/{quote(namespace, safe='')}/tables/{quote(table, safe='')}"
         self._table_words = f"table {namespace}.{table} in the catalog at {base}"
         self._workspace_id = workspace_id
+        self._stats_columns = stats_columns
         self._catalog_words = f"the catalog at {base}"
 
     def check(self) -> CatalogTable | None:
@@ -120,9 +124,9 @@ class QuixCatalog:
         doing = f"naming topic {topic} as a source of {self._table_words}"
         self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
 
-    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         """Divides files into those that one request takes; after a refusal for its size, into half as large ones."""
-        return portions(files, entry_with_bounds, self._most_bytes)
+        return portions(files, self._entry_with_bounds, self._most_bytes)
 
     def has(self, marks: Sequence[Mark]) -> bool:  # noqa: ARG002 - paths are the keys
         """Returns ``False``: this catalog knows no marks."""
@@ -130,13 +134,13 @@ class QuixCatalog:
 
     def add_files(
         self,
-        files: Sequence[StoredFile],
+        files: Sequence[DataFile],
         topic: str | None,
         marks: Sequence[Mark] = (),  # noqa: ARG002 - paths are the keys
     ) -> None:
         """Registers the files in one request, with the topic they come from, unless it has counted them already."""
         doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
-        body: dict[str, Any] = {"files": [entry_with_bounds(file) for file in files]}
+        body: dict[str, Any] = {"files": [self._entry_with_bounds(file) for file in files]}
         if topic is not None:
             body["source"] = self._source(topic)
         answer = self._ask("POST", f"{self._path}/manifest/add-files", doing, body)
@@ -151,6 +155,11 @@ class QuixCatalog:
 
     def _ask(self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None) -> Answer:
         return self._client.ask(method, path, doing, body, patience=self._patience)
+
+    def _entry_with_bounds(self, file: DataFile) -> Mapping[str, Any]:
+        """Returns the entry and, where there are any, the bounds by which readers leave the file out."""
+        bounds = column_stats(file.footer, self._stats_columns)
+        return {**entry(file), "column_stats": bounds} if bounds else entry(file)
 
     def _source(self, topic: str) -> Mapping[str, Any]:
         return {
@@ -225,7 +234,7 @@ def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalE
     return FatalError(doing, cause, "Check that CATALOG_URL is the address of a Quix catalog, and its version")
 
 
-def entry(file: StoredFile) -> Mapping[str, Any]:
+def entry(file: DataFile) -> Mapping[str, Any]:
     """Describes a file as readers need it to find the file and its rows."""
     return {
         "file_path": file.uri,
@@ -236,19 +245,13 @@ def entry(file: StoredFile) -> Mapping[str, Any]:
     }
 
 
-def entry_with_bounds(file: StoredFile) -> Mapping[str, Any]:
-    """Returns the entry and, where there are any, the bounds by which readers leave the file out."""
-    bounds = {"column_stats": file.column_stats} if file.column_stats else {}
-    return {**entry(file), **bounds}
-
-
 def portions(
-    files: Sequence[StoredFile],
-    described: Callable[[StoredFile], Mapping[str, Any]],
+    files: Sequence[DataFile],
+    described: Callable[[DataFile], Mapping[str, Any]],
     most_bytes: int = MOST_BYTES,
-) -> Iterator[Sequence[StoredFile]]:
+) -> Iterator[Sequence[DataFile]]:
     """Divides files into those whose descriptions fit into one request; one that is too large by itself goes alone."""
-    portion: list[StoredFile] = []
+    portion: list[DataFile] = []
     size = 0
     for file in files:
         more = len(json.dumps(described(file))) + 2  # the comma and blank between two of them

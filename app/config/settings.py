@@ -156,11 +156,6 @@ class Settings(Variables):
         target = self.iceberg or self.catalog
         return target.url if target else None
 
-    @property
-    def bounded_columns(self) -> frozenset[str] | None:
-        """The only columns with zone maps in the catalog of Quix, ``None`` for all. Iceberg has its own."""
-        return frozenset() if self.is_iceberg else frozenset(self.stats_columns) or None
-
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
         if self.memory_limit_mb is not None and (shortage := self.memory.shortage(self.memory_limit_mb)):

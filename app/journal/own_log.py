@@ -22,16 +22,16 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from app.errors import FatalError, RetryableError
-from app.journal.entry import JournaledFile, RolledBack
+from app.journal.entry import RolledBack
 from app.journal.journal import FencedError, Journal, LogClosedError
-from app.journal.log import GenerationLog, Progress
+from app.journal.log import GenerationLog, Intent, Progress
 from app.journal.rolled_back import RolledBackObjects
-from app.model import Mark, OffsetRange, TopicPartition
+from app.model import Mark, TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import UnreadableError
 
@@ -44,25 +44,6 @@ _NUMBERS = count()
 def new_token() -> str:
     """A unique name of a generation: 24 hex digits, of which the first 16 are the same within a process."""
     return f"{_PROCESS}{next(_NUMBERS):08x}"
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """Lists the objects that a batch will store.
-
-    Args:
-        batch: its number, which no other batch of the generation has.
-        offsets: its first and last offset with a record of each topic-partition.
-        files: its data files.
-        also: its other objects, by key the number of records that no other object has.
-        ends: the last offset that was read of each topic-partition, also where it gave no row.
-    """
-
-    batch: int
-    offsets: Sequence[OffsetRange]
-    files: tuple[JournaledFile, ...]
-    also: Mapping[str, int]
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +164,7 @@ class OwnLog:
                 cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the generation has not claimed"
                 raise FatalError("announcing a batch", cause, "Nothing of it was uploaded; please report this as a bug")
             still = self._rolled_back.still(log.revoked)
-            pending = log.pending(intent.batch, intent.offsets, intent.files, intent.also, intent.ends)
+            pending = log.pending(intent)
             self._write(pending.model_copy(update={"revoked": still}))
             self._announced = frozenset(pending.objects)
 

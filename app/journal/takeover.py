@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 from app.errors import FatalError, RetryableError
 from app.journal.beginning import Begin, Beginnings
 from app.journal.claim import PartitionClaim
-from app.journal.entry import Span
 from app.journal.journal import FencedError, Journal
-from app.journal.log import GenerationLog
+from app.journal.log import GenerationLog, Progress
 from app.journal.own_log import OwnLog
 from app.journal.settle import Settlement
 from app.journal.start_offset import Start
@@ -214,21 +213,21 @@ class _Round:
         return True
 
 
-def left_in_kafka(offsets: GroupOffsets, span: Span) -> range:
-    """The offsets of a span that Kafka still has: none if the topic was recreated or the cluster is another one.
+def left_in_kafka(offsets: GroupOffsets, progress: Progress) -> range:
+    """The batch's offsets that Kafka still has: none if the topic was recreated or the cluster is another one.
 
     The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have.
     """
-    if _is_of_another(span, offsets.topic_id(span.topic), offsets.cluster_id()):
+    if _is_of_another(progress, offsets.topic_id(progress.topic), offsets.cluster_id()):
         return range(0)
-    kafka = offsets.of(span.tp)
-    if _is_of_another(span, kafka.topic_id, kafka.cluster_id):  # since the first question
+    kafka = offsets.of(progress.tp)
+    if _is_of_another(progress, kafka.topic_id, kafka.cluster_id):  # since the first question
         return range(0)
-    return range(max(span.first, kafka.low), min(span.last + 1, kafka.high))
+    return range(max(progress.batch_offsets.start, kafka.low), min(progress.batch_offsets.stop, kafka.high))
 
 
-def _is_of_another(span: Span, topic_id: str, cluster_id: str) -> bool:
-    return ids_differ(span.topic_id, topic_id) or ids_differ(span.cluster_id, cluster_id)
+def _is_of_another(progress: Progress, topic_id: str, cluster_id: str) -> bool:
+    return ids_differ(progress.topic_id, topic_id) or ids_differ(progress.cluster_id, cluster_id)
 
 
 def _gone(where: str, tps: Sequence[TopicPartition]) -> FatalError:

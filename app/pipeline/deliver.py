@@ -9,12 +9,14 @@ from functools import partial
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError, FatalError, blaming
 from app.journal.journal import FencedError
-from app.journal.own_log import Intent, OwnLog
-from app.model import StoredFile, TopicPartition, WrittenFile
+from app.journal.log import Intent
+from app.journal.own_log import OwnLog
+from app.model import DataFile, LocalObject, TopicPartition
 from app.monitoring.waits import OUTAGE_SECONDS
 from app.pipeline.flow import Flow
 from app.pipeline.in_flight import BatchInFlight
-from app.pipeline.upload import Destination, Upload, UploadItem
+from app.pipeline.upload import Upload
+from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ class Delivery:
 
     Args:
         flow: of the pipeline.
-        destination: where the table's objects go.
+        store: where the table's objects go.
         registrar: step 6.
         workers: uploads at the same time.
         recreated: called with the partitions of each batch before its first object leaves this machine. Returns the
@@ -37,13 +39,13 @@ class Delivery:
     def __init__(
         self,
         flow: Flow,
-        destination: Destination,
+        store: ObjectStore,
         registrar: Registrar,
         workers: int,
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
     ) -> None:
         self._flow = flow
-        self._destination = destination
+        self._object_store = store
         self._registrar = registrar
         self._recreated = recreated
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
@@ -69,7 +71,7 @@ class Delivery:
 
     # --- a batch ----------------------------------------------------------------------------------------------------
 
-    def _deliver(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
+    def _deliver(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
         self._last = log = batch.assignment.log
         try:
             log.check_open()
@@ -84,55 +86,52 @@ class Delivery:
             batch.assignment.delivered(batch.last_portion, batch.ends)
         self._flow.end(batch)
 
-    def _store(self, batch: BatchInFlight, files: Sequence[WrittenFile]) -> None:
+    def _store(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
         self._confirm_topics(batch)
-        to = self._destination
-        upload_items = [to.data_file(file) for file in files] + batch.dead_letters + to.sidecars(files, batch.folder)
-        intent = to.intent(batch.parts, files, upload_items, batch.ends)
+        others = batch.dead_letters + self._registrar.write_indexes(files, batch.folder)
         log = batch.assignment.log
         try:
-            stored = self._store_announced(batch, intent, files, upload_items) if intent else self._advance(batch)
+            stored = self._store_announced(batch, files, others) if files or others else self._advance(batch)
         except FencedError:
-            self._flow.metrics.delivered(batch.delivered([], dropped=len(upload_items)))
+            self._flow.metrics.delivered(batch.delivered([], dropped=len(files) + len(others)))
             raise
         if self._flow.written.is_empty:  # else the next batch's intent says it, or is followed by this
             with contextlib.suppress(FencedError):  # the next owner finds the batch complete
                 self._journal(batch, "done", log.done)
         self._flow.metrics.delivered(batch.delivered(stored, dropped=0))
 
-    def _advance(self, batch: BatchInFlight) -> list[StoredFile]:
+    def _advance(self, batch: BatchInFlight) -> list[DataFile]:
         """Write how far was read where nothing is to be stored, before the offsets are committed."""
         self._journal(batch, "done", partial(batch.assignment.log.advance, batch.ends))
         return []
 
     def _store_announced(
-        self, batch: BatchInFlight, intent: Intent, files: Sequence[WrittenFile], upload_items: Sequence[UploadItem]
-    ) -> list[StoredFile]:
+        self, batch: BatchInFlight, files: Sequence[DataFile], others: Sequence[LocalObject]
+    ) -> list[DataFile]:
         """Steps 4 to 6.
 
         Raises:
             FencedError: the assignment was over before the files were registered.
         """
-        log, to = batch.assignment.log, self._destination
+        log = batch.assignment.log
+        offsets = [part.offsets for part in batch.parts]
+        intent = Intent(batch.number, offsets, files, {each.key: each.records for each in others}, batch.ends)
         if files and not self._registrar.is_prepared:
             self._flow.until_it_works(batch, "register", lambda: self._prepare(log))
         self._journal(batch, "intend", lambda: log.intend(intent))
         marks = log.marks
-        data = {file.key for file in intent.files}
-        upload = Upload(upload_items, data, to.store, self._pool, partial(self._may_upload, log))
-        patience = OUTAGE_SECONDS + sum(item.path.stat().st_size for item in upload_items) / _SLOWEST_UPLOAD
-        uploaded = batch.timed("upload", lambda: self._flow.until_it_works(batch, "upload", upload.run, patience))
-        if uploaded is None:
+        upload = Upload(files, others, self._object_store, self._pool, partial(self._may_upload, log))
+        patience = OUTAGE_SECONDS + upload.nbytes / _SLOWEST_UPLOAD
+        stored = batch.timed("upload", lambda: self._flow.until_it_works(batch, "upload", upload.run, patience))
+        if stored is None:
             self._flow.until_it_works(batch, "journal", log.verify)
             raise FatalError("uploading files", "another object has the name of one of them", _FOREIGN_OBJECT)
-        footers = to.footers(files if self._registrar.is_needed else [])
-        stored = to.stored_files(files, uploaded, footers)
-        registration = self._registrar.new_registration(marks)
+        registration = self._registrar.new_registration(stored, marks)
 
         def register() -> None:
             log.verify()  # at each try: while a catalog is away, a partition may be revoked
             with self._asking_the_catalog():
-                registration.run(stored)
+                registration.run()
 
         batch.timed("register", lambda: self._flow.until_it_works(batch, "register", register))
         log.registered()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from app.errors import ConnectorError, RetryableError, System, blaming
-from app.model import StagedFile, WrittenFile
+from app.model import DataFile, StagedFile
 from app.monitoring.metrics import Metrics, Operation
 from app.monitoring.waits import OUTAGE_SECONDS
 from app.pipeline.assignment import Assignment
@@ -86,7 +86,7 @@ class Flow:
         self.stop = threading.Event()
         self.changed = threading.Condition()
         self.staged: Handover[tuple[BatchInFlight, StagedFile | None]] = Handover(self.stop)
-        self.written: Handover[tuple[BatchInFlight, list[WrittenFile]]] = Handover(self.stop)
+        self.written: Handover[tuple[BatchInFlight, list[DataFile]]] = Handover(self.stop)
         self.held_bytes = 0
         self.begun = self.ended = 0
         self.failure: ConnectorError | None = None

@@ -20,7 +20,6 @@ from app.pipeline.in_flight import BatchInFlight
 from app.pipeline.limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, BatchEnds, BatchLimits, BatchSize
 from app.pipeline.open_batch import OpenBatch
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Destination
 from app.retry import Stopped
 
 logger = logging.getLogger(__name__)
@@ -37,7 +36,6 @@ class Gathering:
         stager: converts and stages.
         limits: decide when a batch ends.
         scratch: a private folder; each batch leaves it as it found it.
-        destination: keys of dead letters.
         in_files: adds to the rows what the catalog wants in files.
         free_bytes: the room that a folder's disk has.
 
@@ -53,7 +51,6 @@ class Gathering:
         stager: Stager,
         limits: BatchLimits,
         scratch: Path,
-        destination: Destination,
         *,
         in_files: Callable[[pa.Table], pa.Table] = lambda table: table,
         free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
@@ -62,7 +59,6 @@ class Gathering:
         self._stager = stager
         self.limits = limits
         self._scratch = scratch
-        self._destination = destination
         self._in_files = in_files
         self._free_bytes = free_bytes
         self._submitted: queue.SimpleQueue[Portion] = queue.SimpleQueue()
@@ -221,8 +217,8 @@ class Gathering:
         in_flight.reason = reason
         staged = batch.close()
         in_flight.parts, in_flight.rescued = staged.parts, staged.rescued
-        in_flight.rejected = sum(len(records) for _, records in staged.rejected)
-        in_flight.dead_letters = self._destination.dead_letters(staged.rejected, in_flight.folder)
+        in_flight.rejected = sum(each.records for each in staged.dead_letters)
+        in_flight.dead_letters = staged.dead_letters
         return in_flight, staged.file
 
 

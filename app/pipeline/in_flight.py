@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.formatting import counted
-from app.model import BatchPart, StoredFile, TopicPartition
+from app.model import BatchPart, DataFile, LocalObject, TopicPartition
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
 from app.pipeline.assignment import Assignment
-from app.pipeline.upload import UploadItem
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class BatchInFlight:
     reason: str = ""
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     parts: Sequence[BatchPart] = ()
-    dead_letters: list[UploadItem] = field(default_factory=list)
+    dead_letters: list[LocalObject] = field(default_factory=list)
     rejected: int = 0
     rescued: int = 0
     waited: float = 0.0
@@ -54,7 +53,7 @@ class BatchInFlight:
         finally:
             self.seconds[step] = self.seconds.get(step, 0.0) + self.clock() - self.waited - begin
 
-    def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
+    def delivered(self, stored: Sequence[DataFile], dropped: int) -> DeliveredBatch:
         """Returns the outcome of the batch, and logs it in one line.
 
         Args:

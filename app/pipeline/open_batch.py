@@ -10,29 +10,40 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.bad_records.dead_letter import write as write_dead_letter
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, nulls_of, values_of
-from app.model import Batch, BatchPart, OffsetRange, OutputFile, Rejected, StagedFile, TopicPartition, deep_size
+from app.model import (
+    Batch,
+    BatchPart,
+    DataFile,
+    LocalObject,
+    OffsetRange,
+    Rejected,
+    StagedFile,
+    TopicPartition,
+    deep_size,
+)
 from app.pipeline.limits import BatchSize
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
-from app.table.layout import PartitionSpec
+from app.table.layout import PartitionSpec, data_key, dead_letter_key, file_name
 
 _GROUP_COLUMN = "__file_group"
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The result of a batch that was staged.
+    """A batch that was staged.
 
-    ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``rejected`` are the
-    records for the dead letter, by their part; ``rescued`` counts the values that fit no column.
+    ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``dead_letters``
+    are one file for each topic-partition. ``rescued`` counts the values that fit no column.
     """
 
     parts: tuple[BatchPart, ...]
     file: StagedFile | None
-    rejected: tuple[tuple[BatchPart, list[Rejected]], ...]
+    dead_letters: list[LocalObject]
     rescued: int
 
 
@@ -48,19 +59,14 @@ class _Group:
 class OpenBatch:
     """Gathers rows of the partitions of one generation; to be used by one thread.
 
-    Args:
-        number: of the batch.
-        path: of the new staged file.
-        spec: names the partition columns.
-        sort_column: orders the rows of a file, where they have it.
-
-    Attributes:
-        rescued: the number of values that fit no column.
+    ``path`` is that of the new staged file, beside which dead letters are written. ``sort_column`` orders the rows of a
+    file, where they have it.
     """
 
-    def __init__(self, number: int, path: Path, spec: PartitionSpec, sort_column: str | None) -> None:
+    def __init__(self, number: int, path: Path, table_root: str, spec: PartitionSpec, sort_column: str | None) -> None:
         self._number = number
         self._path = path
+        self._table_root = table_root
         self._spec = spec
         self._sort_column = sort_column
         self._writer: StagedWriter | None = None
@@ -70,13 +76,12 @@ class OpenBatch:
         self._group_numbers: dict[tuple[str, ...], int] = {}  # by their values
         self._parts: dict[TopicPartition, BatchPart] = {}
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
-        self.rescued = 0
+        self._rescued = 0
         self._rejected_bytes = 0
         self._records = 0
 
     @property
     def size(self) -> BatchSize:
-        """The present size of the batch."""
         writer = self._writer
         return BatchSize(
             staged_bytes=writer.nbytes if writer else 0,
@@ -93,15 +98,10 @@ class OpenBatch:
         schema = self._writer.schema
         if _is_taken(self._group_column, rows.table.column_names):
             return False
-        return all(name not in schema.names or schema.field(name).type == kind for name, kind in _types(rows.table))
+        return all(new.name not in schema.names or schema.field(new.name).type == new.type for new in rows.table.schema)
 
     def append(self, portion: Batch, converted: Converted) -> None:
-        """Append a portion; its offsets follow those that its topic-partitions have in this batch.
-
-        Args:
-            portion: records of the same assignment as those before.
-            converted: its rows, for which ``takes`` returned true, and its rejected records.
-        """
+        """Append a portion whose rows ``takes`` has accepted; its offsets follow those in the batch."""
         self._records += portion.records
         for part in portion.parts:
             numbered = replace(part, number=self._number)
@@ -110,29 +110,31 @@ class OpenBatch:
             self._rejected.setdefault(record.tp, []).append(record)
             self._rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
         if converted.rows is not None:
-            self.rescued += sum(rescue.count for rescue in converted.rescued.values())
+            self._rescued += sum(rescue.count for rescue in converted.rescued.values())
             self._append(converted.rows, [part.offsets.tp for part in portion.parts])
 
     def close(self) -> Staged:
-        """Finish the staged file."""
-        # In the order of the topic: a replay of the dead letter then keeps the order of each key.
-        rejected = tuple(
-            (self._parts[tp], sorted(records, key=lambda record: record.offset))
-            for tp, records in self._rejected.items()
-        )
-        return Staged(self._sorted_parts(self._parts), self._close_file(), rejected, self.rescued)
+        """Finish the staged file, and write the dead letters."""
+        dead_letters = []
+        for index, (tp, records) in enumerate(self._rejected.items()):
+            records.sort(key=lambda record: record.offset)  # a replay then keeps the order of each key
+            path = self._path.with_name(f"dead-letter-{index}.parquet")
+            write_dead_letter(records, path)
+            dead_letters.append(LocalObject(path, dead_letter_key(self._table_root, self._parts[tp]), len(records)))
+        return Staged(self._sorted_parts(self._parts), self._close_file(), dead_letters, self._rescued)
 
     def _close_file(self) -> StagedFile | None:
         if self._writer is None:
             return None
-        self._writer.close(self._without_dictionary)
-        groups = tuple(
-            OutputFile(self._sorted_parts(each.tps), each.partition_values, each.rows) for each in self._groups
-        )
         sort_column = self._sort_column if self._sort_column in self._writer.schema.names else None
-        has_shared = any(len(group.parts) > 1 for group in groups)
+        has_shared = any(len(group.tps) > 1 for group in self._groups)
         offsets = tuple(part.offsets for part in self._sorted_parts(self._parts)) if has_shared else ()
-        return StagedFile(self._path, self._group_column, groups, sort_column, offsets)
+        groups = tuple(map(self._data_file, self._groups))
+        return self._writer.finish(self._group_column, groups, sort_column, offsets, self._without_dictionary)
+
+    def _data_file(self, group: _Group) -> DataFile:
+        name = file_name(self._sorted_parts(group.tps))
+        return DataFile(data_key(self._table_root, group.partition_values, name), group.partition_values, group.rows)
 
     def _sorted_parts(self, tps: Iterable[TopicPartition]) -> tuple[BatchPart, ...]:
         return tuple(self._parts[tp] for tp in sorted(tps))
@@ -181,10 +183,6 @@ def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:
         return part
     first, last = min(before.offsets.first, part.offsets.first), max(before.offsets.last, part.offsets.last)
     return replace(part, offsets=OffsetRange(part.offsets.tp, first, last))
-
-
-def _types(table: pa.Table) -> Sequence[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in table.schema]
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:

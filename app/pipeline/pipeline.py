@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.model import StagedFile, WrittenFile
+from app.model import DataFile, StagedFile
 from app.pipeline.assignment import Assignment
 from app.pipeline.deliver import Delivery
 from app.pipeline.flow import Flow
@@ -38,7 +38,7 @@ _LOOK_SECONDS = 0.1  # between two looks whether the batch is to end, where no r
 class Writer(Protocol):
     """Step 3; ``app.spark.writer.SparkWriter`` in production."""
 
-    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]: ...
+    def write(self, staged: StagedFile, out: Path) -> list[DataFile]: ...
 
 
 class Pipeline:

@@ -27,16 +27,13 @@ _EXAMPLE = 300
 
 
 class Stager:
-    """Converts and stages batches; to be used by one thread.
+    """Converts and stages batches; to be used by one thread. ``sort_column`` orders the rows of a file that has it."""
 
-    Args:
-        converter: step 1.
-        spec: the partition columns.
-        sort_column: orders the rows of a file, where they have it.
-    """
-
-    def __init__(self, converter: BatchConverter, spec: PartitionSpec, sort_column: str | None) -> None:
+    def __init__(
+        self, converter: BatchConverter, table_root: str, spec: PartitionSpec, sort_column: str | None
+    ) -> None:
         self._converter = converter
+        self._table_root = table_root
         self._spec = spec
         self._sort_column = sort_column
         self._named: set[str] = set()
@@ -48,18 +45,10 @@ class Stager:
         Groups of its rows are integers rather than the partition columns themselves because Spark's dynamic partition
         write then sorts by one int: 1.5 times as fast as by four strings, and no value can upset it.
         """
-        return OpenBatch(number, path, self._spec, self._sort_column)
+        return OpenBatch(number, path, self._table_root, self._spec, self._sort_column)
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
-        """Step 1 for a portion of a batch.
-
-        Args:
-            batch: the portion.
-            patiently: repeats a call that the store refuses for a while.
-
-        Raises:
-            DataError: a row that cannot be written, where the user wants the process to end then.
-        """
+        """Step 1 for a portion of a batch; arguments and errors as those of ``BatchConverter``."""
         converted = self._converter.convert(batch, patiently)
         self._warn_of_rescued(converted.rescued)
         if converted.rows and not self._has_rows:

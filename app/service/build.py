@@ -31,7 +31,7 @@ from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal
 from app.journal.obsolete_logs import ObsoleteLogs
 from app.journal.own_log import OwnLog, new_token
-from app.journal.recovery import Recovery
+from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
 from app.journal.settle import Settlement
 from app.journal.takeover import Takeover, left_in_kafka
@@ -123,7 +123,7 @@ def new_stager(
         read_message=read_message,
         ask_with=many.ask_with if many else None,
     )
-    return Stager(converter, spec, settings.sort_column)
+    return Stager(converter, location.root, spec, settings.sort_column)
 
 
 def new_batch_limits(settings: Settings, timings: Timings, scratch: Path, commit_seconds: float = inf) -> BatchLimits:
@@ -214,7 +214,6 @@ def new_takeover(base: Base, lake: Lake, journal: Journal, member: Member, group
     settings = base.settings
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
-    recovery = Recovery(lake.store, lake.registrar, settings.bounded_columns, objects.map)
     first_offsets = FirstOffsets(
         journal, kafka=group.offsets, reset=settings.auto_offset_reset, internal=member.internal_topics
     )
@@ -222,8 +221,8 @@ def new_takeover(base: Base, lake: Lake, journal: Journal, member: Member, group
         journal,
         Settlement(
             lake.store,
-            recovery.register,
-            recovery.is_registered,
+            partial(roll_forward, lake.store, lake.registrar, objects.map),
+            lake.registrar.has,
             partial(left_in_kafka, group.offsets),
             objects.map,
             time.time,

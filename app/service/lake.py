@@ -114,6 +114,7 @@ def new_catalog(settings: Settings, store: ObjectStore) -> Catalog | None:
         settings.catalog_namespace,
         settings.table,
         workspace_id=settings.workspace_id or "",
+        stats_columns=frozenset(settings.stats_columns) or None,
     )
 
 

@@ -29,7 +29,6 @@ from app.pipeline.flow import Flow
 from app.pipeline.gather import Gathering
 from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.upload import Destination
 from app.retry import Waiting
 from app.service.build import (
     Group,
@@ -191,13 +190,12 @@ def open_way(
         common.spark_up.result()  # after a failed start of Spark do not join the group
     group = open_group(application.config, member.admin, topic.name, timings)
     flow = Flow(metrics, timings)
-    destination = Destination(lake.store, lake.location.root, lake.spec.virtual, settings.bounded_columns)
-    gathering = Gathering(flow, stager, common.limits, base.scratch, destination, in_files=lake.registrar.in_files)
+    gathering = Gathering(flow, stager, common.limits, base.scratch, in_files=lake.registrar.in_files)
     claimer = new_claimer(base, lake, name, member, group, gathering.submit)
     common.ends.callback(claimer.stop)
     common.ends.callback(begin_sweeping(claimer, lake, name).stop)
     delivery = Delivery(
-        flow, destination, lake.registrar, settings.max_write_workers, recreated=group.topic_ids.recreated
+        flow, lake.store, lake.registrar, settings.max_write_workers, recreated=group.topic_ids.recreated
     )
     pipeline = Pipeline(flow, gathering, common.spark, delivery, common.spark_up)
     pipeline.start()

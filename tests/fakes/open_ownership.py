@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from app.journal.generation import Intent
+from app.journal.log import Intent
 from app.model import Mark, TopicPartition
 
 

@@ -24,7 +24,7 @@ from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.journal import Journal
 from app.journal.own_log import OwnLog, new_token
-from app.journal.recovery import Recovery
+from app.journal.recovery import roll_forward
 from app.journal.settle import Settlement
 from app.journal.takeover import Takeover, left_in_kafka
 from app.kafka.questions import GroupOffsets, PartitionOffsets
@@ -37,7 +37,6 @@ from app.pipeline.deliver import Delivery
 from app.pipeline.flow import Flow
 from app.pipeline.gather import Gathering
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import TableLocation
@@ -156,20 +155,19 @@ class Member:
         self._claiming = ThreadPoolExecutor(workers)
         folder = scratch / secrets.token_hex(4)
         folder.mkdir()
-        flow, destination = Flow(timings=_HURRY), Destination(store, table.root)
-        gathering = Gathering(flow, stager(spec("p"), "fail", table_root=table.root), UNBOUNDED, folder, destination)
-        self.pipeline = Pipeline(flow, gathering, ArrowWriter(), Delivery(flow, destination, registrar, workers))
+        flow = Flow(timings=_HURRY)
+        gathering = Gathering(flow, stager(spec("p"), "fail", table_root=table.root), UNBOUNDED, folder)
+        self.pipeline = Pipeline(flow, gathering, ArrowWriter(), Delivery(flow, store, registrar, workers))
         self.pipeline.start()
         journal, offsets = Journal(store, table.root, GROUP), _Topic()
-        recovery = Recovery(store, registrar, None)
         topic_ids = TopicIds(lambda topic: f"{topic}-1")
         self._claimer = Claimer(
             Takeover(
                 journal,
                 Settlement(
                     store,
-                    recovery.register,
-                    recovery.is_registered,
+                    partial(roll_forward, store, registrar, self._objects.map),
+                    registrar.has,
                     partial(left_in_kafka, offsets),
                     self._objects.map,
                     time.time,

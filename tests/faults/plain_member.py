@@ -142,4 +142,4 @@ def _stager() -> Stager:
         whole_batches=WholeBatches(of_table, rules, METADATA),
         read_message=_read,
     )
-    return Stager(converter, of_table, None)
+    return Stager(converter, ROOT, of_table, None)

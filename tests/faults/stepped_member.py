@@ -17,7 +17,7 @@ from app.errors import ConnectorError
 from app.journal.beginning import Beginnings
 from app.journal.journal import Journal
 from app.journal.own_log import OwnLog
-from app.journal.recovery import Recovery
+from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
 from app.journal.settle import Settlement
 from app.journal.takeover import Takeover, left_in_kafka
@@ -32,7 +32,6 @@ from app.pipeline.gather import Gathering
 from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Destination
 from app.retry import Stopped
 from app.table.location import TableLocation
 from app.timings import Timings
@@ -143,11 +142,10 @@ class Process:
         catalog = world.catalog
         registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
-        flow, destination = SteppedFlow(timings, clock), Destination(store, ROOT)
-        self.gathering = Gathering(flow, stager, limits, scratch, destination)
-        self.pipeline = SteppedPipeline(flow, self.gathering, Delivery(flow, destination, registrar, workers=1))
+        flow = SteppedFlow(timings, clock)
+        self.gathering = Gathering(flow, stager, limits, scratch)
+        self.pipeline = SteppedPipeline(flow, self.gathering, Delivery(flow, store, registrar, workers=1))
         offsets: Any = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
-        recovery = Recovery(store, registrar, None)
         journal, topic_ids = Journal(store, ROOT, GROUP), TopicIds(group.topic_id)
         unwatched: Any = SimpleNamespace(start=lambda: None, stop=lambda: None, raise_found=lambda: None)
         self.claimer = Claimer(
@@ -155,8 +153,8 @@ class Process:
                 journal,
                 Settlement(
                     store,
-                    recovery.register,
-                    recovery.is_registered,
+                    partial(roll_forward, store, registrar, map),
+                    registrar.has,
                     partial(left_in_kafka, offsets),
                     map,
                     lambda: _EPOCH + clock.now,

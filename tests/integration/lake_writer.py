@@ -6,11 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.catalog.registrar import Registrar
 from app.model import Row, TopicPartition
-from app.pipeline.upload import Destination
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
+from app.table.catalog_table import TableProperties
 from app.table.layout import PartitionSpec
+from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.batches import NOON, batch_of, spec, stager
@@ -44,6 +46,8 @@ class LakeWriter:
         self._batches = 0
         self._offset = 0
         self._types = types or {}
+        wanted = TableProperties(partitions.order, partitions.timestamp_column, partitions.virtual)
+        self._registrar = Registrar(None, TableLocation(store.uri, TABLE), wanted, "readings", None)
         self._keeper = SchemaStore(store, TABLE, self._types)
         self._keeper.open()
 
@@ -63,7 +67,7 @@ class LakeWriter:
         staged = staging.stage(batch, folder / "staged.parquet", lambda extend: extend())
         assert staged.file is not None
         assert not staged.rejected
-        to = Destination(self._store, TABLE, self._partitions.virtual)
         files = self._writer.write(staged.file, folder / "out")
-        upload_items = [*map(to.data_file, files), *to.sidecars(files, folder)]
-        return [self._store.upload(item.path, item.key).key for item in upload_items]
+        indexes = self._registrar.write_indexes(files, folder)
+        stored = [self._store.upload(file.path, file.key).key for file in files]
+        return stored + [self._store.upload(index.path, index.key).key for index in indexes]

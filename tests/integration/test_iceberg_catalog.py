@@ -16,7 +16,7 @@ from pyiceberg.types import NestedField, StringType
 from pyiceberg.utils.config import Config
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.model import Mark, StoredFile
+from app.model import DataFile, Mark
 from dev.iceberg_catalog import LocalIcebergCatalog
 from tests.fakes.oauth_gate import CLIENT, OTHER_TOKENS, SECRET, TOKENS, OAuthGate
 from tests.support.environment import load
@@ -75,7 +75,7 @@ def register(
     folder: Path,
     properties: Mapping[str, str],
     namespace: str,
-    batches: Sequence[tuple[Sequence[StoredFile], Sequence[Mark]]],
+    batches: Sequence[tuple[Sequence[DataFile], Sequence[Mark]]],
     all_ready: Barrier,
 ) -> None:
     """Work as one member; the table is created by the quickest of them."""

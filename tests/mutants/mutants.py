@@ -92,8 +92,8 @@ MUTANTS = (
     Mutant(
         "a bad record is in no dead letter",
         _STAGE,
-        "self._close_file(), rejected, self.rescued",
-        "self._close_file(), (), self.rescued",
+        "tuple(rejected), dead_letters",
+        "tuple(rejected), []",
         _OF_STAGE,
     ),
     Mutant(
@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         "offsets that a batch has beyond its last row are committed before the log has them",
         _LOG,
-        "        for tp, last in ends.items():\n            before",
+        "        for tp, last in intent.ends.items():\n            before",
         "        for tp, last in {}.items():\n            before",
         ("tests/unit/journal/test_ownership.py",),
     ),
@@ -211,16 +211,15 @@ MUTANTS = (
     Mutant(
         "a former owner's files are registered before it is written that they are kept",
         "app/journal/settle.py",
-        "            document.write(self._decided(document.where, document.current))\n"
-        '        if document.current.state == "kept":\n'
-        "            self.register(document.current.files, document.current.marks)\n",
-        "            decided = self._decided(document.where, document.current)\n"
-        '            if decided.state == "kept":\n'
-        "                self.register(decided.files, decided.marks)\n"
-        "            document.write(decided)\n"
-        '        elif document.current.state == "kept":\n'
-        "            self.register(document.current.files, document.current.marks)\n"
-        '        if document.current.state == "kept":\n',
+        "            document.write(log)\n"
+        '        if log.state == "kept":\n'
+        "            if not is_registered:\n"
+        "                self.register(log.files, log.marks)\n",
+        '        if log.state == "kept" and not is_registered:\n'
+        "            self.register(log.files, log.marks)\n"
+        "        if log is not document.current:\n"
+        "            document.write(log)\n"
+        '        if log.state == "kept":\n',
         _OF_JOURNAL,
     ),
     Mutant(
@@ -275,8 +274,8 @@ MUTANTS = (
     Mutant(
         "half a file counts as stored when a former owner's batch is settled",
         "app/journal/settle.py",
-        "if size is None or wanted.get(key, size) != size]",
-        "if size is None]",
+        "if stored is None or wanted.get(key, stored.size) != stored.size]",
+        "if stored is None]",
         _OF_JOURNAL,
     ),
     Mutant(

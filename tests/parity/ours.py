@@ -13,7 +13,6 @@ from app.consumer.framework.sink import RowSink
 from app.consumer.partitions import Partitions
 from app.model import Rejected, TopicPartition
 from app.pipeline.pipeline import Pipeline, Writer
-from app.pipeline.upload import Destination
 from app.service.build import new_bad_records, new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
 from app.storage.local.store import LocalStore
@@ -64,7 +63,7 @@ class Ours:
             writer=writer,
             stager=new_stager(settings, place, self.spec, self.schema, bad_records),
             limits=limits,
-            destination=Destination(store, place.root, self.spec.virtual, settings.bounded_columns),
+            store=store,
             registrar=new_registrar(settings, catalog_client, place, known, None),
             scratch=scratch,
             workers=2,

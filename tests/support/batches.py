@@ -87,4 +87,4 @@ def stager(
         metadata=metadata,
         bad_records=BadRecords(choice, lambda _: None),
     )
-    return Stager(converter, wanted, sort_column)
+    return Stager(converter, table_root, wanted, sort_column)

@@ -94,7 +94,7 @@ class StagingStep:
             ask_with=table.avro.ask_with if table.avro else None,
             few=few,
         )
-        self._stager = Stager(converter, spec, None)
+        self._stager = Stager(converter, "data/t", spec, None)
         self._batches = 0
 
     def stage(self, messages: Sequence[KafkaMessage], path: Path) -> Staged:
@@ -131,7 +131,7 @@ def outcome_of(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:
     Only where the column of rescued values stands is left open: a column that becomes double has rows rescued before.
     """
     outcome: dict[str, Any] = {
-        "rejected": [(part, [repr(record) for record in records]) for part, records in staged.rejected],
+        "rejected": [repr(record) for record in staged.rejected],
         "rescued": staged.rescued,
         "schema": [column for column in schema.current.columns.items() if column[0] != RESCUED_COLUMN],
         "has rescued": RESCUED_COLUMN in schema.current.columns,

@@ -113,7 +113,6 @@ class Job:
             ),
             registrar=self.registrar,
             virtual=self.spec.virtual,
-            stats_columns=settings.bounded_columns,
             null_value=self.spec.null_value,
             scratch=self._scratch,
             workers=settings.max_write_workers,

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
 from app.catalog.virtual_index import write_index
 from app.commands.batches_in_files import as_merged_metadata, batches_in
@@ -20,7 +19,7 @@ from app.commands.compact.folders import TableFile, files_in, partition_values
 from app.commands.compact.record import FolderRecord, Intent, staging_folder
 from app.commands.side_by_side import side_by_side
 from app.errors import FatalError
-from app.model import StoredFile
+from app.model import DataFile
 from app.spark.merge import Merge, Target
 from app.storage.base import ChangedError, ManyDeleter, ObjectStore, StoredObject
 from app.table.layout import index_key, is_merged, merged_key, spec_of_key
@@ -84,7 +83,6 @@ class Merger:
         target: what merged files are to be like.
         registrar: informs the catalog.
         virtual: partition columns without folders.
-        stats_columns: the only columns with bounds in the catalog; ``None`` for all that can have them.
         null_value: the folder value of a null.
         scratch: a private folder for copies of the files at hand.
         workers: files that are copied at once.
@@ -99,7 +97,6 @@ class Merger:
         target: Callable[[], Target],
         registrar: Registrar,
         virtual: Sequence[str],
-        stats_columns: frozenset[str] | None,
         null_value: str,
         scratch: Path,
         workers: int,
@@ -110,7 +107,6 @@ class Merger:
         self._target = target
         self._registrar = registrar
         self._virtual = virtual
-        self._stats_columns = stats_columns
         self._null_value = null_value
         self._scratch = scratch
         self._workers = workers
@@ -307,7 +303,7 @@ class Merger:
                 if write_index(path, self._virtual, values, index):
                     self._store.overwrite(index_key(stored.key), index.read_bytes())
         if self._registrar.is_needed:
-            self._registrar.register_again([self._stored_file(stored, values)])
+            self._registrar.register_again([self._data_file(stored, values)])
 
     def _take_out(self, intent: Intent) -> None:
         """Delete or empty the inputs."""
@@ -325,18 +321,12 @@ class Merger:
             values = dict(zip(*spec_of_key(intent.emptied[0], self._root), strict=True))
             found = files_in(self._store, self._root, intent.folder)
             emptied = set(intent.emptied)
-            self._registrar.register_again([self._stored_file(each, values) for each in found if each.key in emptied])
+            self._registrar.register_again([self._data_file(each, values) for each in found if each.key in emptied])
 
-    def _stored_file(self, stored: StoredObject, values: Mapping[str, str]) -> StoredFile:
+    def _data_file(self, stored: StoredObject, values: Mapping[str, str]) -> DataFile:
         footer = read_footer(self._store, stored.key, stored.size)
-        return StoredFile(
-            key=stored.key,
-            uri=f"{self._store.uri}/{stored.key}",
-            size=stored.size,
-            rows=footer.num_rows,
-            partition_values=values,
-            last_modified=stored.last_modified,
-            column_stats=column_stats(footer, self._stats_columns),
+        return DataFile(
+            stored.key, values, footer.num_rows, stored.size, last_modified=stored.last_modified, footer=footer
         )
 
 

@@ -35,13 +35,12 @@ from app.errors import ConfigError
 from app.formatting import counted
 from app.journal.journal import Journal
 from app.lenient_json import to_json
-from app.model import Rejected, StagedFile, WrittenFile
+from app.model import DataFile, Rejected, StagedFile
 from app.pipeline.deliver import Delivery
 from app.pipeline.flow import Flow
 from app.pipeline.gather import Gathering
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Destination
 from app.service.build import can_read_whole_batches, new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
 from app.service.formats import Find, new_formats, new_registry
@@ -160,10 +159,9 @@ class _Trial:
             built = customised.build(dataframe, application)
         flow = Flow()
         limits = new_batch_limits(settings, DEFAULT, self._scratch)
-        destination = Destination(self._store, self._location.root)
-        gathering = Gathering(flow, self._stager, limits, self._scratch, destination)
+        gathering = Gathering(flow, self._stager, limits, self._scratch)
         registrar = new_registrar(settings, None, self._location, None)
-        pipeline = Pipeline(flow, gathering, self, Delivery(flow, destination, registrar, workers=1))
+        pipeline = Pipeline(flow, gathering, self, Delivery(flow, self._store, registrar, workers=1))
         claimer = OfflineClaimer(Journal(self._store, self._location.root, settings.consumer_group), gathering.submit)
         sink = callbacks.sink = RowSink(
             pipeline,
@@ -193,7 +191,7 @@ class _Trial:
             if not produced:
                 application.stop()
 
-    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:  # noqa: ARG002 - as Spark's writer
+    def write(self, staged: StagedFile, out: Path) -> list[DataFile]:  # noqa: ARG002 - as Spark's writer
         """Note the rows of a batch; none of them is written."""
         for row in pq.ParquetFile(staged.path).read().to_pylist():
             group = staged.groups[row.pop(staged.group_column)]

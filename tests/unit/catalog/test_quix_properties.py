@@ -10,7 +10,7 @@ from quixstreams import __version__ as quixstreams_version
 from app.catalog.quix import QuixCatalog
 from app.table.catalog_table import TableProperties
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.catalog_bench import LOCATION, stored
+from tests.unit.catalog.catalog_bench import LOCATION, footer_of, stored
 
 PLAIN = TableProperties(("place", "driver"), "ts_ms")
 FULL = replace(PLAIN, virtual_columns=("driver",), sort_column="lap", stats_columns=("speed", "lap"))
@@ -25,7 +25,9 @@ SOURCE = {
 
 @pytest.fixture
 def catalog(server: CatalogServer) -> QuixCatalog:
-    return QuixCatalog(server.url, server.token, "default", "sensors", workspace_id="acme-prod")
+    return QuixCatalog(
+        server.url, server.token, "default", "sensors", workspace_id="acme-prod", stats_columns=frozenset({"speed"})
+    )
 
 
 def properties(server: CatalogServer) -> dict[str, Any]:
@@ -63,7 +65,9 @@ def test_files_have_the_values_of_their_folders_alone_their_zone_maps_and_their_
     catalog: QuixCatalog, server: CatalogServer
 ) -> None:
     catalog.create_table(LOCATION, FULL)
-    catalog.add_files([replace(stored(place="a"), column_stats={"speed": SPEED})], "laps")
+    catalog.add_files(
+        [replace(stored(place="a"), footer=footer_of({"speed": [1.0, 2.0, 2.0], "gear": [1, 2, 3]}))], "laps"
+    )
 
     [file] = server.files("sensors")
     assert file["partition_values"] == {"place": "a"}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from app.errors import ConnectorError
 from app.journal.claim import CLAIM, PartitionClaim
-from app.journal.entry import JournaledFile, claim_key, is_log, log_key
-from app.journal.generation import Generation, Intent
+from app.journal.entry import claim_key, is_log, log_key
+from app.journal.generation import Generation
 from app.journal.journal import Journal
-from app.journal.log import GenerationLog, Progress, log_form
+from app.journal.log import GenerationLog, Intent, Progress, log_form
 from app.journal.takeover import Begin, Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
-from app.model import Mark, OffsetRange, TopicPartition
+from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.base import ChangedError
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
@@ -68,7 +68,7 @@ class Bench:
         self.catalog_errors: list[ConnectorError] = []
         self.kafka = Kafka()
 
-    def register(self, files: Sequence[JournaledFile], marks: Sequence[Mark]) -> None:
+    def register(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         if self.catalog_errors:
             raise self.catalog_errors.pop(0)
         self.registered.append([file.key for file in files])
@@ -212,8 +212,8 @@ def key_of(name: str) -> str:
     return f"data/t/p=a/{name}"
 
 
-def file(name: str, rows: int = 2) -> JournaledFile:
-    return JournaledFile(key=key_of(name), size=len(BODY), rows=rows, partition_values={"p": "a"})
+def file(name: str, rows: int = 2) -> DataFile:
+    return DataFile(key_of(name), {"p": "a"}, rows, len(BODY))
 
 
 def intent(

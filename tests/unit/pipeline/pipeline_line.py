@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from app.journal.ownership import Ownership
 from app.model import Batch, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.upload import Destination
 from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
@@ -73,8 +73,14 @@ class Line:
             writer_up=writer_up,
             stager=stager(wanted, choice, table_root=ROOT),
             limits=limits,
-            destination=Destination(self.store, ROOT, virtual),
-            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), properties("p"), "sensors", None),
+            store=self.store,
+            registrar=Registrar(
+                self.catalog,
+                TableLocation(self.store.uri, ROOT),
+                replace(properties("p"), virtual_columns=tuple(virtual)),
+                "sensors",
+                None,
+            ),
             scratch=self.scratch,
             workers=2,
             ownership=ownership or OpenOwnership(lambda token: token not in self.ended),

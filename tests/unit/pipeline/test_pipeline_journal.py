@@ -165,7 +165,7 @@ def test_what_is_announced_is_what_is_stored(line: JournalLine) -> None:
     assert line.delivered(4)
     announced = line.pending
     assert announced.batch == 1, "the pipeline's number, of which there is one for all partitions"
-    assert [(span.tp, span.first, span.last) for span in announced.spans] == [(P0, 40, 44), (P1, 7, 7)]
+    assert [(each.tp, each.batch_offsets) for each in announced.in_batch] == [(P0, range(40, 45)), (P1, range(7, 8))]
     assert {file.key for file in announced.files} == line.keys_of(A) == line.registered
     assert line.registered == {
         f"{ROOT}/p=a/data_sensors_batch_{A}-1.parquet",

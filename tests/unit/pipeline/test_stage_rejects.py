@@ -40,9 +40,9 @@ def test_rows_that_fit_no_folder_are_rejected_and_the_others_stay(path: Path) ->
     }
     staged = stager(spec("year", "p")).stage(batch_of(rows), path, lambda work: work())
     assert [values["v"] for values in rows_of(staged)] == [1]
-    found = {part.offsets.tp: [(one.offset, one.value) for one in records] for part, records in staged.rejected}
-    assert found == {TP: [(6, {"p": LONG, "v": 2})], OTHER: [(7, {"p": LONG}), (8, timeless)]}
-    assert "needs a folder name of 302 bytes" in staged.rejected[0][1][0].reason
+    found = [(one.tp, one.offset, one.value) for one in staged.rejected]
+    assert found == [(TP, 6, {"p": LONG, "v": 2}), (OTHER, 7, {"p": LONG}), (OTHER, 8, timeless)]
+    assert "needs a folder name of 302 bytes" in staged.rejected[0].reason
 
 
 def test_a_record_without_any_timestamp_is_a_row_like_others_where_no_folder_needs_one(path: Path) -> None:
