@@ -1,6 +1,6 @@
 """Asks Kafka: one way for all questions, and one table of what the errors of its answers mean."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.kafka.errors import FROM_LAST_COMMIT, PASSING_ERRORS
 from app.kafka.ids import known_id
 from app.model import TopicPartition
 from app.timings import DEFAULT
@@ -24,12 +25,40 @@ _NOT_GIVEN = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,  # it is asked for the cluster's id alone
     }
 )
+_HAS_MEMBERS = frozenset(
+    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
+)
+_LET_IT_READ = "Allow Read on the topic and on the consumer group"
 _OWN = "ts-datalake-sink"  # metadata of an offset
+
+
+class GroupInUseError(RetryableError):
+    """Kafka takes offsets from the members of a group alone while it has any."""
 
 
 def own_offset(topic: str, partition: int, offset: int) -> KafkaTopicPartition:
     """An offset to commit with the connector's mark. A tool leaves the mark out, or keeps that of another offset."""
     return KafkaTopicPartition(topic, partition, offset, f"{_OWN} {offset}")
+
+
+def commit(consumers_commit: Callable[..., object], offsets: Sequence[KafkaTopicPartition], doing: str) -> None:
+    """Commit offsets with this method of a consumer, and wait for the answer.
+
+    Raises:
+        ConnectorError: see ``not_committed``.
+    """
+    try:
+        consumers_commit(offsets=offsets, asynchronous=False)
+    except KafkaException as error:
+        raise not_committed(error.args[0], doing) from None
+
+
+def not_committed(error: KafkaError, doing: str) -> ConnectorError:
+    """Retryable while the coordinator moves or the group rebalances; else fatal, for only the user can change it."""
+    if error.code() in PASSING_ERRORS:
+        kind = GroupInUseError if error.code() in _HAS_MEMBERS else RetryableError
+        return kind(doing, error.str(), FROM_LAST_COMMIT)
+    return FatalError(doing, error.str(), _LET_IT_READ)
 
 
 def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -> _T:
@@ -55,7 +84,7 @@ def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -
 def failed(what: str, error: KafkaError) -> ConnectorError:
     """Fatal for a refusal, because a claim would otherwise repeat the question for ever."""
     if error.code() in _REFUSED:
-        hint = "Allow Read on the topic and on the consumer group, which lets them be described too"
+        hint = f"{_LET_IT_READ}, which lets them be described too"
         return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
     without = unanswered(what, error.str())
     return without.of("topic") if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else without
