@@ -30,7 +30,7 @@ Patiently = Callable[[Callable[[], Any]], Any]
 
 
 class Schema(Protocol):
-    """The table's schema, which all members share; ``app.table.schema_store.SchemaStore`` in production."""
+    """The table's schema, as ``app.table.schema_store.SchemaStore`` holds it."""
 
     @property
     def current(self) -> TableSchema: ...
@@ -75,10 +75,8 @@ class _Work:
 class BatchConverter:
     """Converts batches; to be used by one thread.
 
-    Args:
-        whole_batches, read_message: convert messages, many at once and one by one; batches of rows need neither.
-        ask_with: sets how the schema registry is asked, if there is one.
-        few: the number of messages below which converting at once is not worth it.
+    ``whole_batches`` and ``read_message`` are for messages; ``ask_with`` sets how the schema registry is asked. So
+    ``few`` messages are not worth converting at once.
     """
 
     def __init__(
