@@ -18,8 +18,6 @@ FEW = 256  # parsing fewer at once than this is not worth it
 _MOST_BYTES = 8 * 2**20  # they are copied to be parsed
 # If each message has its own field names, n messages have n columns, and a table of them n * n cells.
 _MOST_ONE_BY_ONE = 2048
-_SHRINK = 4
-_GROW = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +52,14 @@ class Chunk:
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def split(self, size: int) -> "tuple[Chunk, Chunk]":
-        """Returns the first messages, and the rest."""
-        middle = min(self.start + size, self.stop)
+    def halves(self) -> "tuple[Chunk, Chunk]":
+        middle = (self.start + self.stop) // 2
         return Chunk(self.of, self.start, middle), Chunk(self.of, middle, self.stop)
+
+    def pieces(self) -> "Iterator[Chunk]":
+        """Yields as many at a time as may be read one by one."""
+        for start in range(self.start, self.stop, _MOST_ONE_BY_ONE):
+            yield Chunk(self.of, start, min(start + _MOST_ONE_BY_ONE, self.stop))
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -87,31 +89,6 @@ def chunks(batch: Batch) -> Iterator[Chunk]:
         stop = max(start + 1, bisect_right(sizes, before + _MOST_BYTES))
         yield Chunk(everything, start, stop)
         start = stop
-
-
-class Pace:
-    """Chooses how many messages to try at once after a chunk was refused: more after a success, fewer after a failure.
-
-    If one of 40,000 messages has to be converted by itself, all but a few hundred are parsed twice on average. If most
-    messages have to, a few small tries show it. No try is smaller than ``few``.
-    """
-
-    def __init__(self, first: int, few: int = FEW) -> None:
-        self._few = few
-        self.size = max(few, first)
-        self._failures = 0
-
-    def succeeded(self) -> None:
-        self.size *= _GROW
-        self._failures = 0
-
-    def failed(self, tried: int) -> int:
-        """Returns how many messages, from the first tried, to convert one by one; 0 if a smaller try comes next."""
-        if tried > self._few:
-            self.size = max(self._few, min(self.size, tried) // _SHRINK)
-            return 0
-        self._failures += 1
-        return min(self._few << (self._failures - 1), _MOST_ONE_BY_ONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,8 @@ class WholeBatches:
         plain = (name for name in spec.columns if name not in {*self._derived, *METADATA, KEY_COLUMN})
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
 
-    def learn(self, rows: Iterable[Row]) -> bool:
-        """Notes the types of partition values in rows that were converted one by one; returns whether any is new."""
-        before = dict(self._hints)
+    def learn(self, rows: Iterable[Row]) -> None:
+        """Notes the types of partition values in rows that were converted one by one."""
         kinds: dict[str, set[type]] = {name: set() for name in self._hints}
         for row in rows:
             for name, found in kinds.items():
@@ -86,7 +85,6 @@ class WholeBatches:
             found.discard(type(None))
             if len(found) == 1:
                 self._hints[name] = _HINTS.get(found.pop(), pa.string())
-        return self._hints != before
 
     def convert(self, chunk: Chunk, tps: Sequence[TopicPartition], schema: TableSchema) -> Rows:
         """Converts messages, at least one, of any partitions; ``tps`` is needed only for metadata columns.

@@ -55,19 +55,13 @@ def find_topics(
     answer_seconds: float = _ANSWER_SECONDS,
     on_failure: Callable[[RetryableError], None] = lambda _: None,
 ) -> list[str]:
-    """Names of the topics the broker shows us, waiting for a broker that is not up yet.
+    """Names of the topics the broker shows us, waiting ``wait_seconds`` for a broker that is not up yet.
 
-    Args:
-        connection: the broker.
-        wait_seconds: how long to wait for it.
-        stop: ends the waiting.
-        clock: monotonic seconds.
-        answer_seconds: how long one try takes at most.
-        on_failure: told each try that failed and is repeated.
+    ``on_failure`` is told each try that failed and is repeated.
 
     Raises:
         ConfigError: the broker refuses the credentials, or TLS fails.
-        RetryableError: no broker answered in ``wait_seconds``, or ``stop`` was set.
+        RetryableError: no broker answered in time, or ``stop`` was set.
     """
     errors: list[KafkaError] = []
     client = new_admin(connection, error_cb=errors.append, logger=_client_logger)
@@ -109,15 +103,10 @@ def _outage_hint(connection: ConnectionConfig, cause: str) -> str:
 def open_topic(
     application: Application, name: str, visible: Collection[str], *, variable: str, right: str, **options: Any
 ) -> Topic:
-    """Opens an existing topic.
+    """Opens an existing topic, with further ``options`` of ``quixstreams.Application.topic``.
 
-    Args:
-        application: knows its name on the platform.
-        name: as the user knows it.
-        visible: the names that Kafka shows us.
-        variable: the setting that names it.
-        right: what the user needs to be allowed on it.
-        options: further ones of ``quixstreams.Application.topic``.
+    ``visible`` are the names that Kafka shows us, ``variable`` the setting that names it, and ``right`` what the user
+    needs to be allowed on it.
 
     Raises:
         ConfigError: it does not exist.

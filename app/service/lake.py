@@ -20,7 +20,7 @@ from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
 from app.table.layout import PartitionSpec, dead_letter_root, journal_folder
 from app.table.location import TableLocation, adopted
-from app.table.null_folder import default_null_folder
+from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 from app.timings import Timings
@@ -146,7 +146,7 @@ def new_spec(
         timestamp_column=settings.timestamp_column,
         null_partition=settings.null_partition,
         partition_order=settings.partition_order,
-        default_null=default_null_folder(has_catalog=settings.catalog is not None),
+        default_null=HIVE_NULL if settings.catalog is None else QUIX_NULL,
     )
     return replace(spec, in_files=settings.is_iceberg)
 

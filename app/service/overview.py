@@ -14,7 +14,7 @@ from app.bad_records.policy import BadRecords
 from app.config.settings import Settings
 from app.consumer.consumption import Consumption
 from app.errors import SparkLostError
-from app.kafka.end_offsets import EndOffsets
+from app.kafka.end_offsets import end_offsets
 from app.monitoring.metrics import Identity, Live, Metrics, SparkState, StateName
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe
@@ -87,7 +87,7 @@ def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
         ready=lambda: _readiness(parts, parts.consumption()),
     )
     buffer_limit = settings.memory.buffer_mb * 2**20
-    monitor.started(lambda: look(parts, buffer_limit), EndOffsets(parts.admin).of)
+    monitor.started(lambda: look(parts, buffer_limit), lambda tps: end_offsets(parts.admin, tps))
 
 
 def _readiness(parts: Parts, consumption: Consumption) -> Probe:

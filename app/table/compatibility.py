@@ -1,7 +1,7 @@
 """Checks that the settings fit a table that may exist already, in the store and in the catalog."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -59,9 +59,7 @@ def open_table(
     location = f"{store.uri}/{table_root}"
     spec = PartitionSpec(hive_columns, timestamp_column, null_partition, partition_order)
     found, values = existing_layout(store, table_root, hive_columns, most_files)
-    warning = check_spec(hive_columns, found, f"the table at {location}", spec.virtual)
-    if warning:
-        logger.warning("%s", warning)
+    check_spec(hive_columns, found, f"the table at {location}", spec.virtual)
     if known:
         check_catalog_table(known, spec.order, spec.virtual)
     if null_partition != "auto":
@@ -76,15 +74,13 @@ def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequ
         ConfigError: the columns differ; the message has both sides.
     """
     if table.partition_spec or table.columns is not None:  # that of Quix fills an empty one from the first files
-        warning = check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
-        if warning:
-            logger.warning("%s", warning)
+        check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
 
 
 def check_spec(
-    configured: Sequence[str], existing: Iterable[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
-) -> str | None:
-    """Compares the configured columns with those a table already has; returns a warning if only the order differs.
+    configured: Sequence[str], existing: Collection[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
+) -> None:
+    """Compares the configured columns with those a table already has; warns if only the order differs.
 
     ``configured`` are the folders or, where a catalog is compared, all levels of the tree. ``virtual`` are those of
     them that are no folders. ``where`` names the table in messages.
@@ -100,13 +96,15 @@ def check_spec(
                 f"Set HIVE_COLUMNS={_setting(spec, configured, virtual)} to go on with this table, "
                 "or TABLE_NAME to begin another",
             )
-    for spec in existing:
-        if tuple(configured) != spec:
-            return (
-                f"{where} has its partition columns in the order {_listed(spec)}, HIVE_COLUMNS in the order "
-                f"{_listed(configured)}: both work, but readers that list folders find two orders"
-            )
-    return None
+    other = next((spec for spec in existing if tuple(configured) != spec), None)
+    if other is not None:
+        logger.warning(
+            "%s has its partition columns in the order %s, HIVE_COLUMNS in the order %s: both work, but readers that "
+            "list folders find two orders",
+            where,
+            _listed(other),
+            _listed(configured),
+        )
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -18,11 +18,6 @@ def null_folder_of(values: Iterable[str]) -> str | None:
     return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)
 
 
-def default_null_folder(*, has_catalog: bool) -> str:
-    """Returns the name for a table without a null folder: Quix' own with a catalog, otherwise Hive's."""
-    return QUIX_NULL if has_catalog else HIVE_NULL
-
-
 def likely_meant(column: str, names: Iterable[str], setting: str = "HIVE_COLUMNS") -> str:
     """Advises on a column that rows lack: a similar name, or a path into an object. Empty without a guess."""
     folded = {name.casefold(): name for name in names if name != column}

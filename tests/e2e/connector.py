@@ -13,41 +13,14 @@ from typing import Self
 
 import requests
 
-from app.config.variables import Variables
+from dev.connector import REPO, environment
 from dev.server import free_ports, tail
 from tests.support import waiting
 
-REPO = Path(__file__).resolve().parents[2]
 LIGHT = Path(__file__).with_name("light.py")
 
 _LOG_LINES = 60
 _PAUSE = 0.1  # seconds; most looks cost a request
-
-
-def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The variables to run with; all others of the connector count as unset.
-
-    Empty counts as unset, and keeps a .env file beside main.py from setting anything.
-    """
-    blank = {str(field.validation_alias): "" for field in Variables.model_fields.values()}
-    return {**os.environ, **blank, **settings}
-
-
-def run_command(*arguments: str, settings: Mapping[str, str], root: Path = REPO) -> "subprocess.CompletedProcess[str]":
-    """Run ``main.py`` with a command, to its end."""
-    try:
-        return subprocess.run(
-            [sys.executable, str(root / "main.py"), *arguments],
-            cwd=root,
-            env=environment(settings),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=waiting.PATIENCE,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise waiting.TookTooLong(f"not within {waiting.PATIENCE:.0f} s: the end of {arguments[0]}") from error
 
 
 class ConnectorProcess:

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from app.journal.claims import Claim
+
 from app.journal.start_offset import Start
 from app.model import TopicPartition
 

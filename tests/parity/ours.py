@@ -4,13 +4,13 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.consumer.partitions import Partitions
 from quixstreams.models import MessageContext
 
 from app.bad_records.refusals import NotARowError, Refusal
 from app.config.settings import Settings
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.sink import RowSink
-from app.consumer.partitions import Partitions
 from app.model import Rejected, TopicPartition
 from app.pipeline.pipeline import Pipeline, Writer
 from app.service.build import new_bad_records, new_batch_limits, new_stager

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 
 from app.bad_records.policy import BadRecords, OnBadRecord
-from app.pipeline.limits import BatchLimits
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
+from app.pipeline.limits import BatchLimits
 from app.pipeline.stage import Stager
 from app.table.catalog_table import TableProperties
 from app.table.layout import PartitionSpec

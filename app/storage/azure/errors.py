@@ -76,13 +76,7 @@ _BROKEN = (DecodeError, IncompleteReadError)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Hints about the credentials: a key, a shared access signature, or an identity of this machine.
-
-    Attributes:
-        if_wrong: the hint where the service does not accept them.
-        if_too_little: the hint where they lack a permission.
-        is_identity: an identity has to get a token.
-    """
+    """Hints about the credentials (a key, a signature or an identity): if refused, and if they permit too little."""
 
     if_wrong: str
     if_too_little: str

@@ -3,6 +3,7 @@
 import re
 
 from app.consumer.partitions import Partitions, new_token
+
 from app.journal.journal import FencedError
 from app.monitoring.metrics import Metrics
 from tests.support.batches import TP

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-
-from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim, Claims
 from app.journal.generation import Generation
+from app.journal.ownership import JournalOwnership
+
+from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.journal import FencedError
 from app.journal.log import GenerationLog, Progress
-from app.journal.ownership import JournalOwnership
 from app.kafka.questions import PartitionOffsets
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition

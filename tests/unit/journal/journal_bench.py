@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from app.journal.generation import Generation
+
 from app.errors import ConnectorError
 from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key, is_log, log_key
-from app.journal.generation import Generation
 from app.journal.journal import Journal
 from app.journal.log import GenerationLog, Intent, Progress, log_form
 from app.journal.takeover import Begin, Takeover

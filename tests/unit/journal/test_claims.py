@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal.claims import Claim
 from app.journal.generation import Generation
+
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal.start_offset import Start
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition

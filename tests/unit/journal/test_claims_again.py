@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from app.journal.claims import Claims
 
 from app.errors import FatalError, RetryableError
-from app.journal.claims import Claims
 from app.journal.journal import LogClosedError
 from app.kafka.questions import PartitionOffsets
 from tests.support.waiting import wait_until

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-
 from app.journal.generation import Generation
+
 from app.journal.journal import FencedError, LogClosedError
 from tests.unit.journal.journal_bench import OURS, P0, THEIRS, THIRD, Bench, intent, key_of
 

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
+from app.journal.generation import Generation
 
 from app.errors import FatalError, RetryableError
 from app.journal.entry import RolledBack
-from app.journal.generation import Generation
 from tests.unit.journal.journal_bench import OURS, P0, P1, Bench, intent, key_of, progress_at
 
 

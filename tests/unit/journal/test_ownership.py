@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from app.journal.ownership import JournalOwnership
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.journal import FencedError, LogClosedError
-from app.journal.ownership import JournalOwnership
 from app.model import TopicPartition
 from app.service.build import new_ownership
 from app.timings import Timings

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from app.journal.ownership import Ownership
 
 from app.bad_records.policy import OnBadRecord
-from app.pipeline.limits import BatchLimits
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError
-from app.journal.ownership import Ownership
 from app.model import Batch, TopicPartition
 from app.monitoring.metrics import Metrics
+from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
 from app.table.location import TableLocation
 from app.timings import Timings

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from app.journal.ownership import JournalOwnership
 
 from app.bad_records.policy import OnBadRecord
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.entry import is_log
 from app.journal.log import GenerationLog
-from app.journal.ownership import JournalOwnership
 from app.model import Batch, TopicPartition
 from app.storage.base import Content, StoredObject
 from tests.fakes.journal_store import JournalStore

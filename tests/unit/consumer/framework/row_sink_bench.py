@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.consumer.partitions import Partitions
 from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords, OnBadRecord
 from app.bad_records.refusals import Refusal
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.sink import RowSink
-from app.consumer.partitions import Partitions
 from app.consumer.sink_observer import SinkObserver
 from app.errors import RetryableError
 from app.journal.journal import LogClosedError

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from app.consumer.partitions import Partitions
+from app.consumer.plain.sink import MessageSink
 from confluent_kafka import KafkaError
 
 from app.bad_records.policy import BadRecords
-from app.consumer.partitions import Partitions
 from app.consumer.plain.client import BrokerPresence
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.sink import MessageSink
 from app.errors import FatalError, RetryableError
 from app.journal.journal import FencedError, LogClosedError
 from app.journal.start_offset import Start
