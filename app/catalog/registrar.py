@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,12 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.catalog.base import Catalog, NotTakenError, TooLargeError
+from app.catalog.column_stats import column_stats
 from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.model import Mark, StoredFile
+from app.storage.base import ObjectStore, StoredObject
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import check_catalog_table
 from app.table.location import TableLocation
+from app.table.parquet_reader import read_footer
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +27,27 @@ _LEFT_OUT = (
     "%s left out of column %s: it was dropped from the table, or has two names there and a record has both. "
     "docs/iceberg.md says how to get it back"
 )
+
+
+def stored_file(
+    store: ObjectStore, found: StoredObject, partition_values: Mapping[str, str], stats_columns: frozenset[str] | None
+) -> StoredFile:
+    """Returns what the catalog learns of a file in the store, with the zone maps of these columns (``None``: of all).
+
+    Raises:
+        ConnectorError: of the store; ``FatalError`` also for an object that is no Parquet file.
+    """
+    footer = read_footer(store, found.key, found.size)
+    return StoredFile(
+        key=found.key,
+        uri=f"{store.uri}/{found.key}",
+        size=found.size,
+        rows=footer.num_rows,
+        partition_values=partition_values,
+        last_modified=found.last_modified,
+        column_stats=column_stats(footer, stats_columns),
+        footer=footer,
+    )
 
 
 class MovedError(FatalError):

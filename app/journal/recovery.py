@@ -5,13 +5,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from app.catalog.column_stats import column_stats
-from app.catalog.registrar import Registrar
+from app.catalog.registrar import Registrar, stored_file
 from app.errors import RetryableError, blaming
 from app.journal.entry import JournaledFile
 from app.model import Mark, StoredFile
 from app.storage.base import ObjectStore
-from app.table.parquet_reader import read_footer
 
 
 class Recovery:
@@ -64,14 +62,4 @@ class Recovery:
                 "it was there when the batch was finished and is gone",
                 "If somebody or a rule has deleted it, bring it back under the same name: it has rows of that batch",
             )
-        footer = read_footer(self._store, file.key, file.size)
-        return StoredFile(
-            key=file.key,
-            uri=f"{self._store.uri}/{file.key}",
-            size=file.size,
-            rows=file.rows,
-            partition_values=file.partition_values,
-            last_modified=found.last_modified,
-            column_stats=column_stats(footer, self._stats_columns),
-            footer=footer,
-        )
+        return stored_file(self._store, found, file.partition_values, self._stats_columns)
