@@ -108,10 +108,7 @@ class _Attempts:
             (True, Check("broker", broker, self._reach_broker, seconds=_BROKER_SECONDS + ANSWER_SECONDS)),
             (True, Check("topic", settings.input_topic, self._open_topic, ("broker",))),
             (events, Check("silence", str(events), self._find_silence_topic, ("broker",))),
-            (
-                settings.stream_timeout_ms and not events,
-                Check("silence", "on_stream_timeout()", self._find_silence_hook),
-            ),
+            (hook, Check("silence", "on_stream_timeout()", self._find_silence_hook)),
             (True, Check("group", settings.consumer_group, self._look_at_group, ("topic",))),
             (True, Check("transform", "app/transform.py", self._build)),
             (registry, Check("registry", str(registry), self._ask_registry)),

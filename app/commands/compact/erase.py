@@ -116,7 +116,8 @@ def _is_old(table: TableAtWork, age: timedelta, path: str) -> bool:
         return False
     parts = tuple(map(int, texts))
     try:
-        datetime(*parts, *(1, 1)[len(parts) - 1 :])  # refuses what is no time
+        year, month, day, hour = (*parts, *(1, 1, 0)[len(parts) - 1 :])
+        datetime(year, month, day, hour)
         limit = datetime.now(UTC) - age
     except (ValueError, OverflowError):
         return False
