@@ -7,12 +7,7 @@ from app.table.location import TableLocation
 
 
 def require_table(store: ObjectStore, location: TableLocation) -> None:
-    """Check that the table has an object: a file, a journal, or a dead letter.
-
-    Raises:
-        ConfigError: it has none.
-        ConnectorError: of the store.
-    """
+    """Check that the table has an object: a file, a journal, or a dead letter."""
     folders = (location.root, dead_letter_root(location.root))
     if any(next(store.list(f"{folder}/"), None) for folder in folders):
         return

@@ -46,15 +46,7 @@ def list_table(store: ObjectStore, root: str, workers: int, most: int, *, with_k
     rows in another batch that was listed too. Files rolled back before the listing stay out even if no journal names
     them any more afterwards.
 
-    Args:
-        store: where the table is.
-        root: its folder.
-        workers: how many footers are read at once.
-        most: how many keys of other Parquet files are kept.
-        with_keys: keep the keys of all files, else only those of several topic-partitions.
-
-    Raises:
-        ConnectorError: the store's; ``FatalError`` for a file that cannot be read.
+    ``most`` keys of other Parquet files are kept; of ours those of several topic-partitions, or all (``with_keys``).
     """
     rolled_back_before = survey(store, root).rolled_back
     others = Listing[str](most)

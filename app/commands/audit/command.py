@@ -23,16 +23,7 @@ from app.service.lake import find_table
 
 
 def audit(settings: Settings, options: Namespace) -> int:
-    """Print which offsets the table's files hold.
-
-    Returns:
-        1 if offsets are there twice, or may be, else 0.
-
-    Raises:
-        ConfigError: there is no such table.
-        ConnectorError: the store fails, or a file cannot be read.
-        OSError: the temporary folder has no more space.
-    """
+    """Print which offsets the table's files hold; 1 if some are there twice, or may be."""
     store, location = find_table(settings)
     require_table(store, location)
     root, workers, most = location.root, settings.max_write_workers, options.most

@@ -19,14 +19,7 @@ def list_dead_letter(store: ObjectStore, root: str) -> pa.Table:
 
 
 def count_rejected(store: ObjectStore, workers: int, files: pa.Table, gaps: pa.RecordBatch) -> pa.Array:
-    """Count the rejected records in each gap; read only those files that may have any.
-
-    Args:
-        store: where the files are.
-        workers: how many files are read at once.
-        files: of the topic-partition, with the offsets that their names say.
-        gaps: ranges of offsets.
-    """
+    """Count the rejected records in each gap; of the topic-partition's files, only those that may have any are read."""
     ended_before = pc.search_sorted(gaps["last"], files["first"])
     begun_until = pc.search_sorted(gaps["first"], files["last"], side="right")
     near = files.filter(pc.less(ended_before, begun_until)).select(["key", "size"])

@@ -39,17 +39,11 @@ class _File(NamedTuple):
 
 
 class HeldOffsets:
-    """The ranges of offsets of all batches. In memory are those of one batch, and of the files that are being read.
+    """The ranges of offsets of all batches, in a temporary file.
 
-    Args:
-        file: a temporary one for the ranges.
-        store, root: where the table is.
-        workers: how many files are read at once.
-        most: how many misplaced files are kept.
-
-    Attributes:
-        misplaced: files with offsets outside those of their names.
-        without_offsets: how many files do not say the offsets of their rows; all offsets of their batches count.
+    In memory are those of one batch, and of the files that are being read. ``misplaced`` are files with offsets outside
+    those of their names, ``without_offsets`` is how many files do not say the offsets of their rows; all offsets of
+    their batches count.
     """
 
     def __init__(self, file: IO[bytes], store: ObjectStore, root: str, workers: int, most: int) -> None:
@@ -61,15 +55,7 @@ class HeldOffsets:
         self.without_offsets = 0
 
     def read(self, files: pa.Table, batches: pa.Table) -> pa.Table:
-        """Read the files.
-
-        Returns:
-            The batches, with a column ``slot`` that says where their ranges are.
-
-        Raises:
-            ConnectorError: the store's; ``FatalError`` for a file that cannot be read.
-            OSError: the temporary folder has no more space.
-        """
+        """Read the files, and return the batches with a column ``slot`` that says where their ranges are."""
         order = [(name, "ascending") for name in _BATCH]
         batches = batches.sort_by(order)
         merged = batches.filter(batches["merged"]).select(PARTS.names)
@@ -82,8 +68,7 @@ class HeldOffsets:
     def portions(self, batches: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield the ranges of a topic-partition, sorted by ``first``, each with the row of its batch.
 
-        Args:
-            batches: sorted by their first offsets, with the column ``slot``.
+        The batches are sorted by their first offsets, and have the column ``slot``.
         """
         reader = pa.ipc.open_file(pa.PythonFile(self._file, "r"))
         waiting: list[pa.RecordBatch] = []

@@ -23,20 +23,10 @@ _ROWS_AT_ONCE = 1 << 16
 def read_ranges(
     store: ObjectStore, key: str, size: int, offset_column: str, known: Mapping[str, Any]
 ) -> Mapping[tuple[str, int], pa.RecordBatch] | None:
-    """The ranges of the offsets in a file; a small file is one request to the store, others three or more.
+    """The ranges of the offsets in a file by topic and partition; ``None`` for a file that lacks one of the columns.
 
-    Args:
-        store: where the file is.
-        key: the file.
-        size: of the file, in bytes.
-        offset_column: the column that holds offsets (int64).
-        known: topic (as file names have it) and partition, by their columns, where all rows have the same.
-
-    Returns:
-        The ranges by topic and partition; ``None`` for a file that lacks one of the columns.
-
-    Raises:
-        ConnectorError: the store's; ``FatalError`` also for an object that is no Parquet file.
+    A small file is one request to the store, others three or more. ``known`` has topic (as file names have it) and
+    partition by their columns, where all rows have the same.
     """
     unknown = [name for name in _KINDS if name not in known]
     kinds = {offset_column: pa.int64(), **{name: _KINDS[name] for name in unknown}}

@@ -20,21 +20,13 @@ ANSWER_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: its name, its subject, and the function that tries it.
-
-    Args:
-        name: one word.
-        subject: what exactly, as an address.
-        work: does it, and says in a few words what it has found; raises ``ConnectorError``.
-        needs: names of checks before it without which it cannot be done.
-        seconds: the longest it may take.
-    """
+    """A check: its name, its subject, and the function that tries it."""
 
     name: str
-    subject: str
-    work: Callable[[], str]
-    needs: tuple[str, ...] = ()
-    seconds: float = ANSWER_SECONDS
+    subject: str  # what exactly, as an address
+    work: Callable[[], str]  # says in a few words what it has found, or raises ``ConnectorError``
+    needs: tuple[str, ...] = ()  # names of checks before it without which it cannot be done
+    seconds: float = ANSWER_SECONDS  # the longest it may take
 
 
 @dataclass(frozen=True, slots=True)

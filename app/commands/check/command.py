@@ -50,11 +50,7 @@ _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 
 
 def check(settings: Settings, options: Namespace) -> int:
-    """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for.
-
-    Returns:
-        1 if anything failed, else 0.
-    """
+    """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for; 1 for a failure."""
     log_warnings_only()
     if settings.memory_warning:
         logger.warning("%s", settings.memory_warning)

@@ -29,12 +29,7 @@ In Trino: ALTER TABLE {table} EXECUTE optimize
 
 
 def compact(settings: Settings, options: Namespace) -> int:
-    """Merge files, or list what would be merged.
-
-    Raises:
-        ConfigError: there is no such table.
-        ConnectorError: the store, the catalog or Spark fails, or folders had to be left as they are.
-    """
+    """Merge files, or list what would be merged; an error if folders had to be left as they are."""
     if settings.is_iceberg:
         print_line(_ICEBERG.format(table=f"{settings.catalog_namespace}.{settings.table}").rstrip())
         return 0
@@ -71,15 +66,9 @@ def _line(path: str, changes: Sequence[Change]) -> str:
 
 
 class _Planner:
-    """Decides which files of a folder become one.
+    """Decides which files of a folder become one, of so many bytes at the most, once the youngest is so old.
 
-    Args:
-        table: where they are.
-        target_bytes: the most that files of one bin have together.
-        when_cold: the age of the youngest file of a folder.
-
-    Attributes:
-        warm: how many folders were left because a file is younger.
+    ``warm`` is how many folders were left because a file is younger.
     """
 
     def __init__(self, table: TableAtWork, target_bytes: int, when_cold: timedelta) -> None:

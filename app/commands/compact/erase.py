@@ -28,12 +28,7 @@ the table. Older versions that the bucket keeps, and uploads that were cut off."
 
 
 def erase(settings: Settings, options: Namespace) -> int:
-    """Delete rows, or count them.
-
-    Raises:
-        ConfigError: there is no such table, or its folders do not say their time.
-        ConnectorError: the store, the catalog or Spark fails, or folders had to be left as they are.
-    """
+    """Delete rows, or count them; an error if not all could be searched."""
     if settings.is_iceberg:
         raise ConfigError(
             "erasing rows", "the table is one of Iceberg", "Use DELETE FROM of Spark or Trino, and expire_snapshots"
@@ -102,11 +97,7 @@ def _in_bins(files: Sequence[TableFile]) -> Iterator[Bin]:
 
 
 def _is_old(table: TableAtWork, age: timedelta, path: str) -> bool:
-    """Whether the time that a folder stands for ended so long ago.
-
-    Raises:
-        ConfigError: the table has no folders of years.
-    """
+    """Whether the time that a folder stands for ended so long ago."""
     if TIME_COLUMNS[0] not in table.spec.columns:
         raise ConfigError("finding old folders", "the table has no folders of years", "Use --where")
     values = table.partition_values(path)

@@ -86,12 +86,7 @@ def by_size(files: Iterable[TableFile], most: int) -> Iterator[list[TableFile]]:
 
 @contextmanager
 def new_job(settings: Settings, globs: Sequence[str], *, writes: bool) -> Iterator["Job"]:
-    """Yields a job for the block; ``globs`` are patterns of its folders, without any it has all.
-
-    Raises:
-        ConfigError: there is no such table.
-        ConnectorError: the store or the catalog fails.
-    """
+    """Yields a job for the block; ``globs`` are patterns of its folders, without any it has all."""
     table = TableAtWork(settings, writes=writes)
     with scratch_folder() as scratch, ExitStack() as ends:
         yield Job(table, Merger(table, scratch, ends), globs)
@@ -100,9 +95,8 @@ def new_job(settings: Settings, globs: Sequence[str], *, writes: bool) -> Iterat
 class Job:
     """One run over a table.
 
-    Attributes:
-        hindered: why not all rows of some folders could be worked on; another try may do.
-        left: folders with an error.
+    ``hindered`` is why not all rows of some folders could be worked on, where another try may do; ``left`` are folders
+    with an error.
     """
 
     def __init__(self, table: TableAtWork, merger: Merger, globs: Sequence[str]) -> None:
@@ -192,13 +186,8 @@ class Job:
     ) -> Iterator[tuple[str, Sequence[Change]]]:
         """Merge the bins of each folder, several folders at a time, and yield those where anything was changed.
 
-        Args:
-            candidates: the folders.
-            bins: the files of a folder that become one.
-            erased: conditions in SQL for rows to leave out.
-
-        Raises:
-            ConnectorError: of the store or the catalog, on the way; the next run completes what was begun.
+        Rows that meet all conditions in SQL of ``erased`` are left out. After an error on the way the next run
+        completes what was begun.
         """
         at_once = _FOLDERS_AT_ONCE if runs_locally(self.table.settings) else _FOLDERS_AT_ONCE_ON_A_CLUSTER
         for (path, *_), (changes, error) in side_by_side(at_once, partial(self._change, bins, erased), candidates):
@@ -240,11 +229,7 @@ class Job:
         print_line(f"{path or '.'}: {what}: {error}")
 
     def require_nothing_left(self) -> None:
-        """Fail if folders had to be left.
-
-        Raises:
-            FatalError: so.
-        """
+        """Fail if folders had to be left."""
         if self.left:
             left = counted(len(self.left), "folder")
             raise FatalError("going through the table", f"{left} had to be left", "The reasons are above")

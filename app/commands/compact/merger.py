@@ -39,10 +39,7 @@ class _OtherRowsError(FatalError):
 class Merger:
     """Merges files; several threads may call it for different folders.
 
-    Args:
-        table: where the files are.
-        scratch: a private folder for copies of the files at hand.
-        ends: where Spark's session is ended.
+    ``scratch`` is a private folder for copies of the files at hand. Spark's session is ended by ``ends``.
     """
 
     def __init__(self, table: TableAtWork, scratch: Path, ends: ExitStack) -> None:
@@ -77,18 +74,11 @@ class Merger:
     ) -> tuple[Intent, Path | None]:
         """Make the file of the rows that do not meet all conditions; without conditions that is all of them.
 
-        Args:
-            folder: its path below the table.
-            files: none of an unfinished batch.
-            erased: conditions in SQL.
-            scratch: an empty folder, which has the file until it is committed.
-
-        Returns:
-            What is to be done, and the file; ``None`` in a dry run, or if no row is left, or all are.
+        Nothing is changed. ``erased`` are conditions in SQL. The file is in the empty folder ``scratch``. There is none
+        in a dry run, and if no row is left, or all are.
 
         Raises:
             SkippedError: another run has changed the folder.
-            ConnectorError: of the store or Spark; nothing was changed.
         """
         writes = self._table.writes
         merge = self._merge(folder, files, erased, scratch) if erased or writes else None
@@ -111,29 +101,20 @@ class Merger:
     def commit(self, record: FolderRecord, intent: Intent, path: Path | None) -> int:
         """Put the prepared file in the place of the others, and return its size in bytes (0 without a file).
 
-        The order is that of the model.
-
-        Args:
-            record: of the folder, read before the files were listed, with nothing under way.
-            intent: what is to be done.
-            path: the file; ``None`` if it is in the table, or no row is left.
+        The order is that of the model: ``record`` was read before the files were listed, with nothing under way. After
+        an error the next run completes it.
 
         Raises:
             SkippedError: another run was quicker.
-            ConnectorError: of the store or the catalog; the next run completes it.
         """
         _write(record, intent)
         return self._complete(record, intent, path)
 
     def resume(self, record: FolderRecord) -> bool:
-        """Complete what another run has begun, or give it up where the inputs are not what they were.
-
-        Returns:
-            Whether it is completed.
+        """Complete what another run has begun, and return true; or give it up, if the inputs are not what they were.
 
         Raises:
             SkippedError: somebody else does, or has done it.
-            ConnectorError: as ``commit``.
         """
         intent = record.current
         assert intent is not None  # noqa: S101 - of an open record

@@ -47,19 +47,10 @@ class TableFile:
 
 
 class TableAtWork:
-    """A table, for one run.
+    """A table, for one run; ``writes``: it is no dry run.
 
-    Args:
-        settings: of the table.
-        writes: whether this is no dry run.
-
-    Attributes:
-        schema: of the table, with the columns of all files that were covered.
-        at_begin: what was pending or rolled back when the run began.
-
-    Raises:
-        ConfigError: there is no such table.
-        ConnectorError: the store or the catalog fails.
+    ``schema`` has the columns of all files that were covered, ``at_begin`` what was pending or rolled back when the run
+    began.
     """
 
     def __init__(self, settings: Settings, *, writes: bool) -> None:
@@ -112,11 +103,7 @@ class TableAtWork:
         return dict(zip(*spec_of_key(key, self.root), strict=True))
 
     def with_footers(self, files: Iterable[StoredObject]) -> Sequence[TableFile]:
-        """The files with their footers.
-
-        Raises:
-            ConnectorError: of the store; ``FatalError`` also for an object that is no Parquet file.
-        """
+        """The files with their footers; ``FatalError`` for an object that is no Parquet file."""
         read = side_by_side(self.settings.max_write_workers, self._footer, files)
         return [TableFile(found.key, found.size, found.last_modified, footer) for found, footer in read]
 
@@ -128,11 +115,7 @@ class TableAtWork:
         return read_footer(self.store, found.key, found.size)
 
     def cover(self, files: Sequence[TableFile]) -> None:
-        """Make the table's schema have all columns of the files.
-
-        Raises:
-            ValueError: a column differs from another one only in capitals.
-        """
+        """Make the table's schema have all columns of the files; ``ValueError`` if two differ only in capitals."""
         wanted = TableSchema()
         fixed = self.settings.column_types
         found = [TableSchema.from_arrow(schema).columns for schema in {file.schema for file in files}]
