@@ -15,11 +15,10 @@ from app.commands.audit.held_offsets import HeldOffsets
 from app.commands.audit.report import Report, as_json, as_text
 from app.commands.batches_in_files import PARTS
 from app.commands.compact.record import listed_as_open
-from app.commands.existing_table import require_table
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.model import TopicPartition
-from app.service.lake import find_table
+from app.service.lake import find_table, require_table
 
 
 def audit(settings: Settings, options: Namespace) -> int:

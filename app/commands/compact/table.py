@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.catalog.registrar import stored_file
-from app.commands.existing_table import require_table
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.journal.survey import survey
 from app.model import StoredFile
-from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec
+from app.service.lake import new_catalog, new_location, new_registrar, new_schema, new_spec, require_table
 from app.service.stores import new_store
 from app.storage.base import ManyDeleter, StoredObject
 from app.storage.probe import try_out
