@@ -16,12 +16,14 @@ from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
 from app.formatting import counted
 from app.journal.survey import survey
-from app.kafka.connection import EVERY_CLIENT, check_properties
+from app.kafka.connection import EVERY_CLIENT
 from app.kafka.topics import find_topics
-from app.service.kafka import kafka_client_refused, kafka_connection
+from app.service.build import new_application
+from app.service.kafka import asking_for_topics
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root
+from app.table.location import TableLocation
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
         print_line(f"no dead letter in {where}")
         return 0
     with TemporaryDirectory(prefix="quix-replay-") as scratch:
-        sender = None if options.dry_run else _new_sender(settings, options.to, Path(scratch), broker_seconds)
+        sender = None if options.dry_run else _new_sender(settings, location, options.to, Path(scratch), broker_seconds)
         letters = _Letters(store, Path(scratch), options, sender)
         try:
             for key in keys:
@@ -112,21 +114,13 @@ class _Letters:
             )
 
 
-def _new_sender(settings: Settings, to: str | None, scratch: Path, broker_seconds: float) -> Sender:
-    check_properties(settings.client_properties, {})
-    try:
-        application = Application(
-            broker_address=kafka_connection(settings),
-            quix_sdk_token=settings.sdk_token.get_secret_value() if settings.sdk_token else None,
-            quix_portal_api=settings.portal_api,
-            producer_extra_config={**EVERY_CLIENT, **PRODUCER_SETTINGS},
-            state_dir=scratch / "state",
-            auto_create_topics=False,
-            loglevel=None,  # logging is set up already
-        )
+def _new_sender(
+    settings: Settings, location: TableLocation, to: str | None, scratch: Path, broker_seconds: float
+) -> Sender:
+    producing = {**EVERY_CLIENT, **PRODUCER_SETTINGS}
+    application = new_application(Application, settings, location, scratch, producer_extra_config=producing)
+    with asking_for_topics(settings):
         connection = application.config.broker_address
-    except Exception as error:
-        raise kafka_client_refused(settings, error) from error
     topics = find_topics(connection, wait_seconds=broker_seconds, stop=threading.Event(), clock=time.monotonic)
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
     return Sender(application.get_producer(), topics, workspace=workspace, to=to)
