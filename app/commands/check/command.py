@@ -78,6 +78,8 @@ def _warn(setting: str, column: str, names: Iterable[str], outcome: str) -> None
 class _Attempts:
     """The single attempts. Later ones use the findings of earlier ones."""
 
+    _application: Application  # once the broker is reached
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._ends = contextlib.ExitStack()
@@ -85,7 +87,6 @@ class _Attempts:
         self._store = new_store(settings)
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
-        self._application: Application | None = None
         self._visible: Sequence[str] = ()  # topics as the broker calls them
         self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
@@ -137,7 +138,7 @@ class _Attempts:
         settings = self._settings
         with asking_for_topics(settings):
             topic = open_topic(
-                self._connected,
+                self._application,
                 settings.input_topic,
                 self._visible,
                 variable="input",
@@ -149,8 +150,8 @@ class _Attempts:
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
     def _look_at_group(self) -> str:
-        application = self._connected
-        group, admin = application.config.consumer_group, new_admin(application.config.broker_address)
+        config = self._application.config
+        group, admin = config.consumer_group, new_admin(config.broker_address)
         assert self._topic is not None, "it was opened before"  # noqa: S101
         check_topic_rights(admin, self._topic.name)
         check_group_rights(admin, group)
@@ -160,7 +161,7 @@ class _Attempts:
     def _find_silence_topic(self) -> str:
         name = str(self._settings.stream_timeout_topic)
         with asking_for_topics(self._settings):
-            open_topic(self._connected, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
+            open_topic(self._application, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
         return "exists"
 
     def _build(self) -> str:
@@ -183,11 +184,6 @@ class _Attempts:
         # It looks for the hook, or the topic.
         StreamTimeouts(self._settings, load_customised().on_stream_timeout, new_deserializer("bytes"))
         return "is defined"
-
-    @property
-    def _connected(self) -> Application:
-        assert self._application is not None, "the broker was reached before"  # noqa: S101
-        return self._application
 
     def _ask_registry(self) -> str:
         subject = f"{self._settings.input_topic}-value"

@@ -3,10 +3,11 @@
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
 import pyarrow as pa
 
-from app.commands.compact.job import Bin, Change, by_size, new_job
+from app.commands.compact.job import Bin, by_size, new_job
 from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.output import print_line
 from app.config.settings import Settings
@@ -40,29 +41,21 @@ def compact(settings: Settings, options: Namespace) -> int:
         folders = before = after = 0
         for candidates in job.candidates(planner.is_candidate):
             for path, changes in job.work(candidates, planner.plan):
-                folders += 1
-                before += sum(len(change.files.files) for change in changes)
-                after += sum(change.rows > 0 for change in changes)
-                print_line(_line(path, changes))
+                files, new = sum(len(each.files.files) for each in changes), sum(each.rows > 0 for each in changes)
+                folders, before, after = folders + 1, before + files, after + new
+                size, new_size = sum(each.files.size for each in changes), sum(each.size for each in changes)
+                reasons = sorted({reason for each in changes for reason in each.files.reasons})
+                print_line(
+                    f"{path or '.'}: {counted(files, 'file')}, {size:,} bytes → {counted(new, 'file')}"
+                    + (f", {new_size:,} bytes" if new_size else "")
+                    + (f" ({', '.join(reasons)})" if reasons else "")
+                )
         would = "would become" if options.dry_run else "became"
         print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
         if planner.warm:
             print_line(f"left for later: {counted(planner.warm, 'folder')} with files younger than --when-cold")
         job.require_nothing_left()
     return 0
-
-
-def _line(path: str, changes: Sequence[Change]) -> str:
-    files = sum(len(change.files.files) for change in changes)
-    size = sum(change.files.size for change in changes)
-    new = sum(change.rows > 0 for change in changes)
-    new_size = sum(change.size for change in changes)
-    reasons = sorted({reason for change in changes for reason in change.files.reasons})
-    return (
-        f"{path or '.'}: {counted(files, 'file')}, {size:,} bytes → {counted(new, 'file')}"
-        + (f", {new_size:,} bytes" if new_size else "")
-        + (f" ({', '.join(reasons)})" if reasons else "")
-    )
 
 
 class _Planner:
@@ -100,7 +93,7 @@ class _Planner:
             yield Bin(empty, ["without rows"])
         reasons = {file.key: _reasons(file, self._table.schema.columns) for file in files if file.rows}
         wanted = (file for file in files if file.rows and (reasons[file.key] or file.size < self._target_bytes))
-        for some in by_size(wanted, self._target_bytes):
+        for some in by_size(wanted, self._target_bytes, attrgetter("size")):
             why = {reason for file in some for reason in reasons[file.key]}
             if len(some) > 1 or why:
                 yield Bin(some, sorted(why))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import compress, takewhile
+from operator import attrgetter
 from time import sleep
 
 from app.commands.compact.job import Bin, Candidate, Change, Job, by_size, new_job
@@ -93,7 +94,7 @@ def _in_bins(files: Sequence[TableFile]) -> Iterator[Bin]:
 
     Files without rows stay: the name of a merged one is to be taken for a day.
     """
-    return map(Bin, by_size((each for each in files if each.rows), _TOGETHER))
+    return map(Bin, by_size((each for each in files if each.rows), _TOGETHER, attrgetter("size")))
 
 
 def _is_old(table: TableAtWork, age: timedelta, path: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from app.commands.compact.merger import Merger, SkippedError
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
@@ -21,6 +21,8 @@ from app.journal.survey import Survey, survey
 from app.service.spark import runs_locally
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
+
+_Item = TypeVar("_Item")
 
 _FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
 _LEASE = timedelta(minutes=10)  # after which another run continues; it saves work, and nothing relies on it
@@ -70,16 +72,16 @@ class Candidate(NamedTuple):
     files: Sequence[TableFile]
 
 
-def by_size(files: Iterable[TableFile], most: int) -> Iterator[list[TableFile]]:
-    """Yield the files in groups of so many bytes at the most, or of a larger file alone."""
-    some: list[TableFile] = []
+def by_size(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
+    """Yield the items in groups of this size at the most, or of a larger item alone."""
+    some: list[_Item] = []
     size = 0
-    for file in files:
-        if some and size + file.size > most:
+    for item in items:
+        if some and size + size_of(item) > most:
             yield some
             some, size = [], 0
-        some.append(file)
-        size += file.size
+        some.append(item)
+        size += size_of(item)
     if some:
         yield some
 
@@ -136,16 +138,12 @@ class Job:
         """
         table = self.table
         before = survey(table.store, table.root)
-        some: list[tuple[str, FolderRecord, list[StoredObject]]] = []
-        for path, listed in table.folders(self._globs, table.at_begin.pending):
-            if not is_candidate(path, listed):
-                continue
-            record = read_record(table.store, table.root, path)
-            some.append((path, record, table.files_in(path)))
-            if sum(len(files) for *_, files in some) >= _FILES_AT_ONCE:
-                yield self._settled(some, before)
-                some = []
-        if some:
+        folders = (
+            (path, read_record(table.store, table.root, path), table.files_in(path))
+            for path, listed in table.folders(self._globs, table.at_begin.pending)
+            if is_candidate(path, listed)
+        )
+        for some in by_size(folders, _FILES_AT_ONCE, lambda folder: len(folder[2])):
             yield self._settled(some, before)
 
     def _settled(

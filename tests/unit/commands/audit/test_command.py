@@ -19,7 +19,7 @@ from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_key, file_name
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.batches import part
-from tests.support.commands import options
+from tests.support.commands import options, run_command
 from tests.support.journals import keep_journal
 from tests.unit.commands.local import local_settings
 
@@ -237,6 +237,26 @@ def test_a_person_reads_aligned_columns(table: Table, run: Audit) -> None:
         "               offsets  count  dead letter",
         "  readings[3]  1500         1            0",
     ]
+
+
+@pytest.mark.parametrize("command", ["audit", "compact"])
+def test_a_table_that_is_not_there_is_refused(table: Table, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    table.add(0, 9)
+    table.reject(0, 9, [0])
+    assert run_command(local_settings(table.lake, TABLE_NAME="reading"), command) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"ERROR! looking for the table: there is nothing in file://{table.lake}/data/reading. "
+        "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store\n",
+    )
+
+
+def test_a_table_that_has_a_journal_or_a_dead_letter_alone_exists(table: Table, run: Audit) -> None:
+    path = table.reject(0, 9, [0])
+    assert run.text()[0] == 0
+    (table.root / "_journal").mkdir()
+    path.rename(table.root / "_journal" / "schema.json")
+    assert run.text()[0] == 0
 
 
 # --- files of several partitions ------------------------------------------------------------------------------------

@@ -36,6 +36,11 @@ class Fate:
         return 0
 
 
+def send_one(producer: Sender) -> None:
+    producer.send(rejected(7))
+    producer.finish()
+
+
 def sender(producer: Fate, *, workspace: str = "", to: str | None = None) -> Sender:
     return Sender(cast(Producer, producer), ["readings", "acme-fixed"], workspace=workspace, to=to)
 
@@ -52,7 +57,7 @@ def sender(producer: Fate, *, workspace: str = "", to: str | None = None) -> Sen
 def test_a_record_that_fails_is_told(answer: KafkaError | Exception, error: type[Exception]) -> None:
     line = sender(Fate(answer))
     with pytest.raises(error, match="sending readings/3/7 to topic readings: "):
-        line.send(rejected(7)), line.finish()
+        send_one(line)
     assert line.acknowledged == 0
 
 
