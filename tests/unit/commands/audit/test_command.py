@@ -63,7 +63,6 @@ class Table:
         *,
         folder: str = ".",
         columns: Sequence[str] = ("__offset", "__partition"),
-        with_footer: bool = True,
     ) -> Path:
         """A file whose rows have these offsets; the ranges are those of its batch, which has this owner and number."""
         rows = [(tp.topic, tp.partition, offset) for tp, some in offsets.items() for offset in some]
@@ -74,7 +73,7 @@ class Table:
             "__offset": pa.array(held, pa.int64()),
         }
         rows_of_file = pa.table({"n": held} | {name: every[name] for name in columns})
-        noted = [OffsetRange(tp, first, last) for tp, (first, last) in ranges.items()] if with_footer else []
+        noted = [OffsetRange(tp, first, last) for tp, (first, last) in ranges.items()]
         path = self.root / folder / f"data_readings_batch_{batch}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(with_offsets(rows_of_file, noted), path)
@@ -320,7 +319,7 @@ def test_offsets_that_are_not_those_of_the_batch_are_found_by_the_column(table: 
 def test_a_file_of_several_partitions_without_offsets_in_its_footer_is_named(
     table: Table, run: Audit, how: tuple[str, ...]
 ) -> None:
-    path = table.add_shared({P1: [0], P2: [9]}, {}, f"{GENERATION}-1", with_footer=False)
+    path = table.add_shared({P1: [0], P2: [9]}, {}, f"{GENERATION}-1")
     table.add(0, 9)
     code, answer = run.json(*how)
     assert (code, answer["other_files"]) == (0, [path.name])
