@@ -9,6 +9,7 @@ from app.catalog.query_api import QueryApi
 from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.config.settings import Settings
+from app.errors import ConfigError
 from app.journal.survey import warn_of_other_groups
 from app.monitoring.waits import Waits
 from app.service.starting import patiently
@@ -18,7 +19,7 @@ from app.storage.probe import try_out
 from app.storage.targets import AzureTarget
 from app.table.catalog_table import CatalogTable, TableProperties
 from app.table.compatibility import open_table
-from app.table.layout import PartitionSpec, dead_letter_root, journal_folder
+from app.table.layout import PartitionSpec, dead_letter_root, journal_folder, object_roots
 from app.table.location import TableLocation, adopted
 from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from app.table.schema import TableSchema
@@ -88,6 +89,13 @@ def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
     store = new_store(settings)
     catalog = new_catalog(settings, store)
     return store, new_location(settings, store, catalog.check() if catalog else None)
+
+
+def require_table(store: ObjectStore, location: TableLocation) -> None:
+    """Refuses a table without a file, a journal and a dead letter, which is most often a misspelled one."""
+    if not any(next(store.list(root), None) for root in object_roots(location.root)):
+        hint = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
+        raise ConfigError("looking for the table", f"there is nothing in {location.uri}", hint)
 
 
 def new_catalog(settings: Settings, store: ObjectStore) -> Catalog | None:

@@ -373,7 +373,7 @@ MUTANTS = (
     Mutant(
         "a run that continues does not look for the merged file",
         "app/commands/compact/merger.py",
-        "if path is None and self._rows_of(self._store.find(intent.out)) == 0:",
+        "if path is None and self._table.rows_of(self._table.store.find(intent.out)) == 0:",
         "if path is None:",
         _OF_COMPACTION,
     ),

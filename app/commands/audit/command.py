@@ -15,24 +15,14 @@ from app.commands.audit.held_offsets import HeldOffsets
 from app.commands.audit.report import Report, as_json, as_text
 from app.commands.batches_in_files import PARTS
 from app.commands.compact.record import listed_as_open
-from app.commands.existing_table import require_table
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.model import TopicPartition
-from app.service.lake import find_table
+from app.service.lake import find_table, require_table
 
 
 def audit(settings: Settings, options: Namespace) -> int:
-    """Print which offsets the table's files hold.
-
-    Returns:
-        1 if offsets are there twice, or may be, else 0.
-
-    Raises:
-        ConfigError: there is no such table.
-        ConnectorError: the store fails, or a file cannot be read.
-        OSError: the temporary folder has no more space.
-    """
+    """Print which offsets the table's files hold; 1 if some are there twice, or may be."""
     store, location = find_table(settings)
     require_table(store, location)
     root, workers, most = location.root, settings.max_write_workers, options.most

@@ -14,11 +14,7 @@ _T = TypeVar("_T")
 
 
 class Listing(Generic[_T]):
-    """The first findings of a kind, and how many there are in all.
-
-    Args:
-        most: how many are kept.
-    """
+    """The first findings of a kind, so many at the most, and how many there are in all."""
 
     def __init__(self, most: int) -> None:
         self.kept: list[_T] = []
@@ -95,15 +91,10 @@ CountRejected = Callable[[pa.RecordBatch], pa.Array]  # for each of the ranges, 
 def find(
     tp: TopicPartition, batches: pa.Table, held: Iterable[pa.RecordBatch], count_rejected: CountRejected, most: int
 ) -> Findings:
-    """Compare the ranges of offsets that the batches of a topic-partition hold.
+    """Compare the ranges of offsets that the batches of a topic-partition hold; keep so many findings of each kind.
 
-    Args:
-        tp: the topic-partition.
-        batches: at least one, sorted by their first offsets.
-        held: the columns ``first``, ``last`` and ``batch``, the number of the row in ``batches``. All are sorted by
-            ``first``. Those of one batch do not meet, and lie within the offsets that it names.
-        count_rejected: of this topic-partition.
-        most: how many findings of each kind are kept; the others are counted.
+    Batches and ranges are sorted by ``first``. ``held`` has the columns ``first``, ``last`` and ``batch``, the row in
+    ``batches``. The ranges of one batch do not meet, and lie within the offsets that it names.
     """
     first, last = batches["first"][0].as_py(), pc.max(batches["last"]).as_py()
     findings = Findings(tp, batches, first, last, Listing(most), Listing(most))

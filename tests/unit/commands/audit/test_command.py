@@ -19,7 +19,7 @@ from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_key, file_name
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.batches import part
-from tests.support.commands import options
+from tests.support.commands import options, run_command
 from tests.support.journals import keep_journal
 from tests.unit.commands.local import local_settings
 
@@ -63,7 +63,6 @@ class Table:
         *,
         folder: str = ".",
         columns: Sequence[str] = ("__offset", "__partition"),
-        with_footer: bool = True,
     ) -> Path:
         """A file whose rows have these offsets; the ranges are those of its batch, which has this owner and number."""
         rows = [(tp.topic, tp.partition, offset) for tp, some in offsets.items() for offset in some]
@@ -74,7 +73,7 @@ class Table:
             "__offset": pa.array(held, pa.int64()),
         }
         rows_of_file = pa.table({"n": held} | {name: every[name] for name in columns})
-        noted = [OffsetRange(tp, first, last) for tp, (first, last) in ranges.items()] if with_footer else []
+        noted = [OffsetRange(tp, first, last) for tp, (first, last) in ranges.items()]
         path = self.root / folder / f"data_readings_batch_{batch}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(with_offsets(rows_of_file, noted), path)
@@ -140,14 +139,24 @@ def test_batches_one_after_the_other_are_fine(table: Table, run: Audit, how: tup
     assert whole(answer) == [(2, 5, 5, 1, 1, 0, 0), (3, 0, 19, 3, 2, 0, 0), (10, 0, 9, 1, 1, 0, 0)]
 
 
-@BOTH
-def test_batches_that_overlap_are_named_with_their_offsets(table: Table, run: Audit, how: tuple[str, ...]) -> None:
-    table.add(0, 99, A, 4)
-    table.add(90, 149, B, 0)
-    code, answer = run.json(*how)
-    assert code == 1
-    assert doubled(answer) == [(90, 99, [f"{A}-4", f"{B}-0"])]
-    assert whole(answer) == [(3, 0, 149, 2, 2, 10, 0)]
+def test_names_tell_the_first_and_last_offset_of_a_batch_and_the_column_each_of_them(table: Table, run: Audit) -> None:
+    table.add(0, 9, A, offsets=[0, 2, 2, 4, 6], folder="place=a")  # a message may become several rows
+    table.add(0, 9, A, offsets=[2, 8], folder="place=b")
+    table.add(1, 9, B, offsets=[1, 3, 5, 7])
+    table.add(10, 14, B, 1, offsets=[10, 11, 14])
+    table.add(16, 19, B, 2)
+    table.reject(9, 12, [9, 12])
+    table.reject(11, 15, [12, 15])  # one of them came twice
+    code, answer = run.json()
+    assert (code, doubled(answer), missing(answer)) == (1, [(1, 9, [f"{A}-0", f"{B}-0"])], [(15, 15, 1)])
+    assert whole(answer) == [(3, 0, 19, 5, 4, 9, 1)]
+    code, answer = run.json("--offsets")
+    assert (code, doubled(answer), missing(answer)) == (0, [], [(9, 9, 1), (12, 13, 1), (15, 15, 1)])
+    assert whole(answer) == [(3, 0, 19, 5, 4, 0, 4)]
+
+    table.add(13, 15, A, 1, offsets=[14])
+    code, answer = run.json("--offsets")
+    assert (code, doubled(answer)) == (1, [(14, 14, [f"{B}-1", f"{A}-1"])])
 
 
 def test_each_partition_has_its_own_batches(table: Table, run: Audit) -> None:
@@ -164,14 +173,6 @@ def test_each_partition_has_its_own_batches(table: Table, run: Audit) -> None:
     ]
 
 
-def test_names_that_overlap_may_hold_different_offsets(table: Table, run: Audit) -> None:
-    table.add(0, 9, A, offsets=[0, 2, 4, 6, 8])
-    table.add(1, 9, B, offsets=[1, 3, 5, 7, 9])
-    assert run.text()[0] == 1
-    code, answer = run.json("--offsets")
-    assert (code, doubled(answer), missing(answer)) == (0, [], [])
-
-
 def test_ranges_that_do_not_fit_into_memory_at_once_are_audited_as_a_whole(
     table: Table, run: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,35 +184,6 @@ def test_ranges_that_do_not_fit_into_memory_at_once_are_audited_as_a_whole(
     assert run.json("--offsets") == expected
     assert doubled(expected[1])
     assert missing(expected[1])
-
-
-def test_several_rows_of_one_offset_are_legal_in_one_batch_only(table: Table, run: Audit) -> None:
-    table.add(0, 3, A, 0, offsets=[0, 0, 1, 1, 1, 2, 3], folder="place=a")
-    table.add(0, 3, A, 0, offsets=[1, 2], folder="place=b")
-    assert run.json("--offsets")[0] == 0
-    table.add(1, 5, A, 1, offsets=[1, 4, 5])  # the next batch of the same owner
-    code, answer = run.json("--offsets")
-    assert (code, doubled(answer)) == (1, [(1, 1, [f"{A}-0", f"{A}-1"])])
-
-
-@BOTH
-def test_gaps_are_listed_and_explained_by_the_dead_letter(table: Table, run: Audit, how: tuple[str, ...]) -> None:
-    table.add(0, 9)
-    table.add(15, 19, number=2)
-    table.add(21, 29, number=3)
-    table.reject(10, 12, [10, 12])
-    table.reject(11, 13, [12, 13])  # one of them came twice
-    code, answer = run.json(*how)
-    assert (code, missing(answer)) == (0, [(10, 14, 3), (20, 20, 0)])
-    assert whole(answer) == [(3, 0, 29, 3, 3, 0, 6)]
-
-
-def test_offsets_that_a_batch_has_not_are_seen_in_the_column_only(table: Table, run: Audit) -> None:
-    table.add(0, 9, offsets=[1, 2, 3, 5])
-    table.add(10, 12, number=1, offsets=[11, 12])
-    table.reject(0, 9, [0, 4, 7])
-    assert missing(run.json()[1]) == []
-    assert missing(run.json("--offsets")[1]) == [(0, 0, 1), (4, 4, 1), (6, 10, 1)]
 
 
 def test_a_copy_under_the_name_of_another_batch_is_found_by_the_column(table: Table, run: Audit) -> None:
@@ -264,6 +236,26 @@ def test_a_person_reads_aligned_columns(table: Table, run: Audit) -> None:
         "               offsets  count  dead letter",
         "  readings[3]  1500         1            0",
     ]
+
+
+@pytest.mark.parametrize("command", ["audit", "compact"])
+def test_a_table_that_is_not_there_is_refused(table: Table, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    table.add(0, 9)
+    table.reject(0, 9, [0])
+    assert run_command(local_settings(table.lake, TABLE_NAME="reading"), command) == 2
+    assert capsys.readouterr() == (
+        "",
+        f"ERROR! looking for the table: there is nothing in file://{table.lake}/data/reading. "
+        "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store\n",
+    )
+
+
+def test_a_table_that_has_a_journal_or_a_dead_letter_alone_exists(table: Table, run: Audit) -> None:
+    path = table.reject(0, 9, [0])
+    assert run.text()[0] == 0
+    (table.root / "_journal").mkdir()
+    path.rename(table.root / "_journal" / "schema.json")
+    assert run.text()[0] == 0
 
 
 # --- files of several partitions ------------------------------------------------------------------------------------
@@ -327,7 +319,7 @@ def test_offsets_that_are_not_those_of_the_batch_are_found_by_the_column(table: 
 def test_a_file_of_several_partitions_without_offsets_in_its_footer_is_named(
     table: Table, run: Audit, how: tuple[str, ...]
 ) -> None:
-    path = table.add_shared({P1: [0], P2: [9]}, {}, f"{GENERATION}-1", with_footer=False)
+    path = table.add_shared({P1: [0], P2: [9]}, {}, f"{GENERATION}-1")
     table.add(0, 9)
     code, answer = run.json(*how)
     assert (code, answer["other_files"]) == (0, [path.name])
