@@ -4,7 +4,7 @@ from collections import deque
 from typing import Protocol
 
 from app.batch_limits import BatchLimits
-from app.errors import ConnectorError, RetryableError
+from app.errors import ConnectorError
 from app.model import Batch
 from app.timings import DEFAULT, Timings
 
@@ -15,7 +15,7 @@ class BatchWriter(Protocol):
     @property
     def failure(self) -> ConnectorError | None: ...
     @property
-    def obstacle(self) -> RetryableError | None: ...
+    def obstacle(self) -> ConnectorError | None: ...
     @property
     def is_idle(self) -> bool: ...
     @property

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
-from app.errors import ConnectorError, FatalError, RetryableError, blaming
+from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.generation import Generation
 from app.journal.journal import FencedError, LogClosedError
 from app.journal.log import Progress
@@ -25,7 +25,7 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.retry import Stopped, until_it_works
+from app.monitoring.waits import Request, Stopped
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _BeginOf = Callable[[TopicPartition, Progress | None], Begin]
 _MOST_CLAIMS = 4  # at the same time: of the present assignment, and of former ones that do not know yet that they ended
+_OF_STORE, _OF_KAFKA = Request("store", operation="claim"), Request("Kafka", operation="claim")
 _QUESTIONS = 10  # to Kafka, before partitions are claimed again
 
 
@@ -99,7 +100,7 @@ class Claims:
         self._is_member = is_member
         self._on_fenced = on_fenced
         self._watch = watch
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics or Metrics(timings=timings)
         self._pool = ThreadPoolExecutor(max_workers=_MOST_CLAIMS, thread_name_prefix="claim")
         self._stop = threading.Event()
         self._timings = timings
@@ -192,14 +193,14 @@ class Claims:
         except Exception as error:
             logger.debug("claiming failed", exc_info=True)
             self._through.put(FatalError(doing, repr(error), "Please report this as a bug"))
-        finally:
-            self._metrics.waits.over(token)
 
     def _claim_all(self, tps: Collection[TopicPartition], token: str, begin: _BeginOf) -> None:
         generation = self._new_generation(token)
         waiting = set(tps)
         while waiting:
-            starts = self._until_it_works(token, partial(self._take_over, sorted(waiting), generation, begin))
+            starts = self._until_it_works(
+                _OF_STORE, token, partial(self._take_over, sorted(waiting), generation, begin)
+            )
             self._ownership.take(generation)
             for tp, (start, topic_id) in starts.items():
                 self._topic_ids.claimed(tp, topic_id)  # not before: a claim that is repeated is still the first
@@ -214,32 +215,14 @@ class Claims:
         else:
             self._through.put(RetryableError(doing, str(error), _RESTART))
 
-    def _until_it_works(self, token: str, work: Callable[[], _T]) -> _T:
-        return until_it_works(
-            work,
-            stop=self._stop,
-            on_wait=lambda error: self._raise_if_ended(token, error),
-            timings=self._timings,
-        )
-
-    def _raise_if_ended(self, token: str, error: RetryableError | None) -> None:
-        if error is None:
-            self._metrics.waits.over(token)
-        else:
-            self._metrics.failed_try("claim")
-            self._metrics.waits.failed(token, error)
-            if not self._is_current(token):
-                raise Stopped from error
+    def _until_it_works(self, request: Request, token: str, work: Callable[[], _T]) -> _T:
+        return self._metrics.waits.retry(request, work, stop=self._stop, is_wanted=lambda: self._is_current(token))
 
     def _refusal(self, tps: Collection[TopicPartition], token: str, closed: str | None) -> ConnectorError | None:
         """The error to end with if nothing may be claimed."""
         if closed is None:
-            return self._until_it_works(token, self._is_group_ours)
+            return self._until_it_works(_OF_KAFKA, token, self._check_group)
         return self._are_still_ours(tps, token, closed)
-
-    def _is_group_ours(self) -> ConnectorError | None:
-        with blaming("Kafka"):
-            return self._check_group()
 
     def _are_still_ours(self, tps: Collection[TopicPartition], token: str, closed: str) -> ConnectorError | None:
         """Ask Kafka whether the partitions of a closed generation are still assigned to this member.
@@ -275,15 +258,14 @@ class Claims:
         self, tps: Collection[TopicPartition], generation: Generation, begin: _BeginOf
     ) -> Mapping[TopicPartition, tuple[Start, str]]:
         """Take over those that can be; returns where each begins, and the id of its topic."""
-        with blaming("store"):
-            cluster_id = self._offsets.cluster_id()
-            return self._takeover.run(
-                tps,
-                generation,
-                is_wanted=lambda: self._is_current(generation.token),
-                check=lambda tp, former: check_cluster(former, cluster_id, tp, follows=self._follows(former)),
-                begin=begin,
-            )
+        cluster_id = self._offsets.cluster_id()
+        return self._takeover.run(
+            tps,
+            generation,
+            is_wanted=lambda: self._is_current(generation.token),
+            check=lambda tp, former: check_cluster(former, cluster_id, tp, follows=self._follows(former)),
+            begin=begin,
+        )
 
     def _begin_again(self, tp: TopicPartition, former: Progress | None) -> Begin:
         """As ``_begin``, after this member's own generation was closed.

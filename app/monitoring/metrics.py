@@ -10,14 +10,13 @@ from typing import Literal, get_args
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from app.model import TopicPartition
-from app.monitoring.waits import Trouble, Waits
+from app.monitoring.waits import Operation, Trouble, Waits
+from app.timings import DEFAULT, Timings
 
 # The steps of a batch, in their order; see ``app.pipeline.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
 # Upper bounds in seconds. A step normally takes tens of milliseconds, and minutes with many large files.
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-# Operations with retries; docs/operations.md explains each of them.
-Operation = Literal["schema", "journal", "upload", "register", "claim", "commit", "kafka"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 # The end of a transaction takes an offset without a message, so a lag of one offset may be no message.
 _TRANSACTION_END = 1
@@ -199,9 +198,9 @@ class Live:
 class Metrics:
     """Counts the work of the connector. ``Exposition`` adds the metrics that are not in ``registry``."""
 
-    def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, timings: Timings = DEFAULT) -> None:
         self._clock = clock
-        self.waits = Waits(monotonic)
+        self.waits = Waits(timings, self.failed_try)
         self._lock = threading.Lock()
         self._counts = Counts(consuming_since=clock())
         self.registry = CollectorRegistry()

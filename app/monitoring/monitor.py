@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 _SAMPLE_SECONDS = 5.0
 _SAMPLES_PER_QUESTION = 2  # about end offsets, to Kafka; without an answer each sample asks again
-_QUESTION = "ends"
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 """The partitions' end offsets; raises ``ConnectorError`` if Kafka is away. See ``app.kafka.end_offsets``."""
@@ -136,13 +135,13 @@ class Monitor:
         try:
             found = ends(self._metrics.counts().positions.keys())
         except ConnectorError as error:
-            waits.failed(_QUESTION, error, since=self._answered_at)
+            waits.failed(error, since=self._answered_at)
             return False
         except Exception:
             logger.debug("asking Kafka how far the partitions go", exc_info=True)
             return False
         self._answered_at = self._clock()
-        waits.over(_QUESTION)
+        waits.over()
         self._metrics.reaches(found)
         return True
 

@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 from app.formatting import counted
 from app.model import Batch, BatchPart, StoredFile, TopicPartition
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
+from app.monitoring.waits import Stopped
 from app.pipeline.upload import UploadItem
-from app.retry import Stopped
 
 logger = logging.getLogger(__name__)
 

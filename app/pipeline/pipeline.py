@@ -18,7 +18,7 @@ import logging
 import queue
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_futures
 from dataclasses import replace
@@ -29,17 +29,16 @@ from typing import Protocol, TypeVar
 from app.batch_limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, OTHER_OWNER, BatchLimits
 from app.catalog.registrar import Registrar
 from app.convert.batch import Converted
-from app.errors import ConnectorError, FatalError, RetryableError, System, blaming
+from app.errors import ConnectorError, FatalError
 from app.journal.generation import Intent
 from app.journal.ownership import Ownership
 from app.model import Batch, StagedFile, StoredFile, TopicPartition, WrittenFile
-from app.monitoring.metrics import Metrics, Operation
-from app.monitoring.waits import OUTAGE_SECONDS
+from app.monitoring.metrics import Metrics
+from app.monitoring.waits import OUTAGE_SECONDS, Operation, Request, Stopped
 from app.pipeline.in_flight import BatchInFlight, Handover
 from app.pipeline.open_batch import OpenBatch
 from app.pipeline.stage import Stager
 from app.pipeline.upload import Destination, Upload, UploadItem
-from app.retry import Stopped, until_it_works
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -49,13 +48,14 @@ _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tm
 _FOREIGN_OBJECT = "No other batch has such names: find the program that writes into the table's folder"
 _SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
 # The system and the request of each operation.
-_ASKED: Mapping[Operation, tuple[System, str]] = {
-    "schema": ("store", "reading the table's schema"),
-    "kafka": ("Kafka", "asking for the ids of the topics"),
-    "journal": ("store", "writing the journal"),
-    "upload": ("store", "uploading files"),
-    "register": ("store", "reading the journal before files are registered"),
+_REQUESTS: Mapping[Operation, Request] = {
+    "schema": Request("store", "reading the table's schema", "schema"),
+    "kafka": Request("Kafka", "asking for the ids of the topics", "kafka"),
+    "journal": Request("store", "writing the journal", "journal"),
+    "upload": Request("store", "uploading files", "upload"),
+    "register": Request("store", "reading the journal before files are registered", "register"),
 }
+_OF_CATALOG = Request("catalog", "registering the table or its files")
 _T = TypeVar("_T")
 
 
@@ -116,7 +116,7 @@ class Pipeline:
         self._ownership = ownership
         self._recreated = recreated
         self._free_bytes = free_bytes
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics or Metrics(timings=timings)
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._waiting_rows: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
@@ -132,7 +132,6 @@ class Pipeline:
         self._waiting_for_writer = 0  # batches
         self._stored_share: float | None = None  # size of the last batch's files, by that of its staged file
         self._failure: ConnectorError | None = None
-        self._obstacles: dict[str, RetryableError] = {}
         self._threads = [
             threading.Thread(target=self._run, args=(step, fail), name=name, daemon=True)
             for name, step, fail in (
@@ -180,9 +179,9 @@ class Pipeline:
         return self._failure
 
     @property
-    def obstacle(self) -> RetryableError | None:
+    def obstacle(self) -> ConnectorError | None:
         """The error that the pipeline waits out at present."""
-        return next(iter(self._obstacles.copy().values()), None)
+        return self._metrics.waits.failing(*_REQUESTS)
 
     def wait_delivered(self, number: int, seconds: float) -> bool:
         """Wait until all portions up to ``number`` are uploaded and registered.
@@ -367,7 +366,7 @@ class Pipeline:
     def _prepare(self, token: str) -> None:
         """Create or check the table in the catalog, if files will be uploaded to it."""
         if self._ownership.is_owner(token):
-            with self._asking_the_catalog():
+            with self._metrics.waits.answer(_OF_CATALOG):
                 self._registrar.prepare()
 
     def _confirm_topics(self, batch: BatchInFlight) -> None:
@@ -466,7 +465,7 @@ class Pipeline:
             """Verifies the ownership at each try: while a catalog is away, a partition may be revoked."""
             if not self._ownership.confirm(token):
                 return False
-            with self._asking_the_catalog():
+            with self._metrics.waits.answer(_OF_CATALOG):
                 registration.run(stored)
             return True
 
@@ -475,48 +474,16 @@ class Pipeline:
         self._ownership.registered(token, intent.batch)
         return stored
 
-    @contextlib.contextmanager
-    def _asking_the_catalog(self) -> Iterator[None]:
-        doing = "registering the table or its files"
-        with self._metrics.waits.answer("register", "catalog", doing, OUTAGE_SECONDS), blaming("catalog"):
-            yield
-
     def _until_it_works(
         self, batch: BatchInFlight, step: Operation, work: Callable[[], _T], patience: float = OUTAGE_SECONDS
     ) -> _T:
         """Do this for the batch, again and again until it works; an answer that takes longer is an outage too."""
-        system, doing = _ASKED[step]
-        clock = self._timings.clock
-        begin = tried = clock()
 
-        def try_once() -> _T:
-            nonlocal tried
-            tried = clock()
-            with self._metrics.waits.answer(step, system, doing, patience), blaming(system):
-                return work()
+        def add_waited(seconds: float) -> None:
+            batch.waited += seconds
 
-        def on_wait(error: RetryableError | None) -> None:
-            now = clock()
-            self._set_obstacle(step, error, tried if now - tried > patience else now)
-
-        try:
-            return until_it_works(try_once, stop=self._stop, on_wait=on_wait, timings=self._timings)
-        finally:
-            now = clock()
-            batch.waited += (now if now - tried > patience else tried) - begin
-
-    def _set_obstacle(self, step: Operation, error: RetryableError | None, since: float) -> None:
-        if error:
-            self._metrics.failed_try(step)
-            self._metrics.waits.failed(step, error, since=since)
-        else:
-            self._metrics.waits.over(step)
-        with self._changed:
-            if error:
-                self._obstacles[step] = error
-            else:
-                self._obstacles.pop(step, None)
-            self._changed.notify_all()
+        request = replace(_REQUESTS[step], patience=patience)
+        return self._metrics.waits.retry(request, work, stop=self._stop, add_waited=add_waited)
 
 
 def _unless_failed(item: _T | ConnectorError) -> _T:

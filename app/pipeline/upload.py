@@ -14,7 +14,7 @@ from app.errors import RetryableError
 from app.journal.entry import JournaledFile
 from app.journal.generation import Intent
 from app.model import BatchPart, Rejected, StoredFile, TopicPartition, WrittenFile
-from app.retry import Stopped
+from app.monitoring.waits import Stopped
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.table.layout import data_key, dead_letter_key, file_name, index_key
 

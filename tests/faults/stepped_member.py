@@ -26,10 +26,10 @@ from app.journal.rolled_back import Sweeper
 from app.journal.takeover import Takeover
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition
+from app.monitoring.waits import Stopped
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
 from app.pipeline.upload import Destination
-from app.retry import Stopped
 from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
@@ -132,7 +132,7 @@ class Process:
         scratch.mkdir()
         self.group = group
         self.kafka = kafka
-        self.timings = timings = Timings(clock=clock, sleep=clock.advance)
+        self.timings = timings = Timings(clock=clock)
         self.partitions = Partitions(timings=timings)
         self._store = store
         self.ownership = JournalOwnership(self.partitions.is_current, self._fenced, fresh_seconds=10.0)

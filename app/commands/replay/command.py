@@ -1,8 +1,6 @@
 """``python main.py replay``: brings records of the dead letter back to Kafka."""
 
 import logging
-import threading
-import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,8 @@ from app.config.settings import Settings
 from app.formatting import counted
 from app.journal.survey import survey
 from app.kafka.connection import EVERY_CLIENT, check_properties
-from app.kafka.topics import find_topics
+from app.kafka.topics import listing_topics
+from app.monitoring.waits import Request, Waits
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
@@ -142,6 +141,6 @@ def _new_sender(settings: Settings, to: str | None, scratch: Path, broker_second
         connection = application.config.broker_address
     except Exception as error:
         raise kafka_client_refused(settings, error) from error
-    topics = find_topics(connection, wait_seconds=broker_seconds, stop=threading.Event(), clock=time.monotonic)
+    topics = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=broker_seconds)
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
     return Sender(application.get_producer(), topics, workspace=workspace, to=to)

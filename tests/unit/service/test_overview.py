@@ -13,7 +13,9 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Live, Metrics, StateName
 from app.monitoring.probes import Health
+from app.monitoring.waits import Request
 from app.service.overview import Parts, look, new_monitor, oversee, replica_name
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.support.batches import TP
 from tests.support.environment import BROKER_ALONE, load
@@ -26,7 +28,7 @@ class Connector:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.metrics = Metrics(monotonic=self.clock)
+        self.metrics = Metrics(timings=Timings(clock=self.clock))
         self.java = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
         self.consumption = Consumption(
             assigned=2,
@@ -77,11 +79,11 @@ def test_a_flush_that_did_not_go_through_is_waited_for(connector: Connector) -> 
 
 
 def test_what_is_waited_for_is_named(connector: Connector) -> None:
-    connector.metrics.waits.failed("ends", RetryableError("asking Kafka", "no answer").of("Kafka"))
+    connector.metrics.waits.failed(RetryableError("asking Kafka", "no answer").of("Kafka"))
     live = connector.look()
     assert (live.state, live.detail) == ("waiting", "asking Kafka: no answer")
     assert [trouble.system for trouble in live.waits] == ["Kafka"]
-    connector.metrics.waits.over("ends")
+    connector.metrics.waits.over()
     assert connector.state == "consuming"
 
 
@@ -171,7 +173,7 @@ def test_the_probe_of_readiness_follows_the_outage(overseen: Connector) -> None:
 def test_the_connector_is_not_ready_while_an_answer_takes_too_long(
     overseen: Connector, seconds: int, *, is_ready: bool
 ) -> None:
-    with overseen.metrics.waits.answer("journal", "store", "writing the journal", patience=20):
+    with overseen.metrics.waits.answer(Request("store", "writing the journal")):
         overseen.clock.advance(seconds)
         assert overseen.health.ready().ok == is_ready
     assert overseen.health.ready().ok
