@@ -5,12 +5,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from app.model import TopicPartition
-from app.monitoring.waits import Operation, Trouble, Waits
+from app.monitoring.waits import Operation, Waits
 from app.timings import DEFAULT, Timings
 
 # The steps of a batch, in their order; see ``app.pipeline.pipeline``.
@@ -21,10 +21,6 @@ OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 # The end of a transaction takes an offset without a message, so a lag of one offset may be no message.
 _TRANSACTION_END = 1
 _REMEMBERED = 10  # batches, files, and losses
-
-StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
-STATES: tuple[StateName, ...] = get_args(StateName)
-SparkState = Literal["starting", "running", "gone"]
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # they are a second series for each counter
 
@@ -135,64 +131,6 @@ class Counts:
         lags = [position.lag for position in self.positions.values()]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if lags and len(known) == len(lags) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The identity of this connector: topic, group, table, versions, and commit interval.
-
-    Until ``is_found`` is true, the table's address is that of the settings; the catalog may have another one.
-
-    Attributes:
-        commit_interval: in seconds.
-        replica: the name of this replica, of its deployment where the platform gives one.
-        target_file_mb: TARGET_FILE_MB, in MiB.
-        settings: the effective ones as name and value, without secrets.
-    """
-
-    topic: str
-    group: str
-    table: str
-    root: str
-    versions: dict[str, str]
-    commit_interval: float
-    is_found: bool = False
-    replica: str = ""
-    dead_letter: str = ""
-    target_file_mb: int = 16
-    has_catalog: bool = False
-    settings: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """The state of the running parts. Sizes are in bytes; ``detail`` gives the reason for the state.
-
-    ``consumed`` counts records since the process began, and ``claiming`` the assigned partitions that are not claimed
-    yet. ``oldest`` has the time of each partition's first record that is consumed and not committed, in seconds since
-    the epoch. ``commit_due_in`` are the seconds until the next commit is due, ``None`` before consuming begins.
-
-    ``waits`` lists the retried operations, the longest wait first; ``failure`` is the error that ends the process.
-    ``fenced`` has the assigned partitions written by another member, with the reasons. ``unclaimed`` are those counted
-    by ``claiming``.
-    """
-
-    state: StateName = "starting"
-    detail: str = ""
-    buffered: int = 0
-    buffer_limit: int = 0
-    under_way: int = 0
-    skipped: int = 0
-    consumed: int = 0
-    claiming: int = 0
-    oldest: Mapping[TopicPartition, float] = field(default_factory=dict)
-    commit_due_in: float | None = None
-    java_pid: int | None = None
-    spark: SparkState = "starting"
-    waits: tuple[Trouble, ...] = ()
-    failure: Trouble | None = None
-    fenced: Mapping[TopicPartition, str] = field(default_factory=dict)
-    unclaimed: frozenset[TopicPartition] = frozenset()
 
 
 class Metrics:

@@ -17,11 +17,11 @@ from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
 from app.monitoring.http_server import listen, serve
-from app.monitoring.metrics import Counts, Identity, Live, Metrics
+from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health, Probe
-from app.monitoring.progress import progress, worst_first
 from app.monitoring.recent_warnings import RecentWarnings
-from app.monitoring.sentences import Situation, headline
+from app.monitoring.sentences import headline
+from app.monitoring.status import Identity, Live, Status
 from app.monitoring.waits import OUTAGE_SECONDS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Monitor:
         self._metrics = metrics
         self._health = health
         self._look = look
-        self._exposition = Exposition(lambda: self._identity, metrics, self._live)
+        self._exposition = Exposition(metrics.registry, self._status)
         self._ends: Ends | None = None
         self._history = History()
         self._warned = RecentWarnings()
@@ -73,7 +73,7 @@ class Monitor:
         pages = {"/": self._page, "/partitions": self._partitions, "/metrics": self._scraped}
         probes = {
             "/health/live": lambda: _probed(self._health.live()),
-            "/health/ready": lambda: _probed(self._health.ready()),
+            "/health/ready": lambda: _probed(self._look().ready),
         }
         serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))
         logging.getLogger().addHandler(self._warned)
@@ -98,21 +98,18 @@ class Monitor:
             samples += 1
 
     def sample(self) -> None:
-        live, counts = self._live(), self._metrics.counts()
+        status = self._status()
+        live, counts = status.live, status.counts
         is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
-        self._history.add(Sample(self._clock(), counts.rows, counts.lag, counts.size, is_outage))
-        self._note(live, counts)
+        self._history.add(Sample(status.monotonic, counts.rows, counts.lag, counts.size, is_outage))
+        self._note(status)
         self._tell_unanswered(live)
 
-    def _note(self, live: Live, counts: Counts) -> None:
+    def _note(self, status: Status) -> None:
         """Records when this state began. The table is behind since it last had all records in time."""
-        now = self._clock()
-        done = progress(
-            counts, worst_first(counts, live, counts.at), self._history, now, self._identity.commit_interval
-        )
-        top = headline(Situation(self._identity, live, counts, done))
-        is_behind = live.state in ("consuming", "paused") and top.tone == "wait"
-        like_this = "behind" if is_behind else live.state
+        state, now, done = status.live.state, status.monotonic, status.progress
+        is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
+        like_this = "behind" if is_behind else state
         if like_this != self._like_this:
             self._like_this, self._like_this_since = like_this, self._well_at if is_behind else now
         if not is_behind:
@@ -147,8 +144,8 @@ class Monitor:
 
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
-    def _live(self) -> Live:
-        return self._look()
+    def _status(self) -> Status:
+        return Status(self._identity, self._look(), self._metrics.counts(), self._history, self._clock())
 
     def _scraped(self) -> Response:
         return Response(self._exposition.text(), media_type="text/plain; version=0.0.4")
@@ -166,20 +163,16 @@ class Monitor:
     def _view(self) -> "View":
         from app.monitoring.status_page import View  # noqa: PLC0415 - see above
 
-        live, counts, now = self._live(), self._metrics.counts(), self._clock()
-        self._note(live, counts)
+        status = self._status()
+        self._note(status)
+        java = status.live.java_pid
         return View(
-            identity=self._identity,
-            live=live,
-            counts=counts,
-            history=self._history,
+            status,
             warned=self._warned.newest_first(),
-            now=time.time(),
-            monotonic=now,
-            uptime=now - self._begin,
-            seconds=now - self._like_this_since,
+            uptime=status.monotonic - self._begin,
+            seconds=status.monotonic - self._like_this_since,
             python_bytes=resident_bytes(os.getpid()),
-            java_bytes=resident_bytes(live.java_pid) if live.java_pid else None,
+            java_bytes=resident_bytes(java) if java else None,
         )
 
 

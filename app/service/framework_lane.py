@@ -13,7 +13,6 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
-from app.consumer.consumption import Consumption
 from app.consumer.framework.application import Callbacks, mark_commits, run
 from app.consumer.framework.first_commit import commit_where_partitions_begin
 from app.consumer.framework.messages import CurrentMessage
@@ -22,6 +21,7 @@ from app.consumer.partitions import Partitions
 from app.journal.claims import Claims
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
+from app.monitoring.consumption import Consumption
 from app.service.build import Group, Member, new_application
 from app.service.customised import REPARTITIONED
 from app.service.lane import Common, Lane, check_group, new_announcer, open_input, open_way, visible_topics

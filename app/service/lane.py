@@ -19,11 +19,11 @@ from app import logs
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
 from app.batch_limits import BatchLimits
-from app.consumer.consumption import Consumption
 from app.errors import RetryableError
 from app.journal.claims import Claims
 from app.kafka.group import check_members, check_topic_rights
 from app.kafka.topics import listing_topics, missing_topic, open_topic
+from app.monitoring.consumption import Consumption
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.pipeline import Pipeline

@@ -36,11 +36,11 @@ import app.service.plain_lane
 import app.service.run
 import app.service.stores
 from app.config.settings import Settings
-from app.consumer.consumption import Consumption
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
 from app.journal.entry import group_folder, is_log, log_key
+from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised

@@ -16,7 +16,6 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import not_decompressed
 from app.consumer.claiming import Claiming, log_starts, mark_set_offsets
-from app.consumer.consumption import Consumption
 from app.consumer.partitions import Partition
 from app.consumer.plain.client import BrokerPresence
 from app.consumer.plain.sink import MessageSink
@@ -26,6 +25,7 @@ from app.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.kafka.questions import own_offset
 from app.kafka.watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
+from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
 
