@@ -13,63 +13,65 @@ from prometheus_client.process_collector import ProcessCollector
 from app.monitoring.metrics import Position
 from app.monitoring.status import STATES, Status
 
-# Name, documentation, and value; a gauge whose value is unknown is left out.
-_GAUGES: Final[Iterable[tuple[str, str, Callable[[Status], float | None]]]] = (
-    ("lake_sink_assigned_partitions", "Partitions that are consumed.", lambda s: len(s.counts.positions)),
+_Read = Callable[[Status], float | None]
+_ReadPartition = Callable[[Position, float | None], float | None]
+
+# Name without "lake_sink_", documentation, and value; a gauge whose value is unknown is left out.
+_COUNTERS: Final[Iterable[tuple[str, str, _Read]]] = (
+    ("rows", "Rows written to the lake since the process started.", lambda s: s.counts.rows),
+    ("bytes", "Bytes of the Parquet files written to the lake since the process started.", lambda s: s.counts.size),
+    ("files", "Parquet files written to the lake since the process started.", lambda s: s.counts.files),
+    ("batches", "Batches written to the lake since the process started.", lambda s: s.counts.batches),
+    ("dead_letters", "Records written to the dead letter since the process started.", lambda s: s.counts.dead_letters),
+    ("rescued_values", "Values that fit no column and went to _rescued_data.", lambda s: s.counts.rescued),
+    ("pauses", "Pauses of consuming because the store or the catalog took too long.", lambda s: s.counts.pauses),
     (
-        "lake_sink_claiming_partitions",
+        "fenced_partitions",
+        "Partitions that another member had taken over while this one still wrote.",
+        lambda s: s.counts.fenced,
+    ),
+    ("consumed_records", "Records that were read from Kafka.", lambda s: s.live.consumption.consumed),
+    ("skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", lambda s: s.live.skipped),
+)
+_GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
+    ("assigned_partitions", "Partitions that are consumed.", lambda s: len(s.counts.positions)),
+    (
+        "claiming_partitions",
         "Partitions that are assigned and not claimed in the journal yet.",
         lambda s: len(s.live.consumption.unclaimed),
     ),
     (
-        "lake_sink_last_commit_timestamp_seconds",
+        "last_commit_timestamp_seconds",
         "When offsets were last committed, Unix time; before the first commit, when consuming began.",
         lambda s: s.counts.last_commit or s.counts.consuming_since,
     ),
     (
-        "lake_sink_kafka_answer_timestamp_seconds",
+        "kafka_answer_timestamp_seconds",
         "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
         lambda s: s.counts.last_answer or s.counts.consuming_since,
     ),
     (
-        "lake_sink_next_commit_seconds",
+        "next_commit_seconds",
         "Seconds until the next commit is due; negative if it is late.",
         lambda s: s.live.consumption.due_in,
     ),
-    (
-        "lake_sink_buffer_bytes",
-        "Size of the rows held in Python, as estimated.",
-        lambda s: s.live.consumption.held_bytes,
-    ),
-    ("lake_sink_buffer_limit_bytes", "The size at which consuming waits.", lambda s: s.live.buffer_limit),
-    ("lake_sink_batches_under_way", "Batches begun and not in the lake yet.", lambda s: s.live.under_way),
-    (
-        "lake_sink_commit_interval_seconds",
-        "Seconds between two commits: COMMIT_INTERVAL.",
-        lambda s: s.identity.commit_interval,
-    ),
+    ("buffer_bytes", "Size of the rows held in Python, as estimated.", lambda s: s.live.consumption.held_bytes),
+    ("buffer_limit_bytes", "The size at which consuming waits.", lambda s: s.live.buffer_limit),
+    ("batches_under_way", "Batches begun and not in the lake yet.", lambda s: s.live.under_way),
+    ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.identity.commit_interval),
 )
-
 # The same for each partition, from its position and the age of its oldest message that is not committed.
-_PARTITION_GAUGES: Final[Iterable[tuple[str, str, Callable[[Position, float | None], float | None]]]] = (
+_PARTITION_GAUGES: Final[Iterable[tuple[str, str, _ReadPartition]]] = (
+    ("lag_messages", "Messages of an assigned partition that are not committed yet.", lambda each, _: each.lag),
+    ("committed_offset", "Offset after the last one that is committed.", lambda each, _: each.committed),
     (
-        "lake_sink_lag_messages",
-        "Messages of an assigned partition that are not committed yet.",
-        lambda position, _: position.lag,
-    ),
-    (
-        "lake_sink_committed_offset",
-        "Offset after the last one that is committed.",
-        lambda position, _: position.committed,
-    ),
-    (
-        "lake_sink_partition_last_commit_timestamp_seconds",
+        "partition_last_commit_timestamp_seconds",
         "When offsets of a partition were last committed, Unix time; before that, when its consuming began.",
-        lambda position, _: position.committed_at or position.begun_at,
+        lambda each, _: each.committed_at or each.begun_at,
     ),
-    ("lake_sink_end_offset", "Offset of the next message to be produced.", lambda position, _: position.end),
+    ("end_offset", "Offset of the next message to be produced.", lambda each, _: each.end),
     (
-        "lake_sink_freshness_seconds",
+        "freshness_seconds",
         "Age of the oldest message that is not committed, in seconds; 0 if none waits.",
         lambda _, age: age,
     ),
@@ -97,16 +99,12 @@ class Exposition:
         status = self._status()
         live, identity = status.live, status.identity
         yield from self._counted.collect()
-        yield CounterMetricFamily(
-            "lake_sink_consumed_records", "Records that were read from Kafka.", live.consumption.consumed
-        )
-        yield CounterMetricFamily(
-            "lake_sink_skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", live.skipped
-        )
+        for name, documentation, count in _COUNTERS:
+            yield CounterMetricFamily(f"lake_sink_{name}", documentation, count(status))
         for name, documentation, read in _GAUGES:
             value = read(status)
             if value is not None:
-                yield GaugeMetricFamily(name, documentation, value)
+                yield GaugeMetricFamily(f"lake_sink_{name}", documentation, value)
         yield from _of_partitions(status)
         state = GaugeMetricFamily("lake_sink_state", "1 for the state that the connector is in.", labels=["state"])
         for each in STATES:
@@ -123,7 +121,7 @@ class Exposition:
 def _of_partitions(status: Status) -> Iterator[Metric]:
     known = sorted((row.tp, row.position, row.age) for row in status.rows if row.position)
     for name, documentation, read in _PARTITION_GAUGES:
-        gauge = GaugeMetricFamily(name, documentation, labels=["topic", "partition"])
+        gauge = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=["topic", "partition"])
         for tp, position, age in known:
             value = read(position, age)
             if value is not None:

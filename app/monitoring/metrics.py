@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
@@ -116,6 +115,7 @@ class Counts:
     batches: int = 0
     dead_letters: int = 0
     rescued: int = 0
+    pauses: int = 0
     fenced: int = 0
     consuming_since: float = 0.0
     last_commit: float | None = None
@@ -134,7 +134,7 @@ class Counts:
 
 
 class Metrics:
-    """Counts the work of the connector. ``Exposition`` adds the metrics that are not in ``registry``."""
+    """Counts the work of the connector. ``registry`` has the retries and the times of steps, ``counts()`` all else."""
 
     def __init__(self, clock: Callable[[], float] = time.time, timings: Timings = DEFAULT) -> None:
         self._clock = clock
@@ -142,25 +142,9 @@ class Metrics:
         self._lock = threading.Lock()
         self._counts = Counts(consuming_since=clock())
         self.registry = CollectorRegistry()
-        self._rows = self._counter("lake_sink_rows", "Rows written to the lake since the process started.")
-        self._bytes = self._counter(
-            "lake_sink_bytes", "Bytes of the Parquet files written to the lake since the process started."
+        self._retries = Counter(
+            "lake_sink_retries", "Failed tries that were repeated.", ["operation"], registry=self.registry
         )
-        self._files = self._counter("lake_sink_files", "Parquet files written to the lake since the process started.")
-        self._batches = self._counter("lake_sink_batches", "Batches written to the lake since the process started.")
-        self._dead_letters = self._counter(
-            "lake_sink_dead_letters", "Records written to the dead letter since the process started."
-        )
-        self._rescued = self._counter(
-            "lake_sink_rescued_values", "Values that fit no column and went to _rescued_data."
-        )
-        self._pauses = self._counter(
-            "lake_sink_pauses", "Pauses of consuming because the store or the catalog took too long."
-        )
-        self._fenced = self._counter(
-            "lake_sink_fenced_partitions", "Partitions that another member had taken over while this one still wrote."
-        )
-        self._retries = self._counter("lake_sink_retries", "Failed tries that were repeated.", ["operation"])
         self._steps = Histogram(
             "lake_sink_step_seconds",
             "Seconds that each step of a batch took, without waits for a system that was away.",
@@ -172,42 +156,28 @@ class Metrics:
             self._retries.labels(operation)
         for step in STEPS:
             self._steps.labels(step)
-        self._last_batches: deque[DeliveredBatch] = deque(maxlen=_REMEMBERED)
-        self._last_files: deque[DeliveredFile] = deque(maxlen=_REMEMBERED)
-
-    def _counter(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
-        return Counter(name, documentation, labels, registry=self.registry)
 
     def counts(self) -> Counts:
         """Returns an immutable snapshot of the counts."""
-        with self._lock:
-            return replace(
-                self._counts,
-                at=self._clock(),
-                rows=_value(self._rows),
-                files=_value(self._files),
-                size=_value(self._bytes),
-                batches=_value(self._batches),
-                dead_letters=_value(self._dead_letters),
-                rescued=_value(self._rescued),
-                fenced=_value(self._fenced),
-                last_batches=tuple(reversed(self._last_batches)),
-                last_files=tuple(reversed(self._last_files)),
-            )
+        return replace(self._counts, at=self._clock())
 
     def delivered(self, batch: DeliveredBatch) -> None:
         """Counts a batch that is in the lake."""
         with self._lock:
-            self._last_batches.append(replace(batch, at=self._clock(), last_files=()))
-            self._last_files.extend(batch.last_files[-_REMEMBERED:])
-            self._rows.inc(batch.rows)
-            self._files.inc(batch.files)
-            self._bytes.inc(batch.size)
-            self._batches.inc()
-            self._dead_letters.inc(batch.dead_letters)
-            self._rescued.inc(batch.rescued)
-            for step, seconds in batch.seconds.items():
-                self._steps.labels(step).observe(seconds)
+            now = self._counts
+            self._counts = replace(
+                now,
+                rows=now.rows + batch.rows,
+                files=now.files + batch.files,
+                size=now.size + batch.size,
+                batches=now.batches + 1,
+                dead_letters=now.dead_letters + batch.dead_letters,
+                rescued=now.rescued + batch.rescued,
+                last_batches=(replace(batch, at=self._clock(), last_files=()), *now.last_batches)[:_REMEMBERED],
+                last_files=(*reversed(batch.last_files[-_REMEMBERED:]), *now.last_files)[:_REMEMBERED],
+            )
+        for step, seconds in batch.seconds.items():
+            self._steps.labels(step).observe(seconds)
 
     def consuming(self) -> None:
         """Records the start of consuming: a commit is expected from now on."""
@@ -220,11 +190,13 @@ class Metrics:
 
     def paused(self) -> None:
         """Counts a pause of consuming because the destination takes too long."""
-        self._pauses.inc()
+        with self._lock:
+            self._counts = replace(self._counts, pauses=self._counts.pauses + 1)
 
     def fenced(self) -> None:
         """Counts a partition found to be written by another member."""
-        self._fenced.inc()
+        with self._lock:
+            self._counts = replace(self._counts, fenced=self._counts.fenced + 1)
 
     def lost(self, what: str) -> None:
         """Records lost records: neither Kafka nor the table has them."""
@@ -266,8 +238,3 @@ class Metrics:
         with self._lock:
             kept = {tp: position for tp, position in self._counts.positions.items() if tp not in gone}
             self._counts = replace(self._counts, positions=kept)
-
-
-def _value(counter: Counter) -> int:
-    [family] = counter.collect()
-    return int(family.samples[0].value)
