@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
@@ -23,9 +23,6 @@ from app.monitoring.recent_warnings import RecentWarnings
 from app.monitoring.sentences import headline
 from app.monitoring.status import Identity, Live, Status
 from app.monitoring.waits import OUTAGE_SECONDS
-
-if TYPE_CHECKING:
-    from app.monitoring.status_page import View
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +67,7 @@ class Monitor:
         Raises:
             ConfigError: the port cannot be opened.
         """
-        pages = {"/": self._page, "/partitions": self._partitions, "/metrics": self._scraped}
+        pages = {"/": self._page, "/partitions": partial(self._page, is_list=True), "/metrics": self._scraped}
         probes = {
             "/health/live": lambda: _probed(self._health.live()),
             "/health/ready": lambda: _probed(self._look().ready),
@@ -150,23 +147,13 @@ class Monitor:
     def _scraped(self) -> Response:
         return Response(self._exposition.text(), media_type="text/plain; version=0.0.4")
 
-    def _page(self) -> Response:
-        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - loaded at the first view
-
-        return HTMLResponse(render(self._view()), headers={"Content-Security-Policy": POLICY})
-
-    def _partitions(self) -> Response:
-        from app.monitoring.status_page import POLICY, render_partitions  # noqa: PLC0415 - see above
-
-        return HTMLResponse(render_partitions(self._view()), headers={"Content-Security-Policy": POLICY})
-
-    def _view(self) -> "View":
-        from app.monitoring.status_page import View  # noqa: PLC0415 - see above
+    def _page(self, *, is_list: bool = False) -> Response:
+        from app.monitoring import status_page  # noqa: PLC0415 - loaded at the first view
 
         status = self._status()
         self._note(status)
         java = status.live.java_pid
-        return View(
+        view = status_page.View(
             status,
             warned=self._warned.newest_first(),
             uptime=status.monotonic - self._begin,
@@ -174,6 +161,8 @@ class Monitor:
             python_bytes=resident_bytes(os.getpid()),
             java_bytes=resident_bytes(java) if java else None,
         )
+        page = status_page.render_partitions(view) if is_list else status_page.render(view)
+        return HTMLResponse(page, headers={"Content-Security-Policy": status_page.POLICY})
 
 
 def _probed(probe: Probe) -> Response:

@@ -62,6 +62,7 @@ def render(view: View) -> str:
     """Renders the page, as an HTML document that loads nothing else."""
     status, history, now = view.status, view.status.history, view.status.monotonic
     width = window(history.span(now))
+    rate, byte_rate = history.rate(now, _RATE_SECONDS)
     sizes = {"Python": view.python_bytes, "Java": view.java_bytes}
     memory = {name: size for name, size in sizes.items() if size is not None}
     return _STATUS.render(
@@ -70,8 +71,8 @@ def render(view: View) -> str:
         uptime=view.uptime,
         systems=_systems(status),
         remarks=list(remarks(status)),
-        rate=history.rate(now, _RATE_SECONDS),
-        byte_rate=history.byte_rate(now, _RATE_SECONDS),
+        rate=rate,
+        byte_rate=byte_rate,
         rates=lay_out(history.rates(now, width / _POINTS), width),
         lags=lay_out(history.lags(now, width / _POINTS), width),
         memory=formatting.size(sum(memory.values())) if memory else _UNKNOWN,
