@@ -10,28 +10,36 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from app.monitoring.metrics import Position
-from app.monitoring.status import STATES, Status
+from app.monitoring.metrics import Position, Totals
+from app.monitoring.status import STATES, Live, Status
 
 _Read = Callable[[Status], float | None]
 _ReadPartition = Callable[[Position, float | None], float | None]
 
 # Name without "lake_sink_", documentation, and value; a gauge whose value is unknown is left out.
-_COUNTERS: Final[Iterable[tuple[str, str, _Read]]] = (
-    ("rows", "Rows written to the lake since the process started.", lambda s: s.counts.rows),
-    ("bytes", "Bytes of the Parquet files written to the lake since the process started.", lambda s: s.counts.size),
-    ("files", "Parquet files written to the lake since the process started.", lambda s: s.counts.files),
-    ("batches", "Batches written to the lake since the process started.", lambda s: s.counts.batches),
-    ("dead_letters", "Records written to the dead letter since the process started.", lambda s: s.counts.dead_letters),
-    ("rescued_values", "Values that fit no column and went to _rescued_data.", lambda s: s.counts.rescued),
-    ("pauses", "Pauses of consuming because the store or the catalog took too long.", lambda s: s.counts.pauses),
+_COUNTERS: Final[Iterable[tuple[str, str, Callable[[Totals, Live], int]]]] = (
+    ("rows", "Rows written to the lake since the process started.", lambda total, _: total.rows),
+    (
+        "bytes",
+        "Bytes of the Parquet files written to the lake since the process started.",
+        lambda total, _: total.size,
+    ),
+    ("files", "Parquet files written to the lake since the process started.", lambda total, _: total.files),
+    ("batches", "Batches written to the lake since the process started.", lambda total, _: total.batches),
+    (
+        "dead_letters",
+        "Records written to the dead letter since the process started.",
+        lambda total, _: total.dead_letters,
+    ),
+    ("rescued_values", "Values that fit no column and went to _rescued_data.", lambda total, _: total.rescued),
+    ("pauses", "Pauses of consuming because the store or the catalog took too long.", lambda total, _: total.pauses),
     (
         "fenced_partitions",
         "Partitions that another member had taken over while this one still wrote.",
-        lambda s: s.counts.fenced,
+        lambda total, _: total.fenced,
     ),
-    ("consumed_records", "Records that were read from Kafka.", lambda s: s.live.consumption.consumed),
-    ("skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", lambda s: s.live.skipped),
+    ("consumed_records", "Records that were read from Kafka.", lambda _, live: live.consumption.consumed),
+    ("skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", lambda _, live: live.skipped),
 )
 _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("assigned_partitions", "Partitions that are consumed.", lambda s: len(s.counts.positions)),
@@ -100,7 +108,7 @@ class Exposition:
         live, identity = status.live, status.identity
         yield from self._counted.collect()
         for name, documentation, count in _COUNTERS:
-            yield CounterMetricFamily(f"lake_sink_{name}", documentation, count(status))
+            yield CounterMetricFamily(f"lake_sink_{name}", documentation, count(status.counts.totals, live))
         for name, documentation, read in _GAUGES:
             value = read(status)
             if value is not None:

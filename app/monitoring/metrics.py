@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -100,15 +100,9 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """The counts at the time ``at``, since the process began; ``size`` is that of the Parquet files in bytes.
+class Totals:
+    """Counts since the process began; ``size`` is that of the Parquet files in bytes."""
 
-    Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
-    answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
-    ``losses`` lists the records found missing for good with their times, the latest last.
-    """
-
-    at: float = 0.0
     rows: int = 0
     files: int = 0
     size: int = 0
@@ -117,13 +111,33 @@ class Counts:
     rescued: int = 0
     pauses: int = 0
     fenced: int = 0
+
+    def __add__(self, more: "Totals") -> "Totals":
+        return Totals(*map(sum, zip(astuple(self), astuple(more), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The counts at the time ``at``.
+
+    Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
+    answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
+    ``losses`` lists the records found missing for good with their times, the latest last; ``last_batches`` has the
+    latest first.
+    """
+
+    at: float = 0.0
+    totals: Totals = Totals()
     consuming_since: float = 0.0
     last_commit: float | None = None
     last_answer: float | None = None
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     last_batches: tuple[DeliveredBatch, ...] = ()
-    last_files: tuple[DeliveredFile, ...] = ()
     losses: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def last_files(self) -> list[DeliveredFile]:
+        return [file for batch in self.last_batches for file in reversed(batch.last_files)][:_REMEMBERED]
 
     @property
     def lag(self) -> int | None:
@@ -163,21 +177,17 @@ class Metrics:
 
     def delivered(self, batch: DeliveredBatch) -> None:
         """Counts a batch that is in the lake."""
+        batch = replace(batch, at=self._clock(), last_files=batch.last_files[-_REMEMBERED:])
+        self._add(Totals(batch.rows, batch.files, batch.size, 1, batch.dead_letters, batch.rescued))
         with self._lock:
-            now = self._counts
-            self._counts = replace(
-                now,
-                rows=now.rows + batch.rows,
-                files=now.files + batch.files,
-                size=now.size + batch.size,
-                batches=now.batches + 1,
-                dead_letters=now.dead_letters + batch.dead_letters,
-                rescued=now.rescued + batch.rescued,
-                last_batches=(replace(batch, at=self._clock(), last_files=()), *now.last_batches)[:_REMEMBERED],
-                last_files=(*reversed(batch.last_files[-_REMEMBERED:]), *now.last_files)[:_REMEMBERED],
-            )
+            last_batches = (batch, *self._counts.last_batches)[:_REMEMBERED]
+            self._counts = replace(self._counts, last_batches=last_batches)
         for step, seconds in batch.seconds.items():
             self._steps.labels(step).observe(seconds)
+
+    def _add(self, more: Totals) -> None:
+        with self._lock:
+            self._counts = replace(self._counts, totals=self._counts.totals + more)
 
     def consuming(self) -> None:
         """Records the start of consuming: a commit is expected from now on."""
@@ -190,13 +200,11 @@ class Metrics:
 
     def paused(self) -> None:
         """Counts a pause of consuming because the destination takes too long."""
-        with self._lock:
-            self._counts = replace(self._counts, pauses=self._counts.pauses + 1)
+        self._add(Totals(pauses=1))
 
     def fenced(self) -> None:
         """Counts a partition found to be written by another member."""
-        with self._lock:
-            self._counts = replace(self._counts, fenced=self._counts.fenced + 1)
+        self._add(Totals(fenced=1))
 
     def lost(self, what: str) -> None:
         """Records lost records: neither Kafka nor the table has them."""

@@ -16,7 +16,7 @@ from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
-from app.monitoring.http_server import listen, serve
+from app.monitoring.http_server import Pages, listen, serve
 from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health, Probe
 from app.monitoring.recent_warnings import RecentWarnings
@@ -48,13 +48,12 @@ class Monitor:
         self._metrics = metrics
         self._health = health
         self._look = look
-        self._exposition = Exposition(metrics.registry, self._status)
         self._ends: Ends | None = None
         self._history = History()
         self._warned = RecentWarnings()
         self._clock = clock
-        self._begin = self._answered_at = self._like_this_since = self._well_at = clock()
-        self._like_this = ""
+        self._begin = self._answered_at = clock()
+        self._since = _Since(self._begin)
         self._told_unanswered: frozenset[str] = frozenset()
 
     def found(self, table: str, root: str, dead_letter: str) -> None:
@@ -67,7 +66,12 @@ class Monitor:
         Raises:
             ConfigError: the port cannot be opened.
         """
-        pages = {"/": self._page, "/partitions": partial(self._page, is_list=True), "/metrics": self._scraped}
+        metrics = Exposition(self._metrics.registry, self._status)
+        pages: Pages = {
+            "/": self._page,
+            "/partitions": partial(self._page, is_list=True),
+            "/metrics": lambda: Response(metrics.text(), media_type="text/plain; version=0.0.4"),
+        }
         probes = {
             "/health/live": lambda: _probed(self._health.live()),
             "/health/ready": lambda: _probed(self._look().ready),
@@ -98,19 +102,9 @@ class Monitor:
         status = self._status()
         live, counts = status.live, status.counts
         is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
-        self._history.add(Sample(status.monotonic, counts.rows, counts.lag, counts.size, is_outage))
-        self._note(status)
+        self._history.add(Sample(status.monotonic, counts.totals.rows, counts.lag, counts.totals.size, is_outage))
+        self._since.note(status)
         self._tell_unanswered(live)
-
-    def _note(self, status: Status) -> None:
-        """Records when this state began. The table is behind since it last had all records in time."""
-        state, now, done = status.live.state, status.monotonic, status.progress
-        is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
-        like_this = "behind" if is_behind else state
-        if like_this != self._like_this:
-            self._like_this, self._like_this_since = like_this, self._well_at if is_behind else now
-        if not is_behind:
-            self._well_at = now - (done.age or 0.0) if done.is_up_to_date else now
 
     def _tell_unanswered(self, live: Live) -> None:
         """Logs a missing answer once: without an error nothing else logs it."""
@@ -144,25 +138,40 @@ class Monitor:
     def _status(self) -> Status:
         return Status(self._identity, self._look(), self._metrics.counts(), self._history, self._clock())
 
-    def _scraped(self) -> Response:
-        return Response(self._exposition.text(), media_type="text/plain; version=0.0.4")
-
     def _page(self, *, is_list: bool = False) -> Response:
         from app.monitoring import status_page  # noqa: PLC0415 - loaded at the first view
 
         status = self._status()
-        self._note(status)
         java = status.live.java_pid
         view = status_page.View(
             status,
             warned=self._warned.newest_first(),
             uptime=status.monotonic - self._begin,
-            seconds=status.monotonic - self._like_this_since,
+            seconds=status.monotonic - self._since.note(status),
             python_bytes=resident_bytes(os.getpid()),
             java_bytes=resident_bytes(java) if java else None,
         )
         page = status_page.render_partitions(view) if is_list else status_page.render(view)
         return HTMLResponse(page, headers={"Content-Security-Policy": status_page.POLICY})
+
+
+class _Since:
+    """Knows since when the connector is as it is now, in monotonic seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._begin = self._well_at = now
+        self._like_this = ""
+
+    def note(self, status: Status) -> float:
+        """Returns when this state began. The table is behind since it last had all records in time."""
+        state, now, done = status.live.state, status.monotonic, status.progress
+        is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
+        like_this = "behind" if is_behind else state
+        if like_this != self._like_this:
+            self._like_this, self._begin = like_this, self._well_at if is_behind else now
+        if not is_behind:
+            self._well_at = now - (done.age or 0.0) if done.is_up_to_date else now
+        return self._begin
 
 
 def _probed(probe: Probe) -> Response:

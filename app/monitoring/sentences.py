@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from app.errors import System
 from app.formatting import counted, duration, sentence, size
-from app.monitoring.status import Status, listed, slowest_step
+from app.monitoring.status import STEP_NAMES, Status, listed
 from app.monitoring.waits import Trouble
 
 Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act
@@ -46,11 +46,11 @@ _RETRY: Final[dict[System | None, str]] = {
 _STEP_HINTS: Final = {
     "convert": "See whether transform(), ON_BAD_RECORD=fail or values that fit no column make it handle single records",
     "stage": "Give the temporary folder (TMPDIR) a faster disk",
-    "write": "Use fewer HIVE_COLUMNS, which make fewer files",
-    "prepare": "Look at the store: it is slow with small writes, one for each batch",
+    "spark": "Use fewer HIVE_COLUMNS, which make fewer files",
+    "intend": "Look at the store: it is slow with small writes, one for each batch",
     "upload": "Raise MAX_WRITE_WORKERS, or make larger files by a longer COMMIT_INTERVAL or fewer HIVE_COLUMNS",
     "register": "Look at the catalog: it is slow",
-    "commit": "Look at the store: it is slow with small writes, one for each batch",
+    "done": "Look at the store: it is slow with small writes, one for each batch",
 }
 
 
@@ -144,12 +144,13 @@ def _waiting(s: Status) -> Iterator[Sentence]:
             next="Consuming begins when they answer. Spark starts meanwhile",
         )
     if live.state == "paused":
+        slowest, hint = _slowest(s)
         yield Sentence(
             "wait",
             "Writing takes longer than a commit may",
-            reason=_slowest(s),
+            reason=slowest,
             next="Consuming pauses for a few seconds, and goes on by itself",
-            to_do=_slowest_hint(s),
+            to_do=hint,
             records=_kept(s),
         )
     if live.state != "waiting":
@@ -208,22 +209,23 @@ def _consuming(s: Status) -> Iterator[Sentence]:
     if done.catch_up_seconds:
         yield Sentence("good", f"Running: caught up in about {duration(done.catch_up_seconds)}", reason=behind)
     full = "the buffer is full: consuming waits for room" if s.live.consumption.is_full else ""
+    slowest, hint = _slowest(s)
     yield Sentence(
         "wait",
         "Running, but the lag does not shrink",
-        reason=_together(behind, full, _slowest(s)),
-        to_do=_together(_slowest_hint(s), "Add replicas, up to the number of partitions, or cores"),
+        reason=_together(behind, full, slowest),
+        to_do=_together(hint, "Add replicas, up to the number of partitions, or cores"),
         records=_kept(s),
     )
 
 
 def remarks(s: Status) -> Iterator[Sentence]:
     """Yields the remarks for an operator, the gravest first."""
-    counts = s.counts
-    if counts.dead_letters:
+    totals = s.counts.totals
+    if totals.dead_letters:
         yield Sentence(
             "wait",
-            f"{counted(counts.dead_letters, 'record')} in the dead letter since the start",
+            f"{counted(totals.dead_letters, 'record')} in the dead letter since the start",
             f"They could not become rows, and are kept with their reasons in {s.identity.dead_letter}. "
             "The first command counts them by reason. After a fix, the second sends them to Kafka again",
             commands=("python main.py replay --dry-run", "python main.py replay"),
@@ -234,16 +236,16 @@ def remarks(s: Status) -> Iterator[Sentence]:
             f"{counted(s.live.skipped, 'record')} left out since the start (ON_BAD_RECORD=skip)",
             "They could not become rows, and are not kept. ON_BAD_RECORD=dead-letter keeps such records",
         )
-    if counts.fenced > _OFTEN:
+    if totals.fenced > _OFTEN:
         yield Sentence(
             "wait",
-            f"Other members took over partitions {counts.fenced:,} times since the start",
+            f"Other members took over partitions {totals.fenced:,} times since the start",
             "Does another deployment use the same CONSUMER_GROUP and table? Then stop one of them",
         )
-    if counts.rescued:
+    if totals.rescued:
         yield Sentence(
             "quiet",
-            f"{counted(counts.rescued, 'value')} in _rescued_data since the start",
+            f"{counted(totals.rescued, 'value')} in _rescued_data since the start",
             "They do not fit the type of their column, and are kept as JSON. COLUMN_TYPES sets the type of a column",
         )
     yield from _small_files(s)
@@ -289,15 +291,14 @@ def _next_try(s: Status, wait: Trouble) -> str:
     return retry + (". Consuming is paused meanwhile" if s.live.state == "paused" else "")
 
 
-def _slowest(s: Status) -> str:
-    """The step that takes most of the time."""
-    found = slowest_step(s.counts.last_batches)
-    return f"the step {found[0]} takes {found[1]:.0%} of the time" if found else ""
-
-
-def _slowest_hint(s: Status) -> str:
-    found = slowest_step(s.counts.last_batches)
-    return _STEP_HINTS[found[0]] if found else ""
+def _slowest(s: Status) -> tuple[str, str]:
+    """Returns which step takes most of the time of the last batches, and what helps."""
+    seconds = {step: sum(batch.seconds.get(step, 0.0) for batch in s.counts.last_batches) for step in STEP_NAMES}
+    total = sum(seconds.values())
+    if not total:
+        return "", ""
+    step = max(seconds, key=seconds.__getitem__)
+    return f"the step {STEP_NAMES[step]} takes {seconds[step] / total:.0%} of the time", _STEP_HINTS[step]
 
 
 def _kept(s: Status) -> str:

@@ -1,6 +1,6 @@
 """The connector at one moment, as the metrics, the status page and its sentences show it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
@@ -9,7 +9,7 @@ from app import formatting
 from app.model import TopicPartition
 from app.monitoring.consumption import Consumption
 from app.monitoring.history import History
-from app.monitoring.metrics import Counts, DeliveredBatch, Position
+from app.monitoring.metrics import Counts, Position
 from app.monitoring.probes import STARTING, Probe
 from app.monitoring.waits import Trouble
 
@@ -203,16 +203,3 @@ def listed(tps: Iterable[TopicPartition]) -> str:
     for tp in sorted(tps):
         by_topic.setdefault(tp.topic, []).append(tp.partition)
     return "; ".join(f"{topic} {formatting.ranges(numbers)}" for topic, numbers in by_topic.items())
-
-
-def slowest_step(batches: Sequence[DeliveredBatch]) -> tuple[str, float] | None:
-    """Returns the slowest step of the last batches by its name in ``STEP_NAMES``, and its share of the time."""
-    seconds: dict[str, float] = {}
-    for batch in batches:
-        for step, taken in batch.seconds.items():
-            seconds[STEP_NAMES[step]] = seconds.get(STEP_NAMES[step], 0.0) + taken
-    total = sum(seconds.values())
-    if not total:
-        return None
-    slowest = max(seconds, key=lambda name: seconds[name])
-    return slowest, seconds[slowest] / total

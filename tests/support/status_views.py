@@ -8,7 +8,7 @@ from app.errors import FatalError, RetryableError, SparkLostError
 from app.model import TopicPartition
 from app.monitoring.consumption import Consumption
 from app.monitoring.history import History, Sample
-from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Metrics
+from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Metrics, Totals
 from app.monitoring.probes import Probe
 from app.monitoring.recent_warnings import Warned
 from app.monitoring.status import Identity, Live, Status
@@ -209,7 +209,7 @@ def _dead_letters() -> View:
         Warned(NOW - 700, "WARNING", "asking Kafka for the ends of the partitions: no answer within 10 s"),
     )
     view = running()
-    return changed(view, counts=replace(view.status.counts, dead_letters=1_204, rescued=77), warned=log)
+    return changed(view, counts=replace(view.status.counts, totals=Totals(dead_letters=1_204, rescued=77)), warned=log)
 
 
 def _many_partitions() -> View:

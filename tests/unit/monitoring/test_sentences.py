@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.monitoring.metrics import Totals
 from app.monitoring.sentences import Sentence, headline, remarks
 from app.monitoring.status_page import View, render
 from app.monitoring.waits import Trouble
@@ -131,7 +132,7 @@ def test_small_files_name_the_settings_that_help() -> None:
 def test_partitions_that_move_again_and_again_and_records_that_are_left_out() -> None:
     view = running()
     assert not list(remarks(view.status))
-    view = changed(view, counts=replace(view.status.counts, fenced=6), skipped=3)
+    view = changed(view, counts=replace(view.status.counts, totals=Totals(fenced=6)), skipped=3)
     assert [found.title for found in remarks(view.status)] == [
         "3 records left out since the start (ON_BAD_RECORD=skip)",
         "Other members took over partitions 6 times since the start",
