@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from app.errors import System
 from app.formatting import counted, duration, sentence, size
-from app.monitoring.status import STEP_NAMES, Status, listed
+from app.monitoring.status import Status, listed
 from app.monitoring.waits import Trouble
 
 Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act
@@ -43,14 +43,22 @@ _RETRY: Final[dict[System | None, str]] = {
     "Kafka": "The connector asks again every few seconds, and goes on by itself when Kafka answers",
     "topic": "The process ends within two minutes. Each start ends too, as long as the topic does not exist",
 }
-_STEP_HINTS: Final = {
-    "convert": "See whether transform(), ON_BAD_RECORD=fail or values that fit no column make it handle single records",
-    "stage": "Give the temporary folder (TMPDIR) a faster disk",
-    "spark": "Use fewer HIVE_COLUMNS, which make fewer files",
-    "intend": "Look at the store: it is slow with small writes, one for each batch",
-    "upload": "Raise MAX_WRITE_WORKERS, or make larger files by a longer COMMIT_INTERVAL or fewer HIVE_COLUMNS",
-    "register": "Look at the catalog: it is slow",
-    "done": "Look at the store: it is slow with small writes, one for each batch",
+_SMALL_WRITES: Final = "Look at the store: it is slow with small writes, one for each batch"
+# The steps of a batch in operators' words, and what helps if one is slow; metrics and log have names of their own.
+STEPS: Final = {
+    "convert": (
+        "convert",
+        "See whether transform(), ON_BAD_RECORD=fail or values that fit no column make it handle single records",
+    ),
+    "stage": ("stage", "Give the temporary folder (TMPDIR) a faster disk"),
+    "spark": ("write", "Use fewer HIVE_COLUMNS, which make fewer files"),
+    "intend": ("prepare", _SMALL_WRITES),
+    "upload": (
+        "upload",
+        "Raise MAX_WRITE_WORKERS, or make larger files by a longer COMMIT_INTERVAL or fewer HIVE_COLUMNS",
+    ),
+    "register": ("register", "Look at the catalog: it is slow"),
+    "done": ("commit", _SMALL_WRITES),
 }
 
 
@@ -293,12 +301,13 @@ def _next_try(s: Status, wait: Trouble) -> str:
 
 def _slowest(s: Status) -> tuple[str, str]:
     """Returns which step takes most of the time of the last batches, and what helps."""
-    seconds = {step: sum(batch.seconds.get(step, 0.0) for batch in s.counts.last_batches) for step in STEP_NAMES}
+    seconds = {step: sum(batch.seconds.get(step, 0.0) for batch in s.counts.last_batches) for step in STEPS}
     total = sum(seconds.values())
     if not total:
         return "", ""
     step = max(seconds, key=seconds.__getitem__)
-    return f"the step {STEP_NAMES[step]} takes {seconds[step] / total:.0%} of the time", _STEP_HINTS[step]
+    name, hint = STEPS[step]
+    return f"the step {name} takes {seconds[step] / total:.0%} of the time", hint
 
 
 def _kept(s: Status) -> str:

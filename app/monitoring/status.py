@@ -26,17 +26,6 @@ SparkState = Literal["starting", "running", "gone"]
 Hindrance = Literal["taken over", "being claimed", "paused", ""]
 HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
 
-# The steps of a batch in operators' words; metrics and log have names of their own.
-STEP_NAMES = {
-    "convert": "convert",
-    "stage": "stage",
-    "spark": "write",
-    "intend": "prepare",
-    "upload": "upload",
-    "register": "register",
-    "done": "commit",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:

@@ -20,8 +20,8 @@ from app import formatting
 from app.errors import System
 from app.monitoring.history import lay_out, window
 from app.monitoring.recent_warnings import Warned
-from app.monitoring.sentences import TOO_LONG_SECONDS, Tone, headline, remarks
-from app.monitoring.status import HINDRANCES, STEP_NAMES, SparkState, Status, listed
+from app.monitoring.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
+from app.monitoring.status import HINDRANCES, SparkState, Status, listed
 
 _REFRESH_SECONDS = 5
 _REFRESH_LIST_SECONDS = 30  # of the list of all partitions: somebody reads it
@@ -209,7 +209,7 @@ def _environment() -> Environment:
         "rate": formatting.rate,
         "sentence": formatting.sentence,
         "size": formatting.size,
-        "step": STEP_NAMES.__getitem__,
+        "step": lambda step: STEPS[step][0],
     }
     return environment
 

@@ -32,14 +32,9 @@ IDENTITY = Identity(
     dead_letter="s3://my-lake/data/_dead_letter/sensor-data",
     has_catalog=True,
     settings=(
-        ("table", TABLE),
         ("store", "S3Target(bucket='my-lake', region='eu-central-1', endpoint_url=None, may_create=False)"),
-        ("KAFKA_BOOTSTRAP_SERVERS", '"kafka-1:9092,kafka-2:9092"'),
         ("KAFKA_SASL_PASSWORD", "set"),
-        ("CONSUMER_GROUP", '"sensor-data-to-lake"'),
         ("HIVE_COLUMNS", '["year", "month", "day"]'),
-        ("COMMIT_INTERVAL", "30.0"),
-        ("SPARK_MASTER", '"local[*]"'),
     ),
 )
 
@@ -112,7 +107,8 @@ def changed(view: View, **changes: Any) -> View:
         return replace(part, **inner | ours)
 
     status = view.status
-    live = replaced(status.live, consumption=replaced(status.live.consumption))
+    live = changes.pop("live", status.live)
+    live = replaced(live, consumption=replaced(live.consumption))
     found: View = replaced(view, status=replaced(status, live=live))
     return found
 

@@ -67,15 +67,9 @@ def test_what_was_counted(metrics: Metrics, scrape: Callable[..., Scraped]) -> N
     metrics.paused()
     metrics.fenced()
     scraped = scrape(skipped=4)
-    assert scraped["lake_sink_rows_total"] == 15
-    assert scraped["lake_sink_bytes_total"] == 300
-    assert scraped["lake_sink_files_total"] == 3
-    assert scraped["lake_sink_batches_total"] == 2
-    assert scraped["lake_sink_dead_letters_total"] == 2
-    assert scraped["lake_sink_rescued_values_total"] == 6
-    assert scraped["lake_sink_skipped_records_total"] == 4
-    assert scraped["lake_sink_pauses_total"] == 1
-    assert scraped["lake_sink_fenced_partitions_total"] == 1
+    expected = {"rows": 15, "bytes": 300, "files": 3, "batches": 2, "dead_letters": 2, "rescued_values": 6}
+    expected |= {"skipped_records": 4, "pauses": 1, "fenced_partitions": 1}
+    assert {name: scraped[f"lake_sink_{name}_total"] for name in expected} == expected
     assert scraped.of("lake_sink_retries_total", operation="upload") == 1
 
 
@@ -84,11 +78,9 @@ def test_the_seconds_of_a_step_are_a_histogram(metrics: Metrics, scrape: Callabl
         metrics.delivered(batch(1, spark=seconds))
     scraped = scrape()
     assert scraped.kinds["lake_sink_step_seconds"] == "histogram"
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.01") == 0
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.025") == 1  # a bound belongs to its bucket
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.25") == 2
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="300.0") == 2
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="+Inf") == 3
+    expected = {"0.01": 0, "0.025": 1, "0.25": 2, "300.0": 2, "+Inf": 3}  # a bound belongs to its bucket
+    found = {le: scraped.of("lake_sink_step_seconds_bucket", step="spark", le=le) for le in expected}
+    assert found == expected
     assert scraped.of("lake_sink_step_seconds_count", step="spark") == 3
     assert scraped.of("lake_sink_step_seconds_sum", step="spark") == pytest.approx(400.225)
     assert scraped.of("lake_sink_step_seconds_count", step="upload") == 0
@@ -100,10 +92,8 @@ def test_where_each_partition_stands(metrics: Metrics, scrape: Callable[..., Scr
     metrics.committed({TP: 120})
     scraped = scrape()
     labels = {"topic": "sensors", "partition": "3"}
-    assert scraped.of("lake_sink_lag_messages", **labels) == 30
-    assert scraped.of("lake_sink_committed_offset", **labels) == 120
-    assert scraped.of("lake_sink_end_offset", **labels) == 150
-    assert scraped.of("lake_sink_freshness_seconds", **labels) == 0
+    expected = {"lag_messages": 30, "committed_offset": 120, "end_offset": 150, "freshness_seconds": 0}
+    assert {name: scraped.of(f"lake_sink_{name}", **labels) for name in expected} == expected
     assert scrape(Consumption(oldest={TP: 1_699_999_990.0})).of("lake_sink_freshness_seconds", **labels) == 10
     assert scraped["lake_sink_assigned_partitions"] == 1
     assert scraped["lake_sink_last_commit_timestamp_seconds"] == 1_700_000_000
@@ -166,12 +156,9 @@ def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
     scraped = scrape(consumption, state="paused", buffer_limit=10, under_way=2)
     assert scraped.of("lake_sink_state", state="paused") == 1
     assert sum(value for (name, *_), value in scraped.values.items() if name == "lake_sink_state") == 1
-    assert scraped["lake_sink_buffer_bytes"] == 5
-    assert scraped["lake_sink_buffer_limit_bytes"] == 10
-    assert scraped["lake_sink_batches_under_way"] == 2
-    assert scraped["lake_sink_consumed_records_total"] == 70
-    assert scraped["lake_sink_claiming_partitions"] == 4
-    assert scraped["lake_sink_next_commit_seconds"] == -2.5
+    expected = {"buffer_bytes": 5, "buffer_limit_bytes": 10, "batches_under_way": 2, "consumed_records_total": 70}
+    expected |= {"claiming_partitions": 4, "next_commit_seconds": -2.5}
+    assert {name: scraped[f"lake_sink_{name}"] for name in expected} == expected
     assert scraped.of("lake_sink_build_info", version="1.2.3", spark="4.0.0") == 1
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -14,30 +15,21 @@ from app.monitoring.consumption import Consumption
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
 from app.monitoring.recent_warnings import Warned
-from app.monitoring.status import STATES, Identity, Live, StateName, Status
+from app.monitoring.status import STATES, Identity, Live, StateName
 from app.monitoring.status_page import POLICY, View, render, render_partitions
 from app.monitoring.waits import Trouble
-from tests.support.status_views import VIEWS, changed
+from tests.support.status_views import NOW, VIEWS, changed, running
 from tests.unit.monitoring.test_metrics import batch
 
-NOW = 1_700_000_000.0
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=x onerror=y>"
 
 
-def view(
-    counts: Counts | None = None, live: Live | None = None, *warned: Warned, history: History | None = None
-) -> View:
+def view(counts: Counts | None = None, live: Live | None = None, *warned: Warned, **others: Any) -> View:
     versions = {"version": "1.2.3"}
     identity = Identity("sensors", "group", "s3://lake/data/t", "data/t", versions, 30.0, replica="lake-sink-2")
+    others = {"identity": identity, "history": History(), "monotonic": 100.0, "seconds": 90.0} | others
     counts = replace(counts or Counts(), at=NOW)
-    return View(
-        Status(identity, live or Live("consuming"), counts, history or History(), 100.0),
-        warned=warned,
-        uptime=11_520.0,
-        seconds=90.0,
-        python_bytes=300 * 2**20,
-        java_bytes=700 * 2**20,
-    )
+    return changed(running(), live=live or Live("consuming"), counts=counts, warned=warned, **others)
 
 
 def counted() -> Counts:
@@ -178,15 +170,14 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
     def failing(text: str) -> Live:
         return Live("failing", failure=Trouble("store", text, text, text, exit_code=1))
 
-    shown = view(metrics.counts(), failing(HOSTILE), Warned(NOW, "ERROR", HOSTILE))
-    identity = Identity(  # the table's address is the catalog's
-        HOSTILE, HOSTILE, HOSTILE, HOSTILE, {"version": HOSTILE}, 30.0, replica=HOSTILE, settings=((HOSTILE, HOSTILE),)
-    )
-    hostile = render(changed(shown, identity=identity))
-    harmless_view = view(counted(), failing("x"), Warned(NOW, "ERROR", "x"))
-    harmless_identity = replace(harmless_view.status.identity, settings=(("x", "x"),))
-    harmless = Tags(render(changed(harmless_view, identity=harmless_identity)))
-    found = Tags(hostile)
+    def page(text: str, counts: Counts) -> str:
+        identity = Identity(  # the table's address is the catalog's
+            text, text, text, text, {"version": text}, 30.0, replica=text, settings=((text, text),)
+        )
+        return render(view(counts, failing(text), Warned(NOW, "ERROR", text), identity=identity))
+
+    hostile = page(HOSTILE, metrics.counts())
+    harmless, found = Tags(page("x", counted())), Tags(hostile)
     assert found.open == []
     assert (found.tags, found.attributes) == (harmless.tags, harmless.attributes)
     assert unescape(hostile).count(HOSTILE) == 16
