@@ -2,7 +2,6 @@
 
 import difflib
 import logging
-import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -21,7 +20,6 @@ from app.kafka.msk_token import MSK_HINT
 
 logger = logging.getLogger(__name__)
 
-_ANSWER_SECONDS = 5.0
 _SHOWN_TOPICS = 5
 _COUNTS = " (after "  # what librdkafka puts behind a cause: milliseconds, and how often it has seen it
 
@@ -46,28 +44,18 @@ def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
     return client
 
 
-def find_topics(
-    connection: ConnectionConfig,
-    *,
-    wait_seconds: float,
-    stop: threading.Event,
-    clock: Callable[[], float],
-    answer_seconds: float = _ANSWER_SECONDS,
-    on_failure: Callable[[RetryableError], None] = lambda _: None,
-) -> list[str]:
-    """Names of the topics the broker shows us, waiting ``wait_seconds`` for a broker that is not up yet.
-
-    ``on_failure`` is told each try that failed and is repeated.
+def listing_topics(connection: ConnectionConfig, answer_seconds: float = 5.0) -> Callable[[], list[str]]:
+    """Returns a function that asks for the names of the topics that the broker shows us; one client asks each time.
 
     Raises:
-        ConfigError: the broker refuses the credentials, or TLS fails.
-        RetryableError: no broker answered in time, or ``stop`` was set.
+        ConfigError: the broker refuses the credentials, or TLS fails. Of the function, as the next one.
+        RetryableError: no broker answered in ``answer_seconds``.
     """
     errors: list[KafkaError] = []
     client = new_admin(connection, error_cb=errors.append, logger=_client_logger)
     doing = f"connecting to Kafka at {connection.bootstrap_servers}"
-    begin = clock()
-    while True:
+
+    def topics() -> list[str]:
         try:
             return sorted(client.list_topics(timeout=answer_seconds).topics)
         except KafkaException as error:
@@ -78,10 +66,9 @@ def find_topics(
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
             cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0]
         hint = with_own_address(_outage_hint(connection, cause), f"{connection.bootstrap_servers} {cause}")
-        failure = RetryableError(doing, cause, hint)
-        if stop.is_set() or clock() - begin > wait_seconds:
-            raise failure
-        on_failure(failure)
+        raise RetryableError(doing, cause, hint)
+
+    return topics
 
 
 def _login_refused(doing: str, connection: ConnectionConfig, refused: KafkaError) -> ConfigError:

@@ -10,18 +10,17 @@ import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, TypeVar
 
-from app.errors import ConnectorError, FatalError, RetryableError, blaming
+from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.journal import FencedError, LogClosedError
 from app.journal.own_log import OwnLog
 from app.journal.takeover import Takeover
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
+from app.monitoring.waits import Request, Stopped
 from app.pipeline.assignment import Assignment, Claimed, Portion
-from app.retry import Stopped, until_it_works
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -165,45 +164,29 @@ class Claimer:
         except Exception as error:
             logger.debug("claiming failed", exc_info=True)
             assignment.claim_ended(FatalError(doing, repr(error), "Please report this as a bug"))
-        finally:
-            self._metrics.waits.over(assignment.log)
 
     def _claim_all(self, assignment: Assignment, *, is_again: bool) -> None:
         waiting = set(assignment.partitions)
 
         def claim() -> dict[TopicPartition, Claimed]:
-            with blaming("store"):
-                begun = self._takeover.claim(sorted(waiting), assignment.log, is_again=is_again)
+            begun = self._takeover.claim(sorted(waiting), assignment.log, is_again=is_again)
             for tp, begin in begun.items():  # not before: a claim that is repeated is still the first
                 self._membership.topic_ids.claimed(tp, begin.topic_id)
             return {tp: Claimed(tp, begin.start) for tp, begin in begun.items()}
 
         while waiting:
-            claimed = self._until_it_works(assignment, claim)
+            claimed = self._retry(assignment, Request("store", operation="claim"), claim)
             assignment.claim_ended(*claimed.values())
             waiting -= claimed.keys()
 
-    def _until_it_works(self, assignment: Assignment, work: Callable[[], _T]) -> _T:
-        return until_it_works(work, stop=self._stop, on_wait=partial(self._waits, assignment), timings=self._timings)
-
-    def _waits(self, assignment: Assignment, error: RetryableError | None) -> None:
-        if error is None:
-            self._metrics.waits.over(assignment.log)
-        else:
-            self._metrics.failed_try("claim")
-            self._metrics.waits.failed(assignment.log, error)
-            if assignment.log.has_ended:
-                raise Stopped from error
+    def _retry(self, assignment: Assignment, request: Request, work: Callable[[], _T]) -> _T:
+        return self._metrics.waits.retry(request, work, stop=self._stop, is_wanted=lambda: not assignment.log.has_ended)
 
     def _refusal(self, assignment: Assignment, closed: str | None) -> ConnectorError | None:
         """The error to end with if nothing may be claimed."""
         if closed is None:
-            return self._until_it_works(assignment, self._is_group_ours)
+            return self._retry(assignment, Request("Kafka", operation="claim"), self._membership.check_group)
         return self._are_still_ours(assignment, closed)
-
-    def _is_group_ours(self) -> ConnectorError | None:
-        with blaming("Kafka"):
-            return self._membership.check_group()
 
     def _are_still_ours(self, assignment: Assignment, closed: str) -> ConnectorError | None:
         """Ask Kafka whether the partitions of a closed log are still assigned to this member.

@@ -2,17 +2,17 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from app.catalog.registrar import Registrar
-from app.errors import ConnectorError, FatalError, blaming
+from app.errors import ConnectorError, FatalError
 from app.journal.journal import FencedError
 from app.journal.log import Intent
 from app.journal.own_log import OwnLog
 from app.model import DataFile, LocalObject, TopicPartition
-from app.monitoring.waits import OUTAGE_SECONDS
+from app.monitoring.waits import OUTAGE_SECONDS, Request
 from app.pipeline.flow import Flow
 from app.pipeline.in_flight import BatchInFlight
 from app.pipeline.upload import Upload
@@ -21,6 +21,7 @@ from app.storage.base import ObjectStore
 logger = logging.getLogger(__name__)
 
 _FOREIGN_OBJECT = "No other batch has such names: find the program that writes into the table's folder"
+_OF_CATALOG = Request("catalog", "registering the table or its files")
 _SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
 
 
@@ -130,7 +131,7 @@ class Delivery:
 
         def register() -> None:
             log.verify()  # at each try: while a catalog is away, a partition may be revoked
-            with self._asking_the_catalog():
+            with self._flow.metrics.waits.answer(_OF_CATALOG):
                 registration.run()
 
         batch.timed("register", lambda: self._flow.until_it_works(batch, "register", register))
@@ -156,7 +157,7 @@ class Delivery:
     def _prepare(self, log: OwnLog) -> None:
         """Create or check the table in the catalog, if files will be uploaded to it."""
         log.verify(fresh_seconds=self._fresh_seconds)
-        with self._asking_the_catalog():
+        with self._flow.metrics.waits.answer(_OF_CATALOG):
             self._registrar.prepare()
 
     def _may_upload(self, log: OwnLog) -> bool:
@@ -182,9 +183,3 @@ class Delivery:
             log.abandon()
         except ConnectorError as error:
             logger.info("%s; it is a file of a batch that was undone", error)
-
-    @contextlib.contextmanager
-    def _asking_the_catalog(self) -> Iterator[None]:
-        doing = "registering the table or its files"
-        with self._flow.metrics.waits.answer("register", "catalog", doing, OUTAGE_SECONDS), blaming("catalog"):
-            yield

@@ -3,27 +3,26 @@
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from app.errors import ConnectorError, RetryableError, System, blaming
+from app.errors import ConnectorError
 from app.model import DataFile, StagedFile
-from app.monitoring.metrics import Metrics, Operation
-from app.monitoring.waits import OUTAGE_SECONDS
+from app.monitoring.metrics import Metrics
+from app.monitoring.waits import OUTAGE_SECONDS, Operation, Request, Stopped
 from app.pipeline.assignment import Assignment
 from app.pipeline.in_flight import BatchInFlight
-from app.retry import Stopped, until_it_works
 from app.timings import DEFAULT, Timings
 
 _T = TypeVar("_T")
 _LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
-# The system and the request of each operation.
-_ASKED: Mapping[Operation, tuple[System, str]] = {
-    "schema": ("store", "reading the table's schema"),
-    "kafka": ("Kafka", "asking for the ids of the topics"),
-    "journal": ("store", "writing the journal"),
-    "upload": ("store", "uploading files"),
-    "register": ("store", "reading the journal before files are registered"),
+_REQUESTS: Mapping[Operation, Request] = {
+    "schema": Request("store", "reading the table's schema", "schema"),
+    "kafka": Request("Kafka", "asking for the ids of the topics", "kafka"),
+    "journal": Request("store", "writing the journal", "journal"),
+    "upload": Request("store", "uploading files", "upload"),
+    "register": Request("store", "reading the journal before files are registered", "register"),
 }
 
 
@@ -81,7 +80,7 @@ class Flow:
     """
 
     def __init__(self, metrics: Metrics | None = None, timings: Timings = DEFAULT) -> None:
-        self.metrics = metrics or Metrics()
+        self.metrics = metrics or Metrics(timings=timings)
         self.timings = timings
         self.stop = threading.Event()
         self.changed = threading.Condition()
@@ -90,12 +89,11 @@ class Flow:
         self.held_bytes = 0
         self.begun = self.ended = 0
         self.failure: ConnectorError | None = None
-        self._obstacles: dict[str, RetryableError] = {}
 
     @property
-    def obstacle(self) -> RetryableError | None:
+    def obstacle(self) -> ConnectorError | None:
         """The error that the pipeline waits out at present."""
-        return next(iter(self._obstacles.copy().values()), None)
+        return self.metrics.waits.failing(*_REQUESTS)
 
     def hold(self, size: int) -> None:
         """Count so many bytes more of records that wait, or fewer."""
@@ -133,35 +131,9 @@ class Flow:
         self, batch: BatchInFlight, step: Operation, work: Callable[[], _T], patience: float = OUTAGE_SECONDS
     ) -> _T:
         """Do this for the batch, again and again until it works; an answer that takes longer is an outage too."""
-        system, doing = _ASKED[step]
-        clock = self.timings.clock
-        begin = tried = clock()
 
-        def try_once() -> _T:
-            nonlocal tried
-            tried = clock()
-            with self.metrics.waits.answer(step, system, doing, patience), blaming(system):
-                return work()
+        def add_waited(seconds: float) -> None:
+            batch.waited += seconds
 
-        def on_wait(error: RetryableError | None) -> None:
-            now = clock()
-            self._set_obstacle(step, error, tried if now - tried > patience else now)
-
-        try:
-            return until_it_works(try_once, stop=self.stop, on_wait=on_wait, timings=self.timings)
-        finally:
-            now = clock()
-            batch.waited += (now if now - tried > patience else tried) - begin
-
-    def _set_obstacle(self, step: Operation, error: RetryableError | None, since: float) -> None:
-        if error:
-            self.metrics.failed_try(step)
-            self.metrics.waits.failed(step, error, since=since)
-        else:
-            self.metrics.waits.over(step)
-        with self.changed:
-            if error:
-                self._obstacles[step] = error
-            else:
-                self._obstacles.pop(step, None)
-            self.changed.notify_all()
+        request = replace(_REQUESTS[step], patience=patience)
+        return self.metrics.waits.retry(request, work, stop=self.stop, add_waited=add_waited)

@@ -22,13 +22,13 @@ from concurrent.futures import wait as wait_for_futures
 from pathlib import Path
 from typing import Protocol
 
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, FatalError
 from app.model import DataFile, StagedFile
+from app.monitoring.waits import Stopped
 from app.pipeline.assignment import Assignment
 from app.pipeline.deliver import Delivery
 from app.pipeline.flow import Flow
 from app.pipeline.gather import Gathering
-from app.retry import Stopped
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class Pipeline:
         return self._flow.failure
 
     @property
-    def obstacle(self) -> RetryableError | None:
+    def obstacle(self) -> ConnectorError | None:
         """The error that the pipeline waits out at present."""
         return self._flow.obstacle
 

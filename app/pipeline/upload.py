@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.errors import RetryableError
 from app.model import DataFile, LocalObject
-from app.retry import Stopped
+from app.monitoring.waits import Stopped
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 
 _Object = DataFile | LocalObject

@@ -27,7 +27,6 @@ from app.model import TopicPartition
 from app.service.build import Group, Member, new_application
 from app.service.customised import REPARTITIONED
 from app.service.lane import Common, Lane, check_group, new_announcer, open_input, open_way, visible_topics
-from app.service.starting import patiently
 
 Look = Callable[[TopicPartition], tuple[Start, PartitionOffsets]]
 
@@ -46,7 +45,7 @@ def new_framework_lane(common: Common) -> Lane:
     callbacks = Callbacks(current, tick)
     visible = visible_topics(common, _application(common, callbacks))
     build = partial(_built, common, callbacks, visible)
-    application, topic, built, is_aligned = patiently("Kafka", build, timings, metrics.waits)
+    application, topic, built, is_aligned = metrics.waits.at_start("Kafka", build)
     admin = new_admin(application.config.broker_address)
     check_group(common, application, admin, topic)
     announcer = new_announcer(common, application, visible)
@@ -78,7 +77,7 @@ def new_framework_lane(common: Common) -> Lane:
         application.stop()
 
     def consume() -> bool:
-        patiently("Kafka", begin, timings, metrics.waits)
+        metrics.waits.at_start("Kafka", begin)
         run(application)
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
 

@@ -12,7 +12,6 @@ from app.config.settings import Settings
 from app.errors import ConfigError
 from app.journal.survey import warn_of_other_groups
 from app.monitoring.waits import Waits
-from app.service.starting import patiently
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
@@ -24,7 +23,6 @@ from app.table.location import TableLocation, adopted
 from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
-from app.timings import Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +37,22 @@ class Lake:
     query_api: QueryApi | None
 
 
-def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
+def open_lake(settings: Settings, waits: Waits) -> Lake:
     """Connect to the catalog, then to the table's store, and compare the settings with the table.
 
-    ``waits`` shows the system that does not answer.
+    ``waits`` repeats what fails, and shows the system that does not answer.
 
     Raises:
         ConnectorError: the catalog or the store fails, after retries where the error is retryable.
     """
     store = new_store(settings)
     catalog = new_catalog(settings, store)
-    known = patiently("catalog", catalog.check, timings, waits) if catalog else None
+    known = waits.at_start("catalog", catalog.check) if catalog else None
     location = new_location(settings, store, known)
-    patiently("store", lambda: store.connect(f"{location.root}/"), timings, waits)
-    spec = patiently("store", lambda: new_spec(settings, store, location, known), timings, waits)
+    waits.at_start("store", lambda: store.connect(f"{location.root}/"))
+    spec = waits.at_start("store", lambda: new_spec(settings, store, location, known))
     schema = new_schema(settings, store, location, known)
-    patiently("store", schema.open, timings, waits)
+    waits.at_start("store", schema.open)
     query_api = new_query_api(settings)
     return Lake(store, location, spec, schema, new_registrar(settings, catalog, location, known, query_api), query_api)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
@@ -17,10 +18,10 @@ from quixstreams.models.topics import Topic
 from app import logs
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
-from app.consumer.consumption import Consumption
 from app.errors import RetryableError
 from app.kafka.group import check_members, check_topic_rights
-from app.kafka.topics import find_topics, missing_topic, open_topic
+from app.kafka.topics import listing_topics, missing_topic, open_topic
+from app.monitoring.consumption import Consumption
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.pipeline.claimer import Claimer
@@ -29,7 +30,6 @@ from app.pipeline.flow import Flow
 from app.pipeline.gather import Gathering
 from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
-from app.retry import Waiting
 from app.service.build import (
     Group,
     Member,
@@ -45,7 +45,7 @@ from app.service.kafka import asking_for_topics
 from app.service.lake import Lake, check_journals
 from app.service.overview import Parts, oversee
 from app.service.process import Process
-from app.service.starting import Base, patiently, spare_the_garbage_collector
+from app.service.starting import Base, spare_the_garbage_collector
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.writer import SparkWriter
 from app.stream_timeouts.events import Announcer
@@ -133,8 +133,7 @@ def check_group(common: Common, application: Application, admin: AdminClient, to
     """
     check_topic_rights(admin, topic.name)
     group, own_id = application.config.consumer_group, new_client_id(common.base.settings, common.lake.location)
-    base = common.base
-    patiently("Kafka", lambda: check_members(admin, group, own_id), base.timings, base.metrics.waits)
+    common.base.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
 
 
 def new_announcer(common: Common, application: Application, visible: Collection[str]) -> Announcer | None:
@@ -148,23 +147,7 @@ def new_announcer(common: Common, application: Application, visible: Collection[
 
 def visible_topics(common: Common, application: Application) -> Collection[str]:
     """Wait for the broker; returns the topics that it shows."""
-    timings, waits = common.base.timings, common.base.metrics.waits
-    waiting = Waiting(timings.clock)
-
-    def failed(error: RetryableError) -> None:
-        waiting.failed(error)
-        waits.failed("start", error.of("Kafka"))
-
-    visible = find_topics(
-        application.config.broker_address,
-        wait_seconds=timings.start_patience_seconds,
-        stop=common.process.stop,
-        clock=timings.clock,
-        on_failure=failed,
-    )
-    waiting.worked()
-    waits.over("start")
-    return visible
+    return common.base.metrics.waits.at_start("Kafka", listing_topics(application.config.broker_address))
 
 
 def open_way(
@@ -185,7 +168,7 @@ def open_way(
     stager = new_stager(
         settings, lake.location, lake.spec, lake.schema, common.bad_records, common.formats, read_message
     )
-    patiently("store", lambda: check_journals(lake, name), timings, metrics.waits)
+    metrics.waits.at_start("store", partial(check_journals, lake, name))
     if common.spark_up.done():
         common.spark_up.result()  # after a failed start of Spark do not join the group
     group = open_group(application.config, member.admin, topic.name, timings)

@@ -21,7 +21,7 @@ from app.service.overview import new_monitor
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
 from app.service.spark import new_spark_writer
-from app.service.starting import Base, patiently
+from app.service.starting import Base
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
@@ -54,7 +54,7 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
         try:
             process.handle_signals()
             _log_settings(settings)
-            consume(Base(settings, timings, Metrics(), scratch), spark, process, ends)
+            consume(Base(settings, timings, Metrics(timings=timings), scratch), spark, process, ends)
         except StopRequested:
             logger.info("stopped while starting")
         except ConnectorError as error:
@@ -99,14 +99,14 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     spark_up = spark.start()  # takes seconds; the rest connects meanwhile
 
     # The catalog, the store and the table.
-    lake = open_lake(settings, timings, metrics.waits)
+    lake = open_lake(settings, metrics.waits)
     if lake.query_api:
         ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
     monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
 
     if registry:
         subject = f"{settings.input_topic}-value"
-        patiently("registry", lambda: registry.latest(subject), timings, metrics.waits)
+        metrics.waits.at_start("registry", lambda: registry.latest(subject))
 
     # Kafka, exactly once, the way of a batch, and the loop.
     common = Common(

@@ -36,11 +36,11 @@ import app.service.plain_lane
 import app.service.run
 import app.service.stores
 from app.config.settings import Settings
-from app.consumer.consumption import Consumption
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
 from app.journal.entry import group_folder, is_log, log_key
+from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
@@ -64,7 +64,6 @@ _TICKS = {"statistics.interval.ms": 100}
 CONSUMER = "connector"  # the name of the thread on which a connector consumes
 FAST = Timings(
     start_patience_seconds=0.0,
-    start_pause_seconds=0.05,
     gather_seconds=0.0,
     flush_seconds=20.0,
     revoke_seconds=10.0,  # below a fifth of what the consumer may not poll
@@ -208,7 +207,8 @@ class ConnectorThread:
     def _live(self) -> None:
         _HERE.connector = self
         with ExitStack() as ends:
-            base = Base(self.settings, self.timings, Metrics(), ends.enter_context(scratch_folder()))
+            metrics, scratch = Metrics(timings=self.timings), ends.enter_context(scratch_folder())
+            base = Base(self.settings, self.timings, metrics, scratch)
             spark: Any = ReadyWriter()
             try:
                 app.service.run.consume(base, spark, Process(lambda: None), ends)

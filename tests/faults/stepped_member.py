@@ -24,6 +24,7 @@ from app.journal.takeover import Takeover, left_in_kafka
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
+from app.monitoring.waits import Stopped
 from app.pipeline.assignment import Assignment
 from app.pipeline.claimer import Claimer, Membership
 from app.pipeline.deliver import Delivery
@@ -32,7 +33,6 @@ from app.pipeline.gather import Gathering
 from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
-from app.retry import Stopped
 from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
@@ -62,7 +62,7 @@ class SteppedFlow(Flow):
     """Its waits let the test choose who runs."""
 
     def __init__(self, timings: Timings, clock: Clock) -> None:
-        super().__init__(timings=timings)
+        super().__init__(Metrics(timings=timings))
         self._clock = clock
         self.stop = LaneStop()  # type: ignore[assignment]
         for handover in (self.staged, self.written):
@@ -137,7 +137,7 @@ class Process:
         scratch.mkdir()
         self.group = group
         self.kafka = kafka
-        self.timings = timings = Timings(clock=clock, sleep=clock.advance)
+        self.timings = timings = Timings(clock=clock)
         self._store = store
         catalog = world.catalog
         registrar = Registrar(catalog, TableLocation(URI, ROOT), properties("p"), TOPIC, catalog.table())
@@ -164,7 +164,7 @@ class Process:
             partial(self._new_log, journal, clock),
             Membership(topic_ids, lambda: None, lambda: group.has(self.kafka), unwatched),
             self.gathering.submit,
-            Metrics(),
+            flow.metrics,
             timings,
         )
         self.background = LanePool(f"{name}: claims")

@@ -53,7 +53,7 @@ HOMES = {
     "app.storage.gcs.store": "app.service.stores",
     "app.storage.azure.store": "app.service.stores",
     "app.catalog.iceberg.table": "app.service.lake",
-    "app.spark.writer": "app.service.lane app.service.run app.service.spark app.commands.*",
+    "app.spark.writer": "app.service.lane app.service.overview app.service.run app.service.spark app.commands.*",
 }
 
 

@@ -56,7 +56,7 @@ from pyiceberg.utils.config import Config
 from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words, one_line
 from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.table.catalog_table import CatalogTable, TableProperties
@@ -432,7 +432,7 @@ def _data_file(metadata: TableMetadata, plan: _Plan, file: DataFile) -> IcebergF
 def _translated(doing: str, error: Exception, secrets: Sequence[str]) -> ConnectorError:
     if isinstance(error, ConnectorError):
         return error
-    cause = str(error) or repr(error)
+    cause = last_words(error) if innermost(error) is not error else str(error) or repr(error)
     for secret in secrets:  # a library may show the header or the address that it was given
         cause = cause.replace(secret, "***")
     cause = one_line(cause)

@@ -4,7 +4,6 @@ import contextlib
 import logging
 import secrets
 import shutil
-import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,8 +21,9 @@ from app.consumer.offline import AnyTopic
 from app.errors import cut
 from app.formatting import counted
 from app.kafka.group import check_group_rights, check_members, check_topic_rights
-from app.kafka.topics import find_topics, new_admin, open_topic
+from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.monitoring.http_server import listen
+from app.monitoring.waits import Request, Waits
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
 from app.service.formats import new_registry
@@ -125,12 +125,8 @@ class _Attempts:
 
     def _reach_broker(self) -> str:
         self._application = new_application(Application, self._settings, self._location, self._scratch)
-        self._visible = find_topics(
-            self._application.config.broker_address,
-            wait_seconds=_BROKER_SECONDS,
-            stop=threading.Event(),
-            clock=time.monotonic,
-        )
+        ask = listing_topics(self._application.config.broker_address)
+        self._visible = Waits().retry(Request("Kafka"), ask, give_up_seconds=_BROKER_SECONDS)
         own = [name for name in self._visible if not name.startswith("__")]
         return f"shows us {counted(len(own), 'topic')}"
 

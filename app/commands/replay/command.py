@@ -1,8 +1,6 @@
 """``python main.py replay``: brings records of the dead letter back to Kafka."""
 
 import logging
-import threading
-import time
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
@@ -17,7 +15,8 @@ from app.config.settings import Settings
 from app.formatting import counted
 from app.journal.survey import survey
 from app.kafka.connection import EVERY_CLIENT
-from app.kafka.topics import find_topics
+from app.kafka.topics import listing_topics
+from app.monitoring.waits import Request, Waits
 from app.service.build import new_application
 from app.service.kafka import asking_for_topics
 from app.service.lake import find_table
@@ -121,6 +120,6 @@ def _new_sender(
     application = new_application(Application, settings, location, scratch, producer_extra_config=producing)
     with asking_for_topics(settings):
         connection = application.config.broker_address
-    topics = find_topics(connection, wait_seconds=broker_seconds, stop=threading.Event(), clock=time.monotonic)
+    topics = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=broker_seconds)
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
     return Sender(application.get_producer(), topics, workspace=workspace, to=to)

@@ -18,7 +18,6 @@ from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, TooBigError, no_object
-from app.consumer.consumption import Consumption
 from app.consumer.framework.due import ConsumerThread, Due
 from app.consumer.framework.flushing import Flushing, HeldUpError
 from app.consumer.framework.messages import CurrentMessage
@@ -27,6 +26,7 @@ from app.consumer.framework.processed import Processed
 from app.consumer.framework.waiting import Waiting
 from app.errors import ConnectorError, DataError, RetryableError
 from app.model import Rejected, Row, TopicPartition, known_timestamp
+from app.monitoring.consumption import Consumption
 from app.pipeline.pipeline import Pipeline
 
 logger = logging.getLogger(__name__)

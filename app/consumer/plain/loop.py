@@ -15,7 +15,6 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import not_decompressed
 from app.consumer.claiming import log_starts, mark_set_offsets
-from app.consumer.consumption import Consumption
 from app.consumer.plain.copies import Copies
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.room import Room
@@ -25,6 +24,7 @@ from app.journal.journal import LogClosedError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.kafka.watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
+from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
 from app.pipeline.assignment import Assignment, Partition
 from app.pipeline.claimer import Claims

@@ -19,7 +19,7 @@ from azure.core.exceptions import (
 from requests.exceptions import SSLError
 
 from app.container import with_own_address
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
 from app.storage.cloud_store import MissingBucketError, UnexpectedAnswerError
 from app.storage.error_rules import PASSES, ErrorRules, Rule
 from app.storage.targets import AzureTarget
@@ -195,7 +195,7 @@ def _cause(error: HttpResponseError, code: str, status: int) -> str:
 
 def _reason(error: AzureError) -> str:
     """Returns the network's message without the object's address, which holds the signature."""
-    inner = error.inner_exception
-    cause = inner.args[0] if inner is not None and inner.args else inner
-    reason = getattr(cause, "reason", None) or cause or error.message
-    return one_line(_HOST.sub(r"\1:\2", _URL.sub("", str(reason))))
+    if error.inner_exception is None:
+        return one_line(_URL.sub("", error.message))
+    host, words = _HOST.search(str(error)), _URL.sub("", last_words(error.inner_exception))
+    return f"{host[1]}:{host[2]}: {words}" if host else words

@@ -19,4 +19,4 @@ def test_fences_are_counted() -> None:
     metrics = Metrics()
     partitions = Partitions(metrics)
     partitions.fence(partitions.begin([TP]), FencedError("another member has claimed it"))
-    assert metrics.counts().fenced == 1
+    assert metrics.counts().totals.fenced == 1

@@ -37,7 +37,7 @@ class Bench:
         self.store = self.journals.store
         self.kafka = self.journals.kafka
         self.kafka.offsets = PartitionOffsets(None, 0, 100, "id")
-        self.metrics = Metrics()
+        self.metrics = Metrics(timings=self.timings)
         self.ended: set[str] = set()
         self.closed: list[tuple[str, FencedError]] = []  # told by claims
         self.members: list[bool | Exception] = []  # whether Kafka has us in the group, by turns; then it has

@@ -66,7 +66,7 @@ class Line:
         self.writer = ArrowWriter()
         self.catalog = MemoryCatalog()
         self.ended: set[str] = set()
-        self.metrics = Metrics(monotonic=timings.clock)
+        self.metrics = Metrics(timings=timings)
         wanted = spec("p")
         self.pipeline = Pipeline(
             writer=self.writer,

@@ -47,7 +47,7 @@ class Bench:
         self.pipeline = ManualPipeline(self.clock)
         self.pipeline.on_wait = self.pipeline.deliver_all
         self.claims = InstantClaims()
-        self.timings = Timings(clock=self.clock, sleep=self.clock.advance)
+        self.timings = Timings(clock=self.clock)
         self.partitions = Partitions(timings=self.timings)
         self.current = CurrentMessage(1_000)
         self.commits: list[tuple[dict[TopicPartition, int], int]] = []  # each with how many batches there were

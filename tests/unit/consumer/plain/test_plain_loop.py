@@ -39,7 +39,7 @@ class Bench:
         self.client = PlayedClient()
         self.claims = InstantClaims()
         self.pipeline = ManualPipeline(self.clock)
-        timings = Timings(clock=self.clock, sleep=self.clock.advance)
+        timings = Timings(clock=self.clock)
         self.partitions = Partitions(timings=timings)
         limits = replace(UNBOUNDED, batch_size=1_000, max_buffer_bytes=1_000_000, max_record_bytes=1_000)
         self.sink = MessageSink(
