@@ -3,10 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 
-from confluent_kafka import KafkaException
-
-from app.errors import RetryableError
-from app.kafka.questions import own_offset
+from app.kafka.questions import commit, own_offset
 from app.monitoring.metrics import Metrics
 from app.pipeline.assignment import Claimed
 
@@ -32,17 +29,14 @@ def log_starts(claims: Iterable[Claimed], metrics: Metrics) -> None:
             metrics.lost(f"{claim.tp}: {claim.start.remark}")
 
 
-def mark_set_offsets(claims: Iterable[Claimed], commit: Callable[..., object]) -> None:
+def mark_set_offsets(claims: Iterable[Claimed], consumers_commit: Callable[..., object]) -> None:
     """Commit the beginnings of partitions whose offsets a tool has set, before anything is written.
 
     Else a crash would leave such an offset behind the journal, and the next text would follow it again.
 
     Raises:
-        RetryableError: they are not committed.
+        ConnectorError: they are not committed.
     """
     offsets = [own_offset(*claim.tp, claim.start.offset) for claim in claims if claim.start.is_set]
-    try:
-        if offsets:
-            commit(offsets=offsets, asynchronous=False)
-    except KafkaException as error:
-        raise RetryableError("committing where partitions begin", error.args[0].str()) from None
+    if offsets:
+        commit(consumers_commit, offsets, "committing where partitions begin")

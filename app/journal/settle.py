@@ -9,6 +9,7 @@ may settle the same batch at once: each follows the decision that was written, e
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 from app.formatting import counted
 from app.journal.entry import RolledBack
 from app.journal.log import GenerationLog, Progress
+from app.kafka.ids import ids_differ
+from app.kafka.questions import GroupOffsets
 from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.storage.document import Document
@@ -33,7 +36,7 @@ class Settlement:
         register: registers the files of a batch in the catalog, with the marks of its partitions; safe to repeat.
         is_registered: whether the catalog knows that it has the rows up to these marks. Then engines may have replaced
             the files of the batch.
-        left_in_kafka: returns the pending offsets of a partition that Kafka still has; asked only before a roll back.
+        offsets: asks Kafka, before a roll back alone.
         each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
             objects.
         now: seconds since the epoch.
@@ -42,9 +45,9 @@ class Settlement:
     store: ObjectStore
     register: Callable[[Sequence[DataFile], Sequence[Mark]], None]
     is_registered: Callable[[Sequence[Mark]], bool]
-    left_in_kafka: Callable[[Progress], range]
-    each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]
-    now: Callable[[], float]
+    offsets: GroupOffsets
+    each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
+    now: Callable[[], float] = time.time
 
     def settle(self, document: Document[GenerationLog]) -> None:
         """Settle the batch of a document that was just read, if it has one.
@@ -78,7 +81,7 @@ class Settlement:
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)
             return batch.kept(batch.files)
-        expired = sum(len(each.batch_offsets) - len(self.left_in_kafka(each)) for each in batch.in_batch)
+        expired = sum(len(each.batch_offsets) - len(self._left_in_kafka(each)) for each in batch.in_batch)
         kept = self._with_what_is_there(where, batch, expired) if expired else None
         if kept is not None:
             return kept
@@ -119,6 +122,23 @@ class Settlement:
         wanted = {file.key: file.size for file in batch.files}
         found = zip(keys, self.each(self.store.find, keys), strict=True)
         return [key for key, stored in found if stored is None or wanted.get(key, stored.size) != stored.size]
+
+    def _left_in_kafka(self, progress: Progress) -> range:
+        """The batch's offsets that Kafka still has: none if the topic was recreated or the cluster is another one.
+
+        The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have.
+        """
+        offsets = self.offsets
+        if _is_of_another(progress, offsets.topic_id(progress.topic), offsets.cluster_id()):
+            return range(0)
+        kafka = offsets.of(progress.tp)
+        if _is_of_another(progress, kafka.topic_id, kafka.cluster_id):  # since the first question
+            return range(0)
+        return range(max(progress.batch_offsets.start, kafka.low), min(progress.batch_offsets.stop, kafka.high))
+
+
+def _is_of_another(progress: Progress, topic_id: str, cluster_id: str) -> bool:
+    return ids_differ(progress.topic_id, topic_id) or ids_differ(progress.cluster_id, cluster_id)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -18,12 +18,11 @@ from app.errors import FatalError, RetryableError
 from app.journal.beginning import Begin, Beginnings
 from app.journal.claim import PartitionClaim
 from app.journal.journal import FencedError, Journal
-from app.journal.log import GenerationLog, Progress
+from app.journal.log import GenerationLog
 from app.journal.own_log import OwnLog
 from app.journal.settle import Settlement
 from app.journal.start_offset import Start
-from app.kafka.ids import ids_differ
-from app.kafka.questions import GroupOffsets, PartitionOffsets
+from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import Document
@@ -211,23 +210,6 @@ class _Round:
         except ChangedError:
             return False
         return True
-
-
-def left_in_kafka(offsets: GroupOffsets, progress: Progress) -> range:
-    """The batch's offsets that Kafka still has: none if the topic was recreated or the cluster is another one.
-
-    The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have.
-    """
-    if _is_of_another(progress, offsets.topic_id(progress.topic), offsets.cluster_id()):
-        return range(0)
-    kafka = offsets.of(progress.tp)
-    if _is_of_another(progress, kafka.topic_id, kafka.cluster_id):  # since the first question
-        return range(0)
-    return range(max(progress.batch_offsets.start, kafka.low), min(progress.batch_offsets.stop, kafka.high))
-
-
-def _is_of_another(progress: Progress, topic_id: str, cluster_id: str) -> bool:
-    return ids_differ(progress.topic_id, topic_id) or ids_differ(progress.cluster_id, cluster_id)
 
 
 def _gone(where: str, tps: Sequence[TopicPartition]) -> FatalError:

@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from app.journal.own_log import OwnLog, new_token
 from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
 from app.journal.settle import Settlement
-from app.journal.takeover import Takeover, left_in_kafka
+from app.journal.takeover import Takeover
 from app.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
 from app.kafka.group import OtherTables, client_id, is_member
 from app.kafka.msk_token import poll_in_background
@@ -223,9 +222,8 @@ def new_takeover(base: Base, lake: Lake, journal: Journal, member: Member, group
             lake.store,
             partial(roll_forward, lake.store, lake.registrar, objects.map),
             lake.registrar.has,
-            partial(left_in_kafka, group.offsets),
+            group.offsets,
             objects.map,
-            time.time,
         ),
         Beginnings(group.offsets, group.topic_ids, first_offsets.of, settings.follow_offsets, member.keeps_state),
         claims.map,

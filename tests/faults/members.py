@@ -6,7 +6,6 @@ All is real, claims, journals, pipeline, S3 and HTTP, but for Kafka, which is a 
 import io
 import json
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from app.journal.journal import Journal
 from app.journal.own_log import OwnLog, new_token
 from app.journal.recovery import roll_forward
 from app.journal.settle import Settlement
-from app.journal.takeover import Takeover, left_in_kafka
+from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
@@ -168,9 +167,8 @@ class Member:
                     store,
                     partial(roll_forward, store, registrar, self._objects.map),
                     registrar.has,
-                    partial(left_in_kafka, offsets),
+                    offsets,
                     self._objects.map,
-                    time.time,
                 ),
                 Beginnings(offsets, topic_ids, lambda _, kafka: kafka.low),
                 self._claiming.map,

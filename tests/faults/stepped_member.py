@@ -20,7 +20,7 @@ from app.journal.own_log import OwnLog
 from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
 from app.journal.settle import Settlement
-from app.journal.takeover import Takeover, left_in_kafka
+from app.journal.takeover import Takeover
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
@@ -155,7 +155,7 @@ class Process:
                     store,
                     partial(roll_forward, store, registrar, map),
                     registrar.has,
-                    partial(left_in_kafka, offsets),
+                    offsets,
                     map,
                     lambda: _EPOCH + clock.now,
                 ),
