@@ -79,6 +79,8 @@ class Delivery:
                 self._advance(batch)
         except FencedError as error:
             logger.debug("batch %d is dropped: %s", batch.number, error)
+            if dropped := len(files) + len(batch.dead_letters):
+                self._flow.metrics.delivered(batch.delivered([], dropped))
             self._abandon(log)
         else:
             batch.assignment.delivered(batch.last_portion, batch.ends)
@@ -89,15 +91,10 @@ class Delivery:
         to = self._destination
         upload_items = [to.data_file(file) for file in files] + batch.dead_letters + to.sidecars(files, batch.folder)
         intent = to.intent(batch.parts, files, upload_items, batch.ends)
-        log = batch.assignment.log
-        try:
-            stored = self._store_announced(batch, intent, files, upload_items) if intent else self._advance(batch)
-        except FencedError:
-            self._flow.metrics.delivered(batch.delivered([], dropped=len(upload_items)))
-            raise
+        stored = self._store_announced(batch, intent, files, upload_items) if intent else self._advance(batch)
         if self._flow.written.is_empty:  # else the next batch's intent says it, or is followed by this
             with contextlib.suppress(FencedError):  # the next owner finds the batch complete
-                self._journal(batch, "done", log.done)
+                self._journal(batch, "done", batch.assignment.log.done)
         self._flow.metrics.delivered(batch.delivered(stored, dropped=0))
 
     def _advance(self, batch: BatchInFlight) -> list[StoredFile]:
