@@ -180,8 +180,9 @@ class OwnLog:
             self._verified_at = asked_at
 
     def registered(self) -> None:
-        """Note that the announced batch is in the lake and registered. Sends no request."""
-        self._registered = self._own.batch
+        """Note that the announced batch is in the lake and registered, also where the assignment has just ended."""
+        if self.log is not None:
+            self._registered = self.log.batch
 
     def done(self) -> None:
         """Write that the registered batch is in the lake, unless that is written; the next ``intend`` says it too."""

@@ -82,6 +82,8 @@ class Delivery:
                 self._advance(batch)
         except FencedError as error:
             logger.debug("batch %d is dropped: %s", batch.number, error)
+            if dropped := len(files) + len(batch.dead_letters):
+                self._flow.metrics.delivered(batch.delivered([], dropped))
             self._abandon(log)
         else:
             batch.assignment.delivered(batch.last_portion, batch.ends)
@@ -90,15 +92,10 @@ class Delivery:
     def _store(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
         self._confirm_topics(batch)
         others = batch.dead_letters + self._registrar.write_indexes(files, batch.folder)
-        log = batch.assignment.log
-        try:
-            stored = self._store_announced(batch, files, others) if files or others else self._advance(batch)
-        except FencedError:
-            self._flow.metrics.delivered(batch.delivered([], dropped=len(files) + len(others)))
-            raise
+        stored = self._store_announced(batch, files, others) if files or others else self._advance(batch)
         if self._flow.written.is_empty:  # else the next batch's intent says it, or is followed by this
             with contextlib.suppress(FencedError):  # the next owner finds the batch complete
-                self._journal(batch, "done", log.done)
+                self._journal(batch, "done", batch.assignment.log.done)
         self._flow.metrics.delivered(batch.delivered(stored, dropped=0))
 
     def _advance(self, batch: BatchInFlight) -> list[DataFile]:

@@ -15,7 +15,7 @@ from app.table.layout import PartitionSpec
 from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
-from tests.support.batches import NOON, batch_of, spec, stager
+from tests.support.batches import NOON, batch_of, spec, stage, stager
 
 TABLE = "data/readings"
 
@@ -60,11 +60,11 @@ class LakeWriter:
         self._batches += 1
         rows = [Row(value, "k", NOON, self._offset + index, [("h", b"1")]) for index, value in enumerate(values)]
         self._offset += len(values)
-        batch = batch_of({TopicPartition("readings", 0): rows}, number=self._batches)
+        batch = batch_of({TopicPartition("readings", 0): rows})
         staging = stager(self._partitions, table_root=TABLE, schema=self._keeper, metadata=metadata, types=self._types)
         folder = self._scratch / f"batch-{self._batches}"
         folder.mkdir()
-        staged = staging.stage(batch, folder / "staged.parquet", lambda extend: extend())
+        staged = stage(staging, batch, folder / "staged.parquet", self._batches)
         assert staged.file is not None
         assert not staged.rejected
         files = self._writer.write(staged.file, folder / "out")

@@ -12,7 +12,7 @@ from app.config.memory import SMALLEST_CONTAINER_MB, MemoryPlan, plan_memory
 from app.model import Row
 from app.spark.writer import SparkWriter
 from tests.services.spark import started_spark
-from tests.support.batches import TP, batch_of, row, spec, stager
+from tests.support.batches import TP, batch_of, row, spec, stage, stager
 
 AROUND = 100  # bytes of a message beside its one long text
 
@@ -37,7 +37,7 @@ def text(size: int) -> str:
 def write_and_read(writer: SparkWriter, rows: list[Row], *folders: str, scratch: Path) -> list[dict[int, str]]:
     """Per file the texts by their offsets."""
     path = scratch / "staged.parquet"
-    staged = stager(spec(*folders), metadata=["__offset"]).stage(batch_of({TP: rows}), path, lambda work: work())
+    staged = stage(stager(spec(*folders), metadata=["__offset"]), batch_of({TP: rows}), path)
     assert staged.file is not None
     assert staged.rejected == ()
     files = writer.write(staged.file, scratch / "out")
@@ -85,7 +85,7 @@ def test_large_records_one_after_another_among_thousands_of_small_ones(
 def test_only_columns_with_large_values_are_without_bounds(writer: SparkWriter, tmp_path: Path) -> None:
     large = text(100_000)
     rows = [row({"a": n, "b": large, "über maß": large, "c": {"d": [large], "e": "x"}}, n) for n in range(3)]
-    staged = stager(spec()).stage(batch_of({TP: rows}), tmp_path / "staged.parquet", lambda work: work())
+    staged = stage(stager(spec()), batch_of({TP: rows}), tmp_path / "staged.parquet")
     assert staged.file is not None
     [file] = writer.write(staged.file, tmp_path / "out")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app.consumer.partitions import Partitions
 from quixstreams.models import MessageContext
+from tests.fakes.open_ownership import OpenOwnership
 
 from app.bad_records.refusals import NotARowError, Refusal
 from app.config.settings import Settings
@@ -19,7 +20,6 @@ from app.storage.local.store import LocalStore
 from app.timings import DEFAULT
 from tests.fakes.catalog_server import CatalogServer
 from tests.fakes.instant_claims import InstantClaims
-from tests.fakes.open_ownership import OpenOwnership
 from tests.parity.case import BUCKET, PREFIX, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
 from tests.support.environment import load

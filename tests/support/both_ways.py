@@ -22,7 +22,7 @@ from app.convert.chunks import FEW
 from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
-from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
+from app.model import Batch, Message, Row, TopicPartition
 from app.pipeline.open_batch import Staged
 from app.pipeline.stage import Stager
 from app.service.formats import json_schema
@@ -32,7 +32,7 @@ from app.table.schema import TableSchema
 from app.table.type_names import parse_column_types
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
-from tests.support.batches import OWNER
+from tests.support.batches import part, stage
 
 
 @dataclass(frozen=True)
@@ -103,17 +103,12 @@ class StagingStep:
         for message in messages:
             of_partitions.setdefault(message.partition(), []).append(message)
         parts = tuple(
-            BatchPart(
-                OffsetRange(TopicPartition("sensors", partition), some[0].offset(), some[-1].offset()),
-                OWNER,
-                self._batches,
-            )
+            part(TopicPartition("sensors", partition), some[0].offset(), some[-1].offset())
             for partition, some in of_partitions.items()
         )
         self._batches += 1
-        lists = tuple(of_partitions.values())
-        batch = Batch(self._batches, "test", parts, tuple([] for _ in parts), 100, (), lists)
-        return self._stager.stage(batch, path, lambda work: work())
+        batch = Batch(parts, tuple([] for _ in parts), tuple(of_partitions.values()))
+        return stage(self._stager, batch, path, self._batches)
 
 
 def _topic(table: Table) -> Topic:

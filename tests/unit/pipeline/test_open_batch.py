@@ -122,7 +122,7 @@ def test_rejected_records_are_in_the_order_of_the_topic(gathering: Gathering) ->
     for first in (0, 10):
         rejected = [Rejected(TP, first + offset, None, b"k", b"v", None, "no object") for offset in (3, 2)]
         rows = batch({"p": "a", "v": 1}, first=first)
-        gathering.add(Batch(1, None, rows.parts, rows.rows, 300, tuple(rejected)))
+        gathering.add(Batch(rows.parts, rows.rows, rejected=tuple(rejected)))
     staged = gathering.batch.close()
     [dead_letter] = staged.dead_letters
     assert (dead_letter.key, dead_letter.records) == (dead_letter_key("data/t", staged.parts[0]), 4)
@@ -133,7 +133,7 @@ def test_what_rejected_records_take_is_counted_one_by_one(gathering: Gathering) 
     """One large record among many small rows is no mean one."""
     rows = batch(*({"p": "a", "v": number} for number in range(100)), first=1)
     large = Rejected(TP, 0, None, b"", b"x" * 1_000_000, None, "bad")
-    gathering.add(Batch(1, None, rows.parts, rows.rows, 1_000, (large,)))
+    gathering.add(Batch(rows.parts, rows.rows, rejected=(large,)))
     assert 1_000_000 <= gathering.batch.size.rejected_bytes < 1_001_000
 
 

@@ -14,17 +14,16 @@ from quixstreams.models import Topic
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
 from app.consumer.plain.reader import MessageReader
-from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
+from app.model import Batch, Message, Row
 from app.service.build import new_bad_records, new_stager
 from app.service.formats import new_formats
 from app.service.lake import new_location, new_schema, new_spec
 from app.service.stores import new_store
 from app.table.type_names import type_name
 from tests.fakes.kafka_message import KafkaMessage
-from tests.support.batches import NOON, OWNER
+from tests.support.batches import NOON, part, stage
 from tests.support.environment import BROKER_ALONE, load
 
-TP = TopicPartition("sensors", 0)
 both_ways = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
 
 # A type, JSON texts, what the column holds of them, and what is rescued of the first that does not fit.
@@ -74,10 +73,9 @@ class Life:
         messages = [KafkaMessage(text.encode(), b"k", at) for at, text in enumerate(texts)]
         rows = [row for row in map(self._reader.read, messages) if isinstance(row, Row)]
         assert len(rows) == len(texts)
-        part = BatchPart(OffsetRange(TP, 0, len(texts) - 1), OWNER, 0)
         of_part: list[Message] = list(messages) if self._at_once else []
-        batch = Batch(1, "test", (part,), ([] if self._at_once else rows,), 100, (), (of_part,))
-        staged = self._stager.stage(batch, self._path, lambda work: work())
+        batch = Batch((part(last=len(texts) - 1),), ([] if self._at_once else rows,), (of_part,))
+        staged = stage(self._stager, batch, self._path)
         assert staged.file
         return pq.read_table(staged.file.path)
 
