@@ -294,6 +294,7 @@ def test_a_full_buffer_pauses_after_a_while_and_goes_on_polling(bench: Bench) ->
         bench.client.on_poll = lambda: polls.append(bench.client.paused.copy())
 
     def wait() -> None:
+        assert not bench.loop.consumption().is_paused, "a pause drops what the client has fetched ahead"
         polls.clear()
         bench.wait()
 
@@ -329,7 +330,11 @@ def test_a_closed_log_is_claimed_again_and_what_was_read_before_is_not_committed
         bench.claims.held_back = {P0, P1}
         bench.fence()
 
-    bench.run(close, bench.deliver, bench.claims.admit, None)
+    def admit() -> None:
+        assert bench.client.positions == {}, "nothing is read before it is claimed"
+        bench.claims.admit()
+
+    bench.run(close, bench.deliver, admit, None)
     assert bench.client.commits == [{P0: 0, P1: 0}, {P0: 0, P1: 0}, {P0: 3, P1: 2}]
     assert bench.claims.closed == [None, "the log was closed by another member"]
     assert bench.taken == {P0: [0, 1, 2] * 2, P1: [0, 1] * 2}
@@ -350,13 +355,17 @@ def test_a_log_that_is_gone_is_not_claimed_again(bench: Bench) -> None:
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
-def test_a_pipeline_that_failed_ends_the_loop_after_what_was_delivered_is_committed(bench: Bench) -> None:
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_a_pipeline_that_failed_ends_the_loop_after_what_was_delivered_is_committed(
+    bench: Bench, is_stopping: bool
+) -> None:
     def fail() -> None:
         bench.deliver()
         bench.pipeline.fail(BROKEN)
 
+    bench.pipeline.on_wait = fail
     with pytest.raises(FatalError, match="access denied"):
-        bench.run(fail)
+        bench.run(*([] if is_stopping else [fail, lambda: pytest.fail("it goes on")]))
     assert bench.client.committed == {P0: 3, P1: 2}
     assert bench.client.is_closed
 
