@@ -320,6 +320,13 @@ def test_a_partition_that_is_claimed_in_a_pause_waits_too(bench: Bench) -> None:
     assert bench.taken[P1] == [0, 1]
 
 
+def test_nothing_is_paused_without_partitions(bench: Bench) -> None:
+    def look() -> None:
+        assert not bench.loop.consumption().is_paused
+
+    bench.run(bench.fill, bench.wait, bench.client.take_away, look)
+
+
 # --- fences ---------------------------------------------------------------------------------------------------------
 
 
