@@ -120,8 +120,8 @@ MUTANTS = (
     Mutant(
         "offsets are committed of rows that are not in the lake",
         "app/consumer/plain/copies.py",
-        "{each: each.written for each in copied}",
-        "{each: each.taken for each in copied}",
+        "dict(assignment.to_commit())",
+        "{each: each.taken for each in assignment.claimed}",
         ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(

@@ -166,6 +166,18 @@ def test_a_commit_that_failed_is_repeated_after_a_minute_or_with_the_next_one(be
     assert bench.client.committed == {P0: 3, P1: 2}
 
 
+def test_what_comes_into_the_lake_amid_a_commit_is_not_taken_for_old_later(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.metrics, "committed", lambda _: bench.deliver())
+
+    def look() -> None:
+        assert bench.client.committed == {P0: 3, P1: 2}
+        assert bench.loop.consumption().oldest == {}
+
+    bench.run(None, look)
+
+
 def test_messages_without_rows_are_handed_over_with_their_offsets_alone() -> None:
     """So that the log has them before they are committed."""
     bench = Bench("skip")
