@@ -169,11 +169,11 @@ class Assignment:
         """Whether all that was taken is in lake and log."""
         return self._written == self._taken
 
-    def to_commit(self) -> list[Partition]:
-        """The partitions whose offset in Kafka is behind. For the consumer's thread."""
-        news = [each for each in self.claimed if each.written > each.copied]
-        for each in news:
-            each.uncommitted.committed(each.written, is_all=each.written >= each.taken)
+    def to_commit(self) -> list[tuple[Partition, int]]:
+        """The partitions whose offset in Kafka is behind, with those to commit. For the consumer's thread."""
+        news = [(each, written) for each in self.claimed if (written := each.written) > each.copied]
+        for each, written in news:  # meanwhile the pipeline goes on
+            each.uncommitted.committed(written, is_all=written >= each.taken)
         return news
 
     @property

@@ -37,12 +37,13 @@ _GROUP_COLUMN = "__file_group"
 class Staged:
     """A batch that was staged.
 
-    ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``dead_letters``
-    are one file for each topic-partition. ``rescued`` counts the values that fit no column.
+    ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``rejected`` are the
+    records in ``dead_letters``, one file for each topic-partition. ``rescued`` counts the values that fit no column.
     """
 
     parts: tuple[BatchPart, ...]
     file: StagedFile | None
+    rejected: tuple[Rejected, ...]
     dead_letters: list[LocalObject]
     rescued: int
 
@@ -115,13 +116,15 @@ class OpenBatch:
 
     def close(self) -> Staged:
         """Finish the staged file, and write the dead letters."""
+        rejected: list[Rejected] = []
         dead_letters = []
         for index, (tp, records) in enumerate(self._rejected.items()):
             records.sort(key=lambda record: record.offset)  # a replay then keeps the order of each key
             path = self._path.with_name(f"dead-letter-{index}.parquet")
             write_dead_letter(records, path)
             dead_letters.append(LocalObject(path, dead_letter_key(self._table_root, self._parts[tp]), len(records)))
-        return Staged(self._sorted_parts(self._parts), self._close_file(), dead_letters, self._rescued)
+            rejected += records
+        return Staged(self._sorted_parts(self._parts), self._close_file(), tuple(rejected), dead_letters, self._rescued)
 
     def _close_file(self) -> StagedFile | None:
         if self._writer is None:

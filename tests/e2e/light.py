@@ -24,7 +24,7 @@ import main  # noqa: E402, F401 - before any other: it sees to signals and to th
 import app.service.run  # noqa: E402 - the path comes first
 import app.service.spark  # noqa: E402
 from app.consumer.framework.sink import RowSink  # noqa: E402
-from app.journal.generation import Generation  # noqa: E402
+from app.journal.own_log import OwnLog  # noqa: E402
 from app.pipeline.upload import Upload  # noqa: E402
 from app.timings import Timings  # noqa: E402
 from tests.fakes.ready_writer import ReadyWriter  # noqa: E402
@@ -33,7 +33,7 @@ from tests.fakes.ready_writer import ReadyWriter  # noqa: E402
 # A method, and whether the process dies after it.
 PLACES: dict[str, tuple[Any, str, bool]] = {
     "before upload": (Upload, "run", False),
-    "before the log's last write": (Generation, "done", False),
+    "before the log's last write": (OwnLog, "done", False),
     "between log and commit": (RowSink, "_flush", True),
 }
 

@@ -14,8 +14,7 @@ from app.kafka.questions import GroupOffsets
 from app.model import TopicPartition
 from dev.broker import ADMIN_TIMEOUT, Broker
 from tests.support.waiting import wait_until
-from tests.unit.journal.claims_bench import Bench, claim_of
-from tests.unit.journal.journal_bench import intent, key_of
+from tests.unit.journal.journal_bench import Bench, claim_of, intent, key_of
 
 
 class Topic:

@@ -119,9 +119,9 @@ MUTANTS = (
     ),
     Mutant(
         "offsets are committed of rows that are not in the lake",
-        "app/consumer/plain/sink.py",
-        "        while self._sealed and self._is_delivered(self._sealed[0][0]):\n",
-        "        while self._sealed:\n",
+        "app/consumer/plain/copies.py",
+        "dict(assignment.to_commit())",
+        "{each: each.taken for each in assignment.claimed}",
         ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(
@@ -148,8 +148,8 @@ MUTANTS = (
     Mutant(
         "messages of a generation that has ended are taken",
         "app/consumer/plain/loop.py",
-        "        if partition is None or not partition.is_claimed:\n",
-        "        if partition is None:\n",
+        "partition if partition and partition.is_claimed else None",
+        "partition",
         ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(

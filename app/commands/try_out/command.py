@@ -111,7 +111,6 @@ class _Trial:
         self._line_numbers = line_numbers  # by the offset
         self._metadata = settings.metadata_columns
         self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset, or _BEHIND
-        self._counts = Counter[str]()
         self._produced = self._consumed = self._rescued = 0
         self._bad_records = _NotedBadRecords(self._note)
         self._store = store = new_store(settings)
@@ -179,8 +178,7 @@ class _Trial:
             run(application)
         finally:
             pipeline.stop()
-        self._show(is_untouched=customised.is_untouched)
-        return 1 if self._counts["bad"] else 0
+        return 1 if self._show(is_untouched=customised.is_untouched)["bad"] else 0
 
     def _go_on(self, application: Application, sink: RowSink, portions: Iterator[int]) -> None:
         """Produce the next portion once all that came is committed, and no more comes, as behind a ``group_by()``."""
@@ -206,14 +204,14 @@ class _Trial:
     # --- what is shown ----------------------------------------------------------------------------------------------
 
     def _note(self, what: str, topic: str, offset: int, text: str) -> None:
-        self._counts[what] += 1
         place = offset if topic == self._settings.input_topic else _BEHIND
         self._outcomes.setdefault(place, []).append((what, text))
 
     def _note_sent(self, sent: Sent) -> None:
         self._note("sent", sent.topic, sent.offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
 
-    def _show(self, *, is_untouched: bool) -> None:
+    def _show(self, *, is_untouched: bool) -> Counter[str]:
+        """Print what became of each record; returns how many outcomes there are of each kind."""
         for offset, number in enumerate(self._line_numbers):
             outcomes = self._outcomes.get(offset, [])
             if not {"row", "bad"}.intersection(what for what, _ in outcomes):
@@ -222,7 +220,7 @@ class _Trial:
                 print_line(f"{what:<4}  line {number}  {text}")
         for what, text in self._outcomes.get(_BEHIND, []):
             print_line(f"{what:<4}  after group_by()  {text}")
-        counts = self._counts
+        counts = Counter(what for outcomes in self._outcomes.values() for what, _ in outcomes)
         print_line(
             f"{counted(len(self._line_numbers), 'record')}: {counted(counts['row'], 'row')}, "
             f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
@@ -238,6 +236,7 @@ class _Trial:
             print_line(
                 "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"
             )
+        return counts
 
 
 def _shown(value: Any) -> str:

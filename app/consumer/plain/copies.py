@@ -25,15 +25,15 @@ class Copies:
 
     def copy(self, assignment: Assignment, *, asynchronous: bool) -> None:
         """Commit what is news, and everything once a minute."""
-        news = assignment.to_commit()
-        if news:
-            self._metrics.committed({each.tp: each.written for each in news})
+        offsets = dict(assignment.to_commit())
+        if offsets:
+            self._metrics.committed({each.tp: offset for each, offset in offsets.items()})
         now = self._clock()
-        copied = assignment.claimed if now >= self._again_at else news
-        if not copied:
+        if now >= self._again_at:
+            offsets = {each: each.copied for each in assignment.claimed} | offsets
+        if not offsets:
             return
         self._again_at = now + _AGAIN_SECONDS
-        offsets = {each: each.written for each in copied}
         try:
             self._client.commit(
                 offsets=[own_offset(*each.tp, offset) for each, offset in offsets.items()], asynchronous=asynchronous

@@ -146,7 +146,6 @@ class PlainLoop:
         logger.warning("lost: %s; their new owner goes on from the journal", _listed(tps))
 
     def _begin(self, tps: Sequence[TopicPartition], closed: str | None = None) -> None:
-        self._room.assigned()
         if self._intake.observer is not None:
             self._intake.observer.assigned(tps)
         self._assignment = self._claimer.begin(tps, closed)
@@ -164,6 +163,7 @@ class PlainLoop:
         self._metrics.ended(tps)
         if self._intake.observer is not None:
             self._intake.observer.unassigned(tps)
+        self._room.unassigned()
         self._assignment.end()
         self._assignment = None
 

@@ -34,8 +34,8 @@ class Room:
         self._full_since: float | None = None
         self.is_paused = False
 
-    def assigned(self) -> None:
-        """Nothing is paused in a new assignment."""
+    def unassigned(self) -> None:
+        """The assignment has ended: nothing is paused."""
         self._full_since, self.is_paused = None, False
 
     @property
