@@ -1,5 +1,6 @@
 """The sink of the framework's lane, over a pipeline that delivers by hand; the test does what quixstreams does."""
 
+from collections.abc import Callable
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +10,7 @@ from quixstreams.models import Topic
 from quixstreams.sinks import SinkBackpressureError
 
 from app.bad_records.refusals import NotARowError, Refusal, TooBigError
+from app.consumer.framework.sink import RowSink
 from app.errors import DataError, RetryableError
 from app.journal.start_offset import Start
 from app.model import Rejected, TopicPartition
@@ -32,6 +34,8 @@ def test_a_flush_claims_and_brings_rows_and_ends_into_the_lake(bench: Bench) -> 
     assert sorted(bench.taken) == [(0, 0), (0, 1), (1, 7)]
     assert bench.ends == {P0: 1, P1: 7}
     assert bench.pipeline.reasons == ["checkpoint"]
+    consumption = bench.sink.consumption(2)
+    assert (consumption.due_in, consumption.held_bytes) == (None, 0)
 
 
 def test_an_offset_that_a_tool_has_set_is_marked_before_a_row_is_written(bench: Bench) -> None:
@@ -67,12 +71,29 @@ def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> 
     assert bench.pipeline.portions[-1].assignment is not former
 
 
-def test_where_topics_are_aligned_a_pause_of_another_sink_ends_the_process() -> None:
+@pytest.mark.parametrize(
+    ("call", "told"), [(RowSink.on_paused, "another sink of transform"), (RowSink.flush, "no route to host")]
+)
+def test_where_topics_are_aligned_the_process_ends_in_place_of_going_back(
+    call: Callable[[RowSink], None], told: str
+) -> None:
     bench = Bench(can_go_back=False)
+    bench.pipeline.obstacle = AWAY
+    bench.pipeline.on_wait = lambda: None
     bench.rows(0)
-    with pytest.raises(RetryableError, match="another sink"):
-        bench.sink.on_paused()
-    assert bench.taken == []
+    with pytest.raises(RetryableError, match=f"{told}.*cannot go back"):
+        call(bench.sink)
+    assert all(portion.assignment.is_over for portion in bench.pipeline.portions)
+
+
+def test_the_last_flush_of_a_stop_has_no_second_try(bench: Bench) -> None:
+    begin = bench.clock.now
+    bench.pipeline.on_wait = lambda: None
+    bench.rows(0)
+    bench.sink.stopping()
+    with pytest.raises(RetryableError, match="the next owner of the partitions reads them again"):
+        bench.sink.flush()
+    assert bench.clock.now - begin == pytest.approx(bench.timings.stop_seconds, abs=2)
 
 
 @pytest.mark.parametrize("others", [(), (P1,)], ids=["alone", "where a partition is claimed beside it"])
@@ -123,11 +144,25 @@ def test_a_revocation_that_fails_has_a_plain_error_and_leaves_nothing_to_the_nex
 
 def test_a_message_that_comes_again_is_claimed_again(bench: Bench) -> None:
     bench.rows(0, 1)
+    bench.not_deserialized(2)
     bench.sink.flush()
-    bench.claims.starts = {P0: Start(0, replayed_to=1)}
-    bench.rows(1, 2)
+    bench.claims.starts = {P0: Start(0, replayed_to=2)}
+    bench.rows(1)
     bench.sink.flush()
-    assert bench.taken == [(0, 0), (0, 1), (0, 2)]
+    bench.not_deserialized(2)
+    bench.rows(3)
+    bench.sink.flush()
+    assert bench.taken == [(0, 0), (0, 1), (0, 3)]
+    assert bench.rejected == [2]
+
+
+def test_partitions_that_are_taken_away_without_a_flush_are_forgotten(bench: Bench) -> None:
+    """quixstreams does not flush where it has nothing to commit."""
+    bench.rows(0)
+    bench.sink.flush()
+    bench.sink.tick(is_stable=False)
+    assert bench.sink.consumption(0).tps == ()
+    assert bench.claims.current.is_over
 
 
 @pytest.mark.parametrize("is_noticed", [True, False])
@@ -176,6 +211,14 @@ def test_bad_records_alone_are_flushed_by_a_tick(bench: Bench) -> None:
     assert (bench.rejected, bench.ends) == ([0], {P0: 0})
 
 
+def test_many_bad_records_do_not_wait_for_a_tick() -> None:
+    bench = Bench(max_buffer_bytes=8 * 1_000)
+    for offset in range(20):
+        bench.not_deserialized(offset)
+    assert bench.rejected
+    assert bench.sink.consumption(1).held_bytes < 8 * 1_000
+
+
 def test_bad_records_are_kept_where_quixstreams_does_not_go_back_to_them(bench: Bench) -> None:
     bench.pipeline.on_wait = lambda: None
     bench.not_deserialized(0)
@@ -210,6 +253,7 @@ def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
     bench.not_deserialized(0)
     bench.clock.advance(5.1)
     bench.sink.tick(is_stable=True)
+    assert bench.claims.current.is_over, "what is on its way does not come into the dead letter as well"
     dropped = len(bench.rejected)
     bench.pipeline.on_wait = bench.pipeline.deliver
     bench.clock.advance(5.1)
@@ -220,8 +264,11 @@ def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
 def test_what_comes_before_a_bad_record_that_ends_the_process_is_in_the_lake() -> None:
     bench = Bench(on_bad_record="fail")
     bench.rows(0)
+    bench.begin(1)
+    bench.sink.add({"v": 1}, b"k", NOON, [], *P0, 1)
+    bench.begin(1)  # another record of the same message
     with pytest.raises(DataError):
-        bench.process(1, {"v": 1}, error=True)
+        bench.sink.reject(refused(1), is_deserialized=True)
     assert (bench.taken, bench.ends) == ([(0, 0)], {P0: 0})
 
 
