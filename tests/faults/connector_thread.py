@@ -143,7 +143,7 @@ class ConnectorThread:
     @property
     def waiting_rows(self) -> int:
         """How many rows are read and not in a batch yet."""
-        return self.count_waiting() + self.pipeline._gathering._size.records
+        return self.count_waiting() + self.pipeline._gathering._size.records if self.lane else 0
 
     @property
     def is_paused(self) -> bool:
