@@ -53,10 +53,7 @@ class Settlement:
         """Settle the batch of a document that was just read, if it has one.
 
         After an error the document must be read again. The write that rolls back may have succeeded, or succeed later,
-        and the missing files may exist by then: a second decision could be another one.
-
-        Args:
-            document: fenced; its owner cannot write any more.
+        and the missing files may exist by then: a second decision could be another one. The owner is fenced.
 
         Raises:
             ChangedError: another member has written the document.

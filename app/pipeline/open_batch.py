@@ -52,6 +52,7 @@ class Staged:
 class _Group:
     """The rows of one file: those of one Hive partition."""
 
+    number: int
     partition_values: Mapping[str, str]
     tps: set[TopicPartition] = field(default_factory=set)
     rows: int = 0
@@ -72,9 +73,7 @@ class OpenBatch:
         self._sort_column = sort_column
         self._writer: StagedWriter | None = None
         self._group_column = _GROUP_COLUMN
-        self._without_dictionary: Sequence[str] = ()
-        self._groups: list[_Group] = []
-        self._group_numbers: dict[tuple[str, ...], int] = {}  # by their values
+        self._groups: dict[tuple[str, ...], _Group] = {}  # by their values
         self._parts: dict[TopicPartition, BatchPart] = {}
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
         self._rescued = 0
@@ -130,10 +129,10 @@ class OpenBatch:
         if self._writer is None:
             return None
         sort_column = self._sort_column if self._sort_column in self._writer.schema.names else None
-        has_shared = any(len(group.tps) > 1 for group in self._groups)
+        has_shared = any(len(group.tps) > 1 for group in self._groups.values())
         offsets = tuple(part.offsets for part in self._sorted_parts(self._parts)) if has_shared else ()
-        groups = tuple(map(self._data_file, self._groups))
-        return self._writer.finish(self._group_column, groups, sort_column, offsets, self._without_dictionary)
+        groups = tuple(map(self._data_file, self._groups.values()))
+        return self._writer.finish(self._group_column, groups, sort_column, offsets)
 
     def _data_file(self, group: _Group) -> DataFile:
         name = file_name(self._sorted_parts(group.tps))
@@ -146,13 +145,12 @@ class OpenBatch:
         ids = self._group(rows, tps)
         if self._writer is None:
             self._group_column = _unused_name(rows.table.column_names)
-            self._without_dictionary = without_dictionary(rows.table, ids)
         table = rows.table.append_column(self._group_column, ids)
         if self._spec.in_files:
             for name, values in zip(self._spec.columns, rows.partition_values, strict=True):
                 table = table.append_column(name, nulls_of(values, self._spec))
         if self._writer is None:
-            self._writer = StagedWriter(self._path, table.schema)
+            self._writer = StagedWriter(self._path, table.schema, without_dictionary(rows.table, ids))
         elif new := [field for field in table.schema if field.name not in self._writer.schema.names]:
             self._writer = _with_columns(self._writer, new)
         self._writer.append(_in_schema(table, self._writer.schema))
@@ -163,22 +161,18 @@ class OpenBatch:
         ids = group_ids(values) if values else pa.repeat(pa.scalar(0, pa.int32()), len(rows.parts))
         counted = pa.table({"id": ids, "part": rows.parts, "row": pa.arange(0, len(ids))})
         counted = counted.group_by(["id", "part"]).aggregate([("row", "min"), ("row", "count")])
-        numbers: dict[int, int] = {}
-        for group in counted.sort_by("row_min").to_pylist():
-            number = numbers.get(group["id"])
-            if number is None:
-                number = numbers[group["id"]] = self._group_number(values_of(group["row_min"], values, self._spec))
-            self._groups[number].rows += group["row_count"]
-            self._groups[number].tps.add(tps[group["part"]])
-        if all(number == each for each, number in numbers.items()):
+        groups: dict[int, _Group] = {}
+        for found in counted.sort_by("row_min").to_pylist():
+            if found["id"] not in groups:
+                its = values_of(found["row_min"], values, self._spec)
+                new = _Group(len(self._groups), its)
+                groups[found["id"]] = self._groups.setdefault(tuple(its.values()), new)
+            group = groups[found["id"]]
+            group.rows += found["row_count"]
+            group.tps.add(tps[found["part"]])
+        if all(group.number == each for each, group in groups.items()):
             return ids
-        return pa.array([numbers[each] for each in range(len(numbers))], pa.int32()).take(ids)
-
-    def _group_number(self, values: Mapping[str, str]) -> int:
-        number = self._group_numbers.setdefault(tuple(values.values()), len(self._groups))
-        if number == len(self._groups):
-            self._groups.append(_Group(values))
-        return number
+        return pa.array([groups[each].number for each in range(len(groups))], pa.int32()).take(ids)
 
 
 def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:
@@ -201,7 +195,7 @@ def _with_columns(writer: StagedWriter, new: Sequence[pa.Field]) -> StagedWriter
     writer.close()
     former = writer.path.rename(writer.path.with_suffix(".former"))
     fields = [*writer.schema, *new]
-    wider = StagedWriter(writer.path, pa.schema(fields))
+    wider = StagedWriter(writer.path, pa.schema(fields), writer.without_dictionary)
     with pq.ParquetFile(former) as file:
         for index in range(file.num_row_groups):
             wider.append(_in_schema(file.read_row_group(index), wider.schema))

@@ -21,8 +21,9 @@ _SORTED_ROW_BYTES = 48  # beside its values: its head, and its place in the list
 class StagedWriter:
     """Writes a staged file, table by table; its reader loads a row group at once."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, without_dictionary: Sequence[str] = ()) -> None:
         self.schema = schema.remove_metadata()
+        self.without_dictionary = without_dictionary
         self.nbytes = 0  # of all rows, in Arrow's memory
         self.sort_bytes = 0  # of all rows, about, in the memory of Spark's sort
         self.path = path
@@ -53,13 +54,12 @@ class StagedWriter:
         groups: tuple[DataFile, ...],
         sort_column: str | None = None,
         offsets: tuple[OffsetRange, ...] = (),
-        without_dictionary: Sequence[str] = (),
     ) -> StagedFile:
         """Closes the file and returns it with what is known of its rows."""
         self.close()
         large = sorted(self._large)
         return StagedFile(
-            self.path, group_column, groups, sort_column, offsets, self._largest, large, without_dictionary
+            self.path, group_column, groups, sort_column, offsets, self._largest, large, self.without_dictionary
         )
 
 

@@ -44,11 +44,11 @@ def staged_file(
     """The table as step 2 leaves it; by default all rows in one group."""
     ids = groups or [0] * table.num_rows
     table = table.append_column("__file_group", pa.array(ids, pa.int32()))
-    writer = StagedWriter(folder / "staged.parquet", table.schema)
+    writer = StagedWriter(folder / "staged.parquet", table.schema, without_dictionary)
     writer.append(table)
     rows = Counter(ids)
     files = tuple(DataFile(f"{i}.parquet", {}, rows[i]) for i in range(len(rows)))
-    return writer.finish("__file_group", files, without_dictionary=without_dictionary)
+    return writer.finish("__file_group", files)
 
 
 def kept_variables() -> dict[str, str]:
