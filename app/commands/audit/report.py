@@ -121,7 +121,7 @@ def as_text(report: Report) -> str:
             "other Parquet file",
             ", which do not say the offsets in them:",
             *(f"  {key}" for key in report.others.kept),
-            *_rest(report.others.rest),
+            *_rest(report.others.count - len(report.others.kept)),
         ),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -178,7 +178,7 @@ def _misplaced(found: Listing[Misplaced]) -> list[str]:
     for each in found.kept:
         more = each.offsets - (each.last - each.first + 1)
         lines.append(f"  {_offsets(each)}{f' and {more:,} more' if more else ''} in {each.key}")
-    return lines + _rest(found.rest)
+    return lines + _rest(found.count - len(found.kept))
 
 
 def _missing(partitions: Sequence[Findings]) -> list[str]:
