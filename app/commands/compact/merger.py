@@ -110,14 +110,12 @@ class Merger:
         _write(record, intent)
         return self._complete(record, intent, path)
 
-    def resume(self, record: FolderRecord) -> bool:
+    def resume(self, record: FolderRecord, intent: Intent) -> bool:
         """Complete what another run has begun, and return true; or give it up, if the inputs are not what they were.
 
         Raises:
             SkippedError: somebody else does, or has done it.
         """
-        intent = record.current
-        assert intent is not None  # noqa: S101 - of an open record
         _write(record, intent)
         with self.folder() as scratch:
             path = None
