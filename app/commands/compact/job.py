@@ -139,7 +139,7 @@ class Job:
         before = survey(table.store, table.root)
         folders = (
             (path, read_record(table.store, table.root, path), table.files_in(path))
-            for path, listed in table.folders(self._globs, table.at_begin.pending)
+            for path, listed in table.folders(self._globs)
             if is_candidate(path, listed)
         )
         for some in by_size(folders, _FILES_AT_ONCE, lambda folder: len(folder[2])):

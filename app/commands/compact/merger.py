@@ -60,9 +60,8 @@ class Merger:
                 settings = self._table.settings
                 conf = access_of_executors(settings) if self._uri else {}
                 heap = f"{settings.memory.heap_mb}m"
-                self._session = self._ends.enter_context(
-                    merge_session(settings.spark_master, heap, self._scratch, conf)
-                )
+                session = merge_session(settings.spark_master, heap, self._scratch, conf)
+                self._session = self._ends.enter_context(session)
             return self._session
 
     def folder(self) -> "TemporaryDirectory[str]":
