@@ -23,16 +23,8 @@ class Part(NamedTuple):
     number: int
 
 
-PARTS: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("owner", pa.string()),
-        ("number", pa.int64()),
-    ]
-)
+_KINDS = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.int64())
+PARTS: Final = pa.schema(zip(Part._fields, _KINDS, strict=True))
 _BATCHES: Final = "kafka_batches"
 
 

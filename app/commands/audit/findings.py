@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -21,21 +22,14 @@ class Listing(Generic[_T]):
         self.count = 0
         self._most = most
 
-    @property
-    def room(self) -> int:
-        """How many more are kept."""
-        return max(0, self._most - len(self.kept))
+    def add(self, *findings: _T) -> None:
+        """Count them, and keep them while there is room."""
+        self.take(findings, len(findings))
 
-    @property
-    def rest(self) -> int:
-        """The number of findings that are not kept."""
-        return self.count - len(self.kept)
-
-    def add(self, finding: _T) -> None:
-        """Count it, and keep it while there is room."""
-        self.count += 1
-        if self.room:
-            self.kept.append(finding)
+    def take(self, findings: Iterable[_T], count: int) -> None:
+        """The same with so many, of which only those are made that are kept."""
+        self.count += count
+        self.kept += islice(findings, max(0, self._most - len(self.kept)))
 
 
 class Doubled(NamedTuple):
@@ -142,9 +136,7 @@ def _note_missing(gaps: pa.RecordBatch, findings: Findings, count_rejected: Coun
     if not gaps.num_rows:
         return
     rejected = count_rejected(gaps)
-    listing = findings.missing
-    shown = (column.slice(0, listing.room).to_pylist() for column in (*gaps.columns, rejected))
-    listing.kept += map(Missing, *shown)
-    listing.count += gaps.num_rows
+    rows = zip(*gaps.columns, rejected, strict=True)
+    findings.missing.take((Missing(*(value.as_py() for value in row)) for row in rows), gaps.num_rows)
     findings.missing_offsets += count(gaps)
     findings.dead_letters += pc.sum(rejected).as_py()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from app.commands.audit.batches import TableFiles
 from app.commands.audit.findings import Doubled, Findings, Listing, Missing
 from app.commands.audit.held_offsets import Misplaced
 from app.formatting import counted
@@ -16,18 +17,12 @@ _LEFT = 2  # columns
 
 @dataclass(slots=True)
 class Report:
-    """The findings for a table.
+    """The findings for a table; ``under_way`` is the number of folders that ``compact`` or ``erase`` is at, or was."""
 
-    ``others`` are keys of Parquet files that do not say which offsets they hold, ``under_way`` is the number of folders
-    that ``compact`` or ``erase`` is at, or was.
-    """
-
-    table: str
+    uri: str
     by_column: bool
-    files: int
-    left_out: int
+    table: TableFiles
     under_way: int
-    others: Listing[str]
     misplaced: Listing[Misplaced]
     without_offsets: int = 0
     partitions: list[Findings] = field(default_factory=list)
@@ -41,16 +36,16 @@ class Report:
 def as_json(report: Report) -> str:
     """One JSON object; offsets are numbers, and ranges include both of their ends."""
     answer = {
-        "table": report.table,
+        "table": report.uri,
         "by": "column" if report.by_column else "name",
         "partitions": [_partition(findings) for findings in report.partitions],
         "misplaced": [{"file": each.key, **_range(each), "offsets": each.offsets} for each in report.misplaced.kept],
         "misplaced_count": report.misplaced.count,
         "files_without_offsets": report.without_offsets,
-        "unsettled_files": report.left_out,
+        "unsettled_files": report.table.left_out,
         "folders_in_compaction": report.under_way,
-        "other_files": report.others.kept,
-        "other_files_count": report.others.count,
+        "other_files": report.table.others.kept,
+        "other_files_count": report.table.others.count,
     }
     return json.dumps(answer, indent=2)
 
@@ -93,7 +88,7 @@ def as_text(report: Report) -> str:
     """Sections of lines, with aligned columns; empty ones are left out."""
     how = "by the offsets in them" if report.by_column else "by their names"
     sections = [
-        [f"{report.table}: {counted(report.files, 'file')}, {how}"],
+        [f"{report.uri}: {counted(report.table.files.num_rows + report.table.merged, 'file')}, {how}"],
         _overview(report.partitions),
         _doubled(report),
         _misplaced(report.misplaced),
@@ -105,7 +100,7 @@ def as_text(report: Report) -> str:
             "A file of several partitions needs __partition too.",
         ),
         _counted(
-            report.left_out,
+            report.table.left_out,
             "file",
             " left out: of batches that the connector is at,",
             "or will finish or delete when it starts.",
@@ -117,11 +112,11 @@ def as_text(report: Report) -> str:
             "rows may be there twice until its next run.",
         ),
         _counted(
-            report.others.count,
+            report.table.others.count,
             "other Parquet file",
             ", which do not say the offsets in them:",
-            *(f"  {key}" for key in report.others.kept),
-            *_rest(report.others.rest),
+            *(f"  {key}" for key in report.table.others.kept),
+            *_rest(report.table.others.count - len(report.table.others.kept)),
         ),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -178,7 +173,7 @@ def _misplaced(found: Listing[Misplaced]) -> list[str]:
     for each in found.kept:
         more = each.offsets - (each.last - each.first + 1)
         lines.append(f"  {_offsets(each)}{f' and {more:,} more' if more else ''} in {each.key}")
-    return lines + _rest(found.rest)
+    return lines + _rest(found.count - len(found.kept))
 
 
 def _missing(partitions: Sequence[Findings]) -> list[str]:

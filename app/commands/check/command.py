@@ -6,7 +6,7 @@ import secrets
 import shutil
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -202,7 +202,9 @@ class _Attempts:
 
     def _try_store(self) -> str:
         folder = f"{self._location.root}/_check-{secrets.token_hex(8)}"
-        self._ends.enter_context(_traces_removed(self._settings, folder))
+        if isinstance(storage := self._settings.storage, LocalTarget):  # only machines have folders
+            path = storage.folder / folder
+            self._ends.callback(_remove, path, [parent for parent in path.parents if not parent.exists()])
         self._store.connect(f"{folder}/")
         try_out(self._store, f"{folder}/")
         return "written, read, replaced, listed and deleted a probe"
@@ -228,23 +230,9 @@ class _Attempts:
         return f"{self._spark.versions()}; written a small table in four parts"
 
 
-@contextlib.contextmanager
-def _traces_removed(settings: Settings, key: str) -> Iterator[None]:
-    """Remove the folder of this key, and the empty ones above it that were not there: only machines have folders."""
-    if not isinstance(settings.storage, LocalTarget):
-        yield
-        return
-    folder = settings.storage.folder / key
-    missing = [parent for parent in folder.parents if not parent.exists()]
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        _remove_empty(missing)
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    """From the innermost on, as far as nothing else has come into them meanwhile."""
+def _remove(folder: Path, parents: Sequence[Path]) -> None:
+    """Remove a folder, and these above it, from the innermost on, as far as nothing else has come into them."""
+    shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
+        for parent in parents:
+            parent.rmdir()

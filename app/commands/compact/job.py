@@ -111,15 +111,14 @@ class Job:
     def resume(self) -> None:
         """Complete what runs have begun that ended before, and delete what executors have left."""
         table, now = self.table, datetime.now(UTC)
-        for record, found in open_records(table.store, table.root):
-            assert record.current is not None  # noqa: S101 - it is open
-            folder = record.current.folder
+        for record, intent, found in open_records(table.store, table.root):
+            folder = intent.folder
             if now - found.last_modified < _LEASE:
                 print_line(f"{folder or '.'}: {_BUSY}")
                 continue
             said = "completed what another run had begun"
             try:
-                if not self.merger.resume(record):
+                if not self.merger.resume(record, intent):
                     said = "given up what another run had begun, for its files have changed since"
             except SkippedError:
                 said = "another run has completed it"
@@ -140,7 +139,7 @@ class Job:
         before = survey(table.store, table.root)
         folders = (
             (path, read_record(table.store, table.root, path), table.files_in(path))
-            for path, listed in table.folders(self._globs, table.at_begin.pending)
+            for path, listed in table.folders(self._globs)
             if is_candidate(path, listed)
         )
         for some in by_size(folders, _FILES_AT_ONCE, lambda folder: len(folder[2])):

@@ -60,9 +60,8 @@ class Merger:
                 settings = self._table.settings
                 conf = access_of_executors(settings) if self._uri else {}
                 heap = f"{settings.memory.heap_mb}m"
-                self._session = self._ends.enter_context(
-                    merge_session(settings.spark_master, heap, self._scratch, conf)
-                )
+                session = merge_session(settings.spark_master, heap, self._scratch, conf)
+                self._session = self._ends.enter_context(session)
             return self._session
 
     def folder(self) -> "TemporaryDirectory[str]":
@@ -110,14 +109,12 @@ class Merger:
         _write(record, intent)
         return self._complete(record, intent, path)
 
-    def resume(self, record: FolderRecord) -> bool:
+    def resume(self, record: FolderRecord, intent: Intent) -> bool:
         """Complete what another run has begun, and return true; or give it up, if the inputs are not what they were.
 
         Raises:
             SkippedError: somebody else does, or has done it.
         """
-        intent = record.current
-        assert intent is not None  # noqa: S101 - of an open record
         _write(record, intent)
         with self.folder() as scratch:
             path = None

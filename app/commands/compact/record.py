@@ -49,12 +49,12 @@ def read_record(store: ObjectStore, table_root: str, folder: str) -> FolderRecor
     return _read(store, f"{_prefix(table_root)}{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json", table_root)
 
 
-def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRecord, StoredObject]]:
-    """The records with something under way, each with its entry of the listing."""
+def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRecord, Intent, StoredObject]]:
+    """The records with something under way, with that, and their entries of the listing."""
     for found in listed_as_open(store, table_root):
         record = _read(store, found.key, table_root)
         if record.current is not None:
-            yield record, found
+            yield record, record.current, found
 
 
 def listed_as_open(store: ObjectStore, table_root: str) -> Iterator[StoredObject]:

@@ -1,6 +1,6 @@
 """The table that ``compact`` and ``erase`` work on: its folders, its files with their footers, and its schema."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -69,14 +69,15 @@ class TableAtWork:
         self.schema = self._stored_schema.current if writes else self._stored_schema.look()
         self.at_begin = survey(self.store, self.root)
 
-    def folders(self, globs: Sequence[str], pending: Collection[str]) -> Iterator[tuple[str, list[StoredObject]]]:
+    def folders(self, globs: Sequence[str]) -> Iterator[tuple[str, list[StoredObject]]]:
         """Yield the folders with data files, by their paths below the table, that match one of the patterns.
 
         ``year=2024/*`` and ``year=2024`` match all folders below it too. Without a pattern all folders match. A folder
-        that only has keys of ``pending`` is one without files.
+        that only had pending files when the run began is one without files.
         """
         files = (found for found in self.store.list(f"{self.root}/") if is_data_file(found.key, self.root))
-        coming = (StoredObject(key, 0, datetime.now(UTC)) for key in sorted(pending) if is_data_file(key, self.root))
+        pending = sorted(key for key in self.at_begin.pending if is_data_file(key, self.root))
+        coming = (StoredObject(key, 0, datetime.now(UTC)) for key in pending)
         by_key = merge(files, coming, key=attrgetter("key"))
         for path, group in groupby(by_key, lambda found: self.folder_of(found.key)):
             if not globs or any(fnmatchcase(path, glob) or fnmatchcase(path, f"{glob}/*") for glob in globs):
