@@ -81,7 +81,7 @@ def failed(what: str, error: KafkaError) -> ConnectorError:
 
 def unanswered(what: str, cause: str) -> RetryableError:
     """The error where Kafka gives no answer, or none that can be used."""
-    return RetryableError(f"asking Kafka for {what}", cause).of("Kafka")
+    return RetryableError(f"asking Kafka for {what}", cause.removeprefix("Local: ")).of("Kafka")  # of librdkafka
 
 
 @dataclass(frozen=True, slots=True)

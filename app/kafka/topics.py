@@ -64,7 +64,7 @@ def listing_topics(connection: ConnectionConfig, answer_seconds: float = 5.0) ->
             if refused is not None:
                 raise _login_refused(doing, connection, refused) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
-            cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0]
+            cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0].replace("Local: ", "")
         hint = with_own_address(_outage_hint(connection, cause), f"{connection.bootstrap_servers} {cause}")
         raise RetryableError(doing, cause, hint)
 

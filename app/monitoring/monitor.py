@@ -164,13 +164,13 @@ class _Since:
 
     def note(self, status: Status) -> float:
         """Returns when this state began. The table is behind since it last had all records in time."""
-        state, now, done = status.live.state, status.monotonic, status.progress
+        state, now = status.live.state, status.monotonic
         is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
         like_this = "behind" if is_behind else state
         if like_this != self._like_this:
             self._like_this, self._begin = like_this, self._well_at if is_behind else now
         if not is_behind:
-            self._well_at = now - (done.age or 0.0) if done.is_up_to_date else now
+            self._well_at = now - (status.age or 0.0) if status.is_up_to_date else now
         return self._begin
 
 

@@ -184,7 +184,6 @@ def _waiting(s: Status) -> Iterator[Sentence]:
 
 
 def _consuming(s: Status) -> Iterator[Sentence]:
-    done = s.progress
     if s.counts.losses:
         at, lost = s.counts.losses[-1]
         yield Sentence(
@@ -196,26 +195,26 @@ def _consuming(s: Status) -> Iterator[Sentence]:
             records="These are lost for the table: Kafka had them no longer when they were to be read",
             seconds=s.counts.at - at,
         )
-    if done.lag is None:
+    if s.counts.lag is None:
         yield Sentence("good", "Running")
-    if done.is_up_to_date:
+    if s.is_up_to_date:
         yield Sentence("good", "Running: the table is up to date")
-    behind = f"{counted(done.lag or 0, 'record')} behind"
-    if done.age:
-        behind += f", the oldest is {duration(done.age)} old, in {done.oldest}"
-    if done.stragglers:
+    behind = f"{counted(s.counts.lag or 0, 'record')} behind"
+    if s.age:
+        behind += f", the oldest is {duration(s.age)} old, in {s.oldest}"
+    if s.stragglers:
         yield Sentence(
             "wait",
-            f"Running, but behind in {listed(done.stragglers)}",
+            f"Running, but behind in {listed(s.stragglers)}",
             reason=behind,
             next="The other partitions are up to date",
             to_do="See whether most records have keys of these partitions, and whether their brokers are slow",
             records=_kept(s),
         )
-    if done.shrinks_by is None:
+    if s.shrinks_by is None:
         yield Sentence("good", "Running: catching up", reason=behind)
-    if done.catch_up_seconds:
-        yield Sentence("good", f"Running: caught up in about {duration(done.catch_up_seconds)}", reason=behind)
+    if s.catch_up_seconds:
+        yield Sentence("good", f"Running: caught up in about {duration(s.catch_up_seconds)}", reason=behind)
     full = "the buffer is full: consuming waits for room" if s.live.consumption.is_full else ""
     slowest, hint = _slowest(s)
     yield Sentence(
@@ -311,7 +310,7 @@ def _slowest(s: Status) -> tuple[str, str]:
 
 
 def _kept(s: Status) -> str:
-    age = f". The oldest is {duration(s.progress.age)} old" if s.progress.age else ""
+    age = f". The oldest is {duration(s.age)} old" if s.age else ""
     return f"None is lost by this. Kafka has those that are not committed, as long as the topic keeps them{age}"
 
 

@@ -99,37 +99,6 @@ class PartitionRow:
         return HINDRANCES.index(self.hindrance), -(self.age or 0.0), -(lag or 0), self.tp
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The table's lag behind the topic.
-
-    Attributes:
-        lag: uncommitted messages, ``None`` if unknown.
-        age: of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if unknown.
-        oldest: the partition of this record, if one waits.
-        shrinks_by: messages a second by which the lag shrinks, negative if it grows; ``None`` if unknown.
-        is_up_to_date: no record waits longer than a commit takes.
-        stragglers: the partitions that are behind, if the others are not: at most a tenth of all.
-    """
-
-    lag: int | None
-    age: float | None
-    oldest: TopicPartition | None
-    shrinks_by: float | None
-    is_up_to_date: bool
-    stragglers: tuple[TopicPartition, ...] = ()
-
-    @property
-    def catch_up_seconds(self) -> float | None:
-        """Seconds until nothing waits, at the present rate; ``None`` if the lag does not shrink, or is unknown."""
-        if self.is_up_to_date:
-            return 0.0
-        if self.lag is None or self.shrinks_by is None or self.shrinks_by <= 0:
-            return None
-        seconds = self.lag / self.shrinks_by
-        return seconds if seconds <= _LONGEST else None
-
-
 @dataclass(frozen=True)
 class Status:
     """The connector at one moment.
@@ -164,26 +133,47 @@ class Status:
         return "paused" if self.live.state == "paused" else ""
 
     @cached_property
-    def progress(self) -> Progress:
-        """The progress by the present lag and that of the last minutes.
+    def age(self) -> float | None:
+        """The age of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if it is unknown."""
+        ages = [row.age for row in self.rows if row.age is not None]
+        return max(ages) if ages and len(ages) == len(self.rows) else None
 
-        Records since the last commits are no backlog.
-        """
-        rows, counts, interval = self.rows, self.counts, self.identity.commit_interval
-        ages = {row.tp: row.age for row in rows if row.age is not None}
-        oldest = max(ages, key=lambda tp: ages[tp], default=None)
-        age = ages[oldest] if oldest and len(ages) == len(rows) else None
-        change = self.history.lag_change(self.monotonic, max(_SLOPE_SECONDS, 3 * interval))
-        fresh = 2 * interval + 30
-        behind = tuple(tp for tp, age in ages.items() if age > fresh)
-        return Progress(
-            lag=counts.lag,
-            age=age,
-            oldest=oldest if age else None,
-            shrinks_by=None if change is None else -change if abs(change) >= _HARDLY else 0.0,
-            is_up_to_date=counts.lag == 0 or (age is not None and age <= fresh),
-            stragglers=behind if len(behind) <= len(rows) * _FEW else (),
-        )
+    @property
+    def oldest(self) -> TopicPartition | None:
+        """The partition of this record, if one waits."""
+        return next((row.tp for row in self.rows if self.age and row.age == self.age), None)
+
+    @property
+    def _fresh_seconds(self) -> float:
+        """Records since the last commits are no backlog."""
+        return 2 * self.identity.commit_interval + 30
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether no record waits longer than a commit takes."""
+        return self.counts.lag == 0 or (self.age is not None and self.age <= self._fresh_seconds)
+
+    @property
+    def stragglers(self) -> list[TopicPartition]:
+        """The partitions that are behind, if the others are not: at most a tenth of all."""
+        behind = [row.tp for row in self.rows if (row.age or 0.0) > self._fresh_seconds]
+        return behind if len(behind) <= len(self.rows) * _FEW else []
+
+    @cached_property
+    def shrinks_by(self) -> float | None:
+        """Messages a second by which the lag shrinks, negative if it grows; ``None`` if unknown."""
+        change = self.history.lag_change(self.monotonic, max(_SLOPE_SECONDS, 3 * self.identity.commit_interval))
+        return change if change is None else -change if abs(change) >= _HARDLY else 0.0
+
+    @property
+    def catch_up_seconds(self) -> float | None:
+        """Seconds until nothing waits, at the present rate; ``None`` if the lag does not shrink, or is unknown."""
+        if self.is_up_to_date:
+            return 0.0
+        if self.counts.lag is None or self.shrinks_by is None or self.shrinks_by <= 0:
+            return None
+        seconds = self.counts.lag / self.shrinks_by
+        return seconds if seconds <= _LONGEST else None
 
 
 def listed(tps: Iterable[TopicPartition]) -> str:

@@ -99,7 +99,7 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
         "identity": status.identity,
         "live": status.live,
         "counts": status.counts,
-        "progress": status.progress,
+        "age": status.age,
         "top": top,
         "seconds": view.seconds if top.seconds is None else top.seconds,
         "colour": _COLOURS[top.tone],
@@ -136,23 +136,21 @@ def _systems(status: Status) -> list[tuple[str, Tone, str]]:
 
 def _is_in_time(status: Status) -> bool:
     """Whether nothing waits longer than a commit takes, and nothing keeps the connector from the rest."""
-    done = status.progress
-    return done.is_up_to_date and (status.live.state == "consuming" or not done.lag)
+    return status.is_up_to_date and (status.live.state == "consuming" or not status.counts.lag)
 
 
 def _catch_up(status: Status) -> str:
-    done = status.progress
-    if done.lag is None:
+    if status.counts.lag is None:
         return _UNKNOWN
     if _is_in_time(status):
         return "up to date"
-    if done.catch_up_seconds is None or status.live.state != "consuming":
+    if status.catch_up_seconds is None or status.live.state != "consuming":
         return "unknown"
-    return formatting.duration(done.catch_up_seconds)
+    return formatting.duration(status.catch_up_seconds)
 
 
 def _shrinks(status: Status) -> str:
-    change = status.progress.shrinks_by
+    change = status.shrinks_by
     if _is_in_time(status):
         return "no record waits longer than a commit takes"
     if change is None:

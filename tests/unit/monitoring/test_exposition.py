@@ -156,7 +156,12 @@ def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
     scraped = scrape(consumption, state="paused", buffer_limit=10, under_way=2)
     assert scraped.of("lake_sink_state", state="paused") == 1
     assert sum(value for (name, *_), value in scraped.values.items() if name == "lake_sink_state") == 1
-    expected = {"buffer_bytes": 5, "buffer_limit_bytes": 10, "batches_under_way": 2, "consumed_records_total": 70}
+    expected: dict[str, float] = {
+        "buffer_bytes": 5,
+        "buffer_limit_bytes": 10,
+        "batches_under_way": 2,
+        "consumed_records_total": 70,
+    }
     expected |= {"claiming_partitions": 4, "next_commit_seconds": -2.5}
     assert {name: scraped[f"lake_sink_{name}"] for name in expected} == expected
     assert scraped.of("lake_sink_build_info", version="1.2.3", spark="4.0.0") == 1
