@@ -5,28 +5,26 @@ always converted one by one. Both ways keep the order of the batch and give the 
 decides its type.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import BadRowsError, ReadMessage, Refusal, not_written
-from app.convert.chunks import FEW, Chunk, Rows, chunks, in_one
+from app.convert.chunks import Chunk, Rows, chunks, in_one
 from app.convert.kafka_columns import lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import moments_of, partition_columns, refuse_too_long
 from app.convert.rows import Conversion, Rules, convert, most_scalars
 from app.convert.values import Rescue
-from app.convert.whole_batches import OneByOneError, WholeBatches
+from app.convert.whole_batches import OneByOneError, Patiently, WholeBatches
 from app.model import KEY_COLUMN, Batch, Rejected, Row, TopicPartition
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
 
 _HINT = "Correct it in app/transform.py or at its producer"
-
-Patiently = Callable[[Callable[[], Any]], Any]
 
 
 class Schema(Protocol):
@@ -75,8 +73,7 @@ class _Work:
 class BatchConverter:
     """Converts batches; to be used by one thread.
 
-    ``whole_batches`` and ``read_message`` are for messages; ``ask_with`` sets how the schema registry is asked. So
-    ``few`` messages are not worth converting at once.
+    ``whole_batches`` and ``read_message`` convert messages, many at once and one by one; rows need neither.
     """
 
     def __init__(
@@ -90,8 +87,6 @@ class BatchConverter:
         bad_records: BadRecords,
         whole_batches: WholeBatches | None = None,
         read_message: ReadMessage | None = None,
-        ask_with: Callable[[Patiently], None] | None = None,
-        few: int = FEW,
     ) -> None:
         self._spec = spec
         self._table_root = table_root
@@ -101,8 +96,6 @@ class BatchConverter:
         self._bad_records = bad_records
         self._whole_batches = whole_batches
         self._read_message = read_message
-        self._ask_with = ask_with
-        self._few = few
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
@@ -110,8 +103,8 @@ class BatchConverter:
         Raises:
             DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
         """
-        if self._ask_with:
-            self._ask_with(patiently)
+        if self._whole_batches is not None:
+            self._whole_batches.ask_with(patiently)
         before = self._schema.current
         most = most_scalars(before)
         work = _Work(batch, patiently, most)
@@ -149,7 +142,7 @@ class BatchConverter:
         """
         if self._is_done_at_once(work, chunk, whole_batches):
             return True
-        if len(chunk) <= self._few:
+        if len(chunk) <= whole_batches.few:
             self._convert_one_by_one(work, chunk, whole_batches)
             return False
         first, rest = chunk.halves()

@@ -21,73 +21,54 @@ _MOST_ONE_BY_ONE = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class AllMessages:
-    """The messages of a batch, part after part, which come behind its ``rows`` rows.
+class Chunk:
+    """Messages of a batch one after another, of any parts.
 
-    ``parts`` has the number of each message's part (int32).
+    ``parts`` has the number of each message's part (int32), ``first`` is the place of the first message in the batch.
     """
 
     messages: Sequence[Message]
     parts: pa.Array
-    rows: int
-
-    @classmethod
-    def of(cls, batch: Batch) -> "AllMessages":
-        parts = [pa.repeat(pa.scalar(part, pa.int32()), len(each)) for part, each in enumerate(batch.messages)]
-        return cls(
-            list(chain.from_iterable(batch.messages)),
-            pa.concat_arrays([pa.nulls(0, pa.int32()), *parts]),
-            sum(map(len, batch.rows)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Messages ``start`` to ``stop`` (excluded) of a batch; they may be of several parts."""
-
-    of: AllMessages
-    start: int
-    stop: int
+    first: int
 
     def __len__(self) -> int:
-        return self.stop - self.start
-
-    def halves(self) -> "tuple[Chunk, Chunk]":
-        middle = (self.start + self.stop) // 2
-        return Chunk(self.of, self.start, middle), Chunk(self.of, middle, self.stop)
-
-    def pieces(self) -> "Iterator[Chunk]":
-        """Yields as many at a time as may be read one by one."""
-        for start in range(self.start, self.stop, _MOST_ONE_BY_ONE):
-            yield Chunk(self.of, start, min(start + _MOST_ONE_BY_ONE, self.stop))
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        return self.of.messages[self.start : self.stop]
-
-    @property
-    def parts(self) -> pa.Array:
-        """Returns the index of each message's part (int32)."""
-        return self.of.parts[self.start : self.stop]
+        return len(self.messages)
 
     @property
     def places(self) -> range:
         """Returns where the messages are in the batch."""
-        return range(self.of.rows + self.start, self.of.rows + self.stop)
+        return range(self.first, self.first + len(self))
+
+    def cut(self, start: int, stop: int) -> "Chunk":
+        return Chunk(self.messages[start:stop], self.parts[start:stop], self.first + start)
+
+    def halves(self) -> "tuple[Chunk, Chunk]":
+        middle = len(self) // 2
+        return self.cut(0, middle), self.cut(middle, len(self))
+
+    def pieces(self) -> "Iterator[Chunk]":
+        """Yields as many at a time as may be read one by one."""
+        for start in range(0, len(self), _MOST_ONE_BY_ONE):
+            yield self.cut(start, start + _MOST_ONE_BY_ONE)
 
 
 def chunks(batch: Batch) -> Iterator[Chunk]:
-    """Yields all messages of a batch, split after 8 MB.
+    """Yields all messages of a batch, which come behind its rows, split after 8 MB.
 
     Parts share a chunk: with 100 partitions, one chunk of each would have a few hundred messages only.
     """
-    everything = AllMessages.of(batch)
+    parts = [pa.repeat(pa.scalar(part, pa.int32()), len(each)) for part, each in enumerate(batch.messages)]
+    everything = Chunk(
+        list(chain.from_iterable(batch.messages)),
+        pa.concat_arrays([pa.nulls(0, pa.int32()), *parts]),
+        sum(map(len, batch.rows)),
+    )
     sizes = list(accumulate(map(len, everything.messages)))
     start = 0
     while start < len(sizes):
         before = sizes[start - 1] if start else 0
         stop = max(start + 1, bisect_right(sizes, before + _MOST_BYTES))
-        yield Chunk(everything, start, stop)
+        yield everything.cut(start, stop)
         start = stop
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from app.convert.batch import BatchConverter, Converted, Patiently
+from app.convert.batch import BatchConverter, Converted
 from app.convert.chunks import Rows
 from app.convert.kafka_columns import KAFKA_TIMESTAMP
 from app.convert.values import Rescue
+from app.convert.whole_batches import Patiently
 from app.errors import cut
 from app.formatting import counted
 from app.model import Batch

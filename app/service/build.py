@@ -116,11 +116,10 @@ def new_stager(
         rules=rules,
         metadata=settings.metadata_columns,
         bad_records=bad_records,
-        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key)
+        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key, many.ask_with)
         if many
         else None,
         read_message=read_message,
-        ask_with=many.ask_with if many else None,
     )
     return Stager(converter, location.root, spec, settings.sort_column)
 

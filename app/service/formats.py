@@ -15,9 +15,8 @@ from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.exact_json import loads, new_deserializer
 from app.consumer.registered import KeyDeserializer, RegisteredDeserializer
-from app.convert.batch import Patiently
 from app.convert.json_parser import JsonMessages
-from app.convert.whole_batches import MessageParser, ReadKey
+from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.convert.wire_format import payload
 from app.errors import RetryableError
 from app.model import Headers, RegisteredSchema, SchemaId

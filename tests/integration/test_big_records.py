@@ -66,13 +66,6 @@ def test_a_buffer_full_of_the_largest_records(
     assert {offset: each for file in found for offset, each in file.items()} == dict(enumerate(texts))
 
 
-def test_a_buffer_full_of_rather_large_records(writer: SparkWriter, plan: MemoryPlan, tmp_path: Path) -> None:
-    size = 200_000
-    texts = [text(size) for _ in range(as_many_as_the_buffer_holds(plan, size))]
-    rows = [row({"text": each}, offset) for offset, each in enumerate(texts)]
-    assert write_and_read(writer, rows, scratch=tmp_path) == [dict(enumerate(texts))]
-
-
 def test_large_records_one_after_another_among_thousands_of_small_ones(
     writer: SparkWriter, plan: MemoryPlan, tmp_path: Path
 ) -> None:

@@ -191,12 +191,6 @@ def polled(consumer: Any) -> bytes | None:
 
 WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorError], str, str]] = {
     "no certificate": (mtls, ConfigError, "certificate required", "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"),
-    "brokers of an unknown authority": (
-        lambda kafka: mtls(kafka, KAFKA_SSL_CA_LOCATION=str(kafka.folder / "other-ca.pem"), **certificates(kafka)),
-        ConfigError,
-        "certificate verify failed",
-        "Check KAFKA_SSL_CA_LOCATION",
-    ),
     "another host": (
         lambda kafka: mtls(kafka, KAFKA_BOOTSTRAP_SERVERS=kafka.address("MTLS").replace("127.0.0.1", "localhost")),
         ConfigError,
@@ -232,12 +226,6 @@ WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorErro
         ConfigError,
         "certificate",
         "KAFKA_OAUTH_CA_LOCATION",
-    ),
-    "server of tokens that is away": (
-        lambda kafka: oidc(kafka, KAFKA_OAUTH_TOKEN_URL="https://127.0.0.1:1/token"),
-        RetryableError,
-        "Could not connect to server",
-        "Check KAFKA_OAUTH_TOKEN_URL, the network",
     ),
 }
 

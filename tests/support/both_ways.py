@@ -81,7 +81,8 @@ class StagingStep:
         self.reader = CountingReader(_topic(table))
         parser = table.avro or JsonMessages(have_schemas=table.json_schema)
         read_key = table.avro.read_key if table.avro and table.avro_keys else None
-        whole_batches = WholeBatches(spec, rules, table.metadata, parser, read_key)
+        ask_with = table.avro.ask_with if table.avro else None
+        whole_batches = WholeBatches(spec, rules, table.metadata, parser, read_key, ask_with, few)
         converter = BatchConverter(
             spec=spec,
             table_root="data/t",
@@ -91,8 +92,6 @@ class StagingStep:
             bad_records=BadRecords("dead-letter", lambda _: None),
             whole_batches=whole_batches if at_once else None,
             read_message=self.reader.read,
-            ask_with=table.avro.ask_with if table.avro else None,
-            few=few,
         )
         self._stager = Stager(converter, "data/t", spec, None)
         self._batches = 0

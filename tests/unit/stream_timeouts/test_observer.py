@@ -150,16 +150,6 @@ def test_a_key_that_is_due_is_told_at_a_flush(bench: Bench) -> None:
     assert bench.told == [b"a"]
 
 
-def test_waiting_for_room_does_not_count(bench: Bench) -> None:
-    bench.row(b"a")
-    bench.listen(9)
-    for _ in range(100):
-        bench.observer.waited()
-    bench.clock.advance(0.5)
-    bench.sink.tick(is_stable=True)
-    assert bench.told == []
-
-
 def test_the_time_of_an_outage_does_not_count_for_keys_that_are_read_again_nor_for_others(bench: Bench) -> None:
     bench.row(b"a")
     bench.row(b"b", offset=1)
