@@ -3,7 +3,7 @@
 from itertools import chain
 
 from app.convert.chunks import chunks
-from app.model import Batch, Message, TopicPartition
+from app.model import Batch, Message
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import part, row
 
