@@ -41,7 +41,7 @@ class Mutant:
 
 
 _STAGE = "app/pipeline/open_batch.py"
-_PIPELINE = "app/pipeline/pipeline.py"
+_DELIVER = "app/pipeline/deliver.py"
 _OF_STAGE = (
     "tests/unit/pipeline/test_stage.py",
     "tests/unit/pipeline/test_stage_rejects.py",
@@ -52,7 +52,7 @@ _LOG = "app/journal/log.py"
 _TAKEOVER = "app/journal/takeover.py"
 _OF_ICEBERG = ("tests/unit/catalog/test_iceberg.py",)
 _OF_JOURNAL = (
-    "tests/unit/journal/test_generation.py",
+    "tests/unit/journal/test_own_log.py",
     "tests/unit/journal/test_fencing.py",
     "tests/unit/journal/test_settle.py",
     "tests/unit/journal/test_entry.py",
@@ -98,17 +98,31 @@ MUTANTS = (
     ),
     Mutant(
         "files are deleted that are registered",
-        _PIPELINE,
-        "        self._ownership.registered(token, intent.batch)\n",
-        "        self._ownership.registered(token, intent.batch)\n        [*map(to.store.delete, uploaded)]\n",
+        _DELIVER,
+        "        log.registered()\n",
+        "        log.registered()\n        [*map(to.store.delete, uploaded)]\n",
         _OF_PIPELINE,
     ),
     Mutant(
         "the log is not read before files are registered",
-        _PIPELINE,
-        "if not self._ownership.confirm(token):",
-        "if False:",
+        _DELIVER,
+        "            log.verify()  # at each try",
+        "            log.check_open()  # at each try",
         _OF_PIPELINE,
+    ),
+    Mutant(
+        "what an assignment left that has ended is given to Spark with the rows of the next",
+        "app/pipeline/gather.py",
+        "if gathered is None or not gathered.is_over:",
+        "if True:",
+        _OF_PIPELINE,
+    ),
+    Mutant(
+        "a batch is confirmed by the one before",
+        "app/journal/own_log.py",
+        'if log.state == "pending" and log.batch == self._registered:',
+        'if log.state == "pending":',
+        _OF_JOURNAL,
     ),
     Mutant(
         "a batch counts as stored after an upload that failed",
@@ -154,9 +168,9 @@ MUTANTS = (
     ),
     Mutant(
         "offsets of records without rows are committed before the log has them",
-        _PIPELINE,
-        "        advance = partial(self._ownership.advance, batch.owner, batch.ends)\n",
-        "        advance = partial(self._ownership.advance, batch.owner, {})\n",
+        _DELIVER,
+        "log.advance, batch.ends))",
+        "log.advance, {}))",
         _OF_PIPELINE,
     ),
     Mutant(
@@ -164,12 +178,12 @@ MUTANTS = (
         _LOG,
         "        for tp, last in intent.ends.items():\n            before",
         "        for tp, last in {}.items():\n            before",
-        ("tests/unit/journal/test_ownership.py",),
+        ("tests/unit/journal/test_own_log.py",),
     ),
     Mutant(
         "a start that followed the group's offset follows it again",
-        "app/journal/claims.py",
-        "            followed=self._follow_offsets or",
+        "app/journal/beginning.py",
+        "            followed=self.follow_offsets or",
         "            followed='' or",
         ("tests/unit/journal/test_claims.py",),
     ),
@@ -189,7 +203,7 @@ MUTANTS = (
     ),
     Mutant(
         "objects that a former generation has rolled back are forgotten",
-        "app/journal/generation.py",
+        "app/journal/own_log.py",
         "for item in (*revoked, *log.revoked)}",
         "for item in log.revoked}",
         _OF_JOURNAL,
@@ -205,7 +219,7 @@ MUTANTS = (
         "a former owner's files are looked for before its log is closed",
         _TAKEOVER,
         "                if not document.current.closed:\n",
-        "                self._settlement.settle(document)\n                if not document.current.closed:\n",
+        "                self.takeover.settlement.settle(document)\n                if not document.current.closed:\n",
         _OF_JOURNAL,
     ),
     Mutant(
@@ -281,7 +295,7 @@ MUTANTS = (
     Mutant(
         "the files of a batch that is rolled back stay",
         _TAKEOVER,
-        "                generation.remove_rolled_back()\n",
+        "                own.remove_rolled_back()\n",
         "                pass\n",
         _OF_JOURNAL,
     ),
@@ -301,9 +315,9 @@ MUTANTS = (
     ),
     Mutant(
         "files are uploaded that no log names",
-        _PIPELINE,
-        "partial(self._ownership.intend, token, intent))\n",
-        "partial(self._ownership.is_owner, token))\n",
+        _DELIVER,
+        "lambda: log.intend(intent))\n",
+        "log.verify)\n",
         _OF_PIPELINE,
     ),
     Mutant(
@@ -323,23 +337,22 @@ MUTANTS = (
     Mutant(
         "a claim names a log that does not have the partition yet",
         _TAKEOVER,
-        "        generation.take_over(",
-        "        self._possible(lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins)\n"
-        "        generation.take_over(",
+        "        self.own.take_over(",
+        "        self._possible(lambda tp: self._point(claims[tp], begins[tp]), begins)\n        self.own.take_over(",
         _OF_JOURNAL,
     ),
     Mutant(
         "a member that the group has expelled closes the log of the next owner",
-        "app/journal/claims.py",
-        "                if self._is_member():\n",
-        "                if self._is_member() or True:\n",
+        "app/pipeline/claimer.py",
+        "                if self._membership.is_member():\n",
+        "                if self._membership.is_member() or True:\n",
         ("tests/unit/journal/test_claims_again.py",),
     ),
     Mutant(
         "a deleted table is begun anew with the rest of its records",
-        "app/journal/claims.py",
-        "        if former is None and self._topic_ids.was_claimed(tp):\n",
-        "        if former is None and not self._topic_ids.was_claimed(tp):\n",
+        "app/journal/beginning.py",
+        "former is None and self.topic_ids.was_claimed(tp):",
+        "former is None and not self.topic_ids.was_claimed(tp):",
         ("tests/unit/journal/test_claims_again.py",),
     ),
     Mutant(

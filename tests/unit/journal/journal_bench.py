@@ -1,4 +1,4 @@
-"""A member's log, takeovers and claims over a real folder, and files that logs speak of. Kafka is played."""
+"""A member's log, takeovers and claims over a real folder, and files that logs name; Kafka and catalog are played."""
 
 import contextlib
 import threading
@@ -123,7 +123,7 @@ class Bench:
         topic_id: str = "id",
         cluster_id: str = "",
     ) -> OwnLog:
-        """The log of a member that was the first to claim these partitions, and begins after this offset."""
+        """The log of a member that has claimed these partitions, the first of all, and begins after this offset."""
         log = self.own_log(owner)
         log.take_over([progress_at(tp, end, topic_id, cluster_id) for tp in tps], ())
         for tp in tps:

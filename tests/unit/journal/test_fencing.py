@@ -26,7 +26,7 @@ def advance(owner: OwnLog) -> None:
     owner.advance({P0: 99})
 
 
-STEPS = [intend, OwnLog.verify, done, advance]
+STEPS: list[Step] = [intend, OwnLog.verify, done, advance]
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -101,12 +101,10 @@ def test_a_batch_that_is_due_while_another_waits_for_the_writer_ends_after_that_
     ends = BatchEnds(replace(LIMITS, commit_seconds=5.0), clock)
     clock.advance(6)
     assert ends.due_in == -1
-    found = []
-    for is_idle in (BUSY, IDLE):
-        found.append(ends.reason(rows(1), is_writer_idle=is_idle, stored_share=None))
+    found = [ends.reason(rows(1), is_writer_idle=is_idle, stored_share=None) for is_idle in (BUSY, IDLE)]
+    assert found == [None, "checkpoint"]
     ends.ended()
-    found.append(ends.reason(rows(1), is_writer_idle=IDLE, stored_share=None))
-    assert found == [None, "checkpoint", None]
+    assert ends.reason(rows(1), is_writer_idle=IDLE, stored_share=None) is None
     assert ends.due_in == 5
 
 
