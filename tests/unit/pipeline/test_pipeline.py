@@ -217,6 +217,7 @@ def waiting_for_conversion(line: Line) -> Callable[[], None]:
     gate = Gate()
     line.writer.before = gate
     line.batches(1, 2, 3)
+    gate.wait_reached()
     wait_until(lambda: line.pipeline.under_way == 3, "the third is staged")
     line.take(one(4))
     return gate.open
@@ -226,6 +227,7 @@ def waiting_for_spark(line: Line) -> Callable[[], None]:
     gate = Gate()
     line.writer.before = gate
     line.batches(1, 2)
+    gate.wait_reached()
     wait_until(lambda: not line.flow.staged.is_empty, "the second is staged")
     return gate.open
 

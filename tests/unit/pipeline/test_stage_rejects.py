@@ -1,5 +1,6 @@
 """What staging does with rows that cannot be written, with columns that others claimed first, and with metadata."""
 
+import json
 import logging
 from dataclasses import replace
 from pathlib import Path

@@ -168,7 +168,8 @@ def test_statistics_of_a_consumer_that_transform_polls_are_no_tick(bench: Bench)
 )
 def test_an_error_ends_the_process_with_its_exit_code(error: Exception, kind: type, code: int) -> None:
     found = translated(error)
-    assert (type(found), found.exit_code) == (kind, code)
+    assert isinstance(found, kind)
+    assert found.exit_code == code
 
 
 def test_sys_exit_in_transform_ends_the_process_with_a_message() -> None:
