@@ -45,11 +45,7 @@ class AvroMessages:
         return self.read(raw, headers, is_key=True)
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
-        """Decodes a key or value of a message with these headers.
-
-        Raises:
-            ValueError: it has no schema, or does not fit it.
-        """
+        """Decodes a key or value of a message; ``ValueError`` if it has no schema, or does not fit it."""
         found = payload(raw, headers, is_key=is_key)
         return self._schema(found.schema).read(found.data)
 

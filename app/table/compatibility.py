@@ -51,10 +51,7 @@ def open_table(
 
     ``known`` is ``None`` without a catalog, and for a table that it does not know. ``partition_order`` has all
     configured levels, ``hive_columns`` only those that are folders. ``null_partition`` is the folder value of null, or
-    ``auto``: then a table without a null folder gets ``default_null``.
-
-    Raises:
-        ConfigError: the table has other partition columns.
+    ``auto``: then a table without a null folder gets ``default_null``. Raises what ``check_spec`` does.
     """
     location = f"{store.uri}/{table_root}"
     spec = PartitionSpec(hive_columns, timestamp_column, null_partition, partition_order)
@@ -68,11 +65,7 @@ def open_table(
 
 
 def check_catalog_table(table: CatalogTable, order: Sequence[str], virtual: Sequence[str]) -> None:
-    """Refuses a table that the catalog holds with other partition columns than ``order``; ``virtual`` have no folders.
-
-    Raises:
-        ConfigError: the columns differ; the message has both sides.
-    """
+    """Compares ``order`` with the columns of a table in the catalog, as ``check_spec`` does."""
     if table.partition_spec or table.columns is not None:  # that of Quix fills an empty one from the first files
         check_spec(order, [table.partition_spec], "the table in the catalog", virtual)
 
@@ -83,10 +76,7 @@ def check_spec(
     """Compares the configured columns with those a table already has; warns if only the order differs.
 
     ``configured`` are the folders or, where a catalog is compared, all levels of the tree. ``virtual`` are those of
-    them that are no folders. ``where`` names the table in messages.
-
-    Raises:
-        ConfigError: other columns; both specs are in the message.
+    them that are no folders. ``where`` names the table in messages. Raises ``ConfigError`` with both specs.
     """
     for spec in existing:
         if set(spec) != set(configured):
