@@ -111,13 +111,6 @@ MUTANTS = (
         _OF_PIPELINE,
     ),
     Mutant(
-        "what an assignment left that has ended is given to Spark with the rows of the next",
-        "app/pipeline/gather.py",
-        "if gathered is None or not gathered.is_over:",
-        "if True:",
-        _OF_PIPELINE,
-    ),
-    Mutant(
         "a batch is confirmed by the one before",
         "app/journal/own_log.py",
         'if log.state == "pending" and log.batch == self._registered:',

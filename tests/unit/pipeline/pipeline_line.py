@@ -157,8 +157,12 @@ class Line:
 
     def wait_empty(self) -> None:
         """Wait until each batch is in the lake, or dropped."""
-        self.wait_staged()
-        waiting.wait_until(lambda: self.pipeline.under_way == 0, "no batch is under way")
+
+        def is_empty() -> bool:
+            assert self.pipeline.failure is None
+            return self.pipeline.held_bytes == self.pipeline.under_way == 0
+
+        waiting.wait_until(is_empty, "no batch is under way")
         assert list(self.scratch.iterdir()) == []
 
     def wait_written(self) -> None:
