@@ -7,13 +7,13 @@ from pathlib import Path
 from quixstreams.models import MessageContext
 
 from app.bad_records.refusals import NotARowError, Refusal
+from app.commands.offline import OfflineClaimer
 from app.config.settings import Settings
 from app.consumer.framework.due import Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
-from app.consumer.offline import OfflineClaimer
 from app.journal.journal import Journal
 from app.model import Rejected, TopicPartition
 from app.pipeline.deliver import Delivery

@@ -14,10 +14,10 @@ from quixstreams import Application
 from quixstreams.models.topics import Topic, TopicManager
 
 from app.commands.check.checks import ANSWER_SECONDS, Check, as_json, line, run
+from app.commands.offline import AnyTopic
 from app.commands.output import log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
-from app.consumer.offline import AnyTopic
 from app.errors import cut
 from app.formatting import counted
 from app.kafka.group import check_group_rights, check_members, check_topic_rights

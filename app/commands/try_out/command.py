@@ -13,6 +13,15 @@ import pyarrow.parquet as pq
 from quixstreams import Application
 
 from app.bad_records.policy import BadRecords
+from app.commands.offline import (
+    MOST_BYTES,
+    OfflineBroker,
+    OfflineClaimer,
+    OfflineTopics,
+    Sample,
+    Sent,
+    without_other_sinks,
+)
 from app.commands.output import log_warnings_only, print_line
 from app.commands.try_out.avro_file import AvroFile, is_avro_file
 from app.config.settings import Settings
@@ -22,15 +31,6 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
-from app.consumer.offline import (
-    MOST_BYTES,
-    OfflineBroker,
-    OfflineClaimer,
-    OfflineTopics,
-    Sample,
-    Sent,
-    without_other_sinks,
-)
 from app.errors import ConfigError
 from app.formatting import counted
 from app.journal.journal import Journal
