@@ -238,11 +238,6 @@ class Batch:
     messages: tuple[list[Message], ...] = ()
     rejected: tuple[Rejected, ...] = ()
 
-    @property
-    def records(self) -> int:
-        """The number of records, including rejected ones."""
-        return sum(map(len, self.rows)) + sum(map(len, self.messages)) + len(self.rejected)
-
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:

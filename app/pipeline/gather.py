@@ -217,7 +217,6 @@ class Gathering:
         in_flight.reason = reason
         staged = batch.close()
         in_flight.parts, in_flight.rescued = staged.parts, staged.rescued
-        in_flight.rejected = len(staged.rejected)
         in_flight.dead_letters = staged.dead_letters
         return in_flight, staged.file
 

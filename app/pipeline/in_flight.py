@@ -36,7 +36,6 @@ class BatchInFlight:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     parts: Sequence[BatchPart] = ()
     dead_letters: list[LocalObject] = field(default_factory=list)
-    rejected: int = 0
     rescued: int = 0
     waited: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -66,7 +65,7 @@ class BatchInFlight:
             rows=sum(file.rows for file in stored),
             files=len(stored),
             size=sum(file.size for file in stored),
-            dead_letters=self.rejected,
+            dead_letters=sum(each.records for each in self.dead_letters),
             rescued=self.rescued,
             dropped=dropped,
             seconds=self.seconds,

@@ -78,7 +78,6 @@ class OpenBatch:
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
         self._rescued = 0
         self._rejected_bytes = 0
-        self._records = 0
 
     @property
     def size(self) -> BatchSize:
@@ -88,7 +87,7 @@ class OpenBatch:
             sort_bytes=writer.sort_bytes if writer else 0,
             rejected_bytes=self._rejected_bytes,
             files=len(self._groups),
-            records=self._records,
+            records=sum(each.rows for each in self._groups.values()) + sum(map(len, self._rejected.values())),
         )
 
     def takes(self, rows: Rows | None) -> bool:
@@ -102,7 +101,6 @@ class OpenBatch:
 
     def append(self, portion: Batch, converted: Converted) -> None:
         """Append a portion whose rows ``takes`` has accepted; its offsets follow those in the batch."""
-        self._records += portion.records
         for part in portion.parts:
             numbered = replace(part, number=self._number)
             self._parts[part.offsets.tp] = _joined(self._parts.get(part.offsets.tp), numbered)

@@ -51,9 +51,6 @@ class PlainLoop:
         on_turn: called at each turn; its argument is whether messages came.
         metrics: records offsets, pauses and losses.
         timings: deadlines of flushes.
-
-    Attributes:
-        consumed: how many messages came.
     """
 
     def __init__(
@@ -78,7 +75,6 @@ class PlainLoop:
         self._copies = Copies(client, metrics, timings)
         self._reclaiming = Reclaiming(timings)
         self._is_stopping = False
-        self.consumed = 0
 
     def stop(self) -> None:
         """End the loop after its present turn."""
@@ -118,7 +114,7 @@ class PlainLoop:
             unclaimed=assignment.unclaimed if assignment else frozenset(),
             fenced=assignment.fenced if assignment else {},
             oldest=assignment.oldest_uncommitted if assignment else {},
-            consumed=self.consumed,
+            consumed=self._room.consumed,
             due_in=pipeline.due_in,
             held_bytes=pipeline.held_bytes,
             is_full=pipeline.is_full,
@@ -246,7 +242,6 @@ class PlainLoop:
         if offsets[0] < partition.taken or not all(map(lt, offsets, offsets[1:])):
             raise self._went_back(tp, min(offsets), partition.taken)
         partition.uncommitted.consumed(offsets[0], known_timestamp(messages[0].timestamp()[1]))
-        self.consumed += len(messages)
         return self._intake.take(assignment, tp, messages)
 
     def _claimed(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
@@ -280,7 +275,7 @@ class PlainLoop:
         refusal = not_decompressed(message, max(message.offset(), partition.taken))
         partition.uncommitted.consumed(refusal.rejected.offset, refusal.rejected.timestamp)
         self._intake.reject(assignment, refusal)
-        self.consumed += 1
+        self._room.took(1, 0)
         self._client.seek(KafkaTopicPartition(*partition.tp, partition.taken))
 
     # --- to the lake ------------------------------------------------------------------------------------------------

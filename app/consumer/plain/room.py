@@ -23,6 +23,7 @@ class Room:
 
     Attributes:
         is_paused: whether consuming is.
+        consumed: how many messages came.
     """
 
     def __init__(self, client: Consumer, pipeline: Pipeline, metrics: Metrics, timings: Timings) -> None:
@@ -33,6 +34,7 @@ class Room:
         self._size = _POLL_BYTES // _FIRST_MESSAGES  # of a message in memory on average, in bytes
         self._full_since: float | None = None
         self.is_paused = False
+        self.consumed = 0
 
     def unassigned(self) -> None:
         """The assignment has ended: nothing is paused."""
@@ -44,7 +46,8 @@ class Room:
         return max(1, min(_POLL_MESSAGES, min(_POLL_BYTES, self._pipeline.room) // self._size))
 
     def took(self, messages: int, size: int) -> None:
-        """Note the bytes in memory of so many messages."""
+        """Count messages, and note their bytes in memory."""
+        self.consumed += messages
         self._size = size // messages or self._size
 
     def may_poll(self, assignment: Assignment) -> bool:
