@@ -4,14 +4,18 @@ SDK errors (boto3, requests, confluent_kafka, py4j) are translated into these in
 module that talks to the SDK. None of them derives from ``QuixException``: the framework may swallow those.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Final, Literal, Self
 
 from app.formatting import escape_control
 from app.model import TopicPartition
 
 System = Literal["Kafka", "topic", "store", "catalog", "registry", "Spark"]  # that the connector works with
+
+
+_NUMBER: Final = re.compile(r"\[Errno -?\d+\] ")
 
 
 class ConnectorError(Exception):
@@ -103,12 +107,12 @@ def innermost(error: BaseException) -> BaseException:
 
 def last_words(error: BaseException) -> str:
     """Returns the message of the innermost exception, without the prefixes that libraries add."""
-    return str(innermost(error)).rpartition(": ")[2]
+    return one_line(str(innermost(error)).rpartition(": ")[2])
 
 
 def one_line(message: str) -> str:
-    """Returns the message on one line, without a full stop."""
-    return " ".join(message.split()).rstrip(".")
+    """Returns the message on one line, without a full stop, and without the number of the system's error."""
+    return " ".join(_NUMBER.sub("", message).split()).rstrip(".")
 
 
 def cut(text: str, longest: int) -> str:

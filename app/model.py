@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from operator import methodcaller
 from pathlib import Path
@@ -173,22 +173,31 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A Parquet file in the store, as it is registered in the catalog.
+class DataFile:
+    """A Parquet file of the table; each step replaces it by one of which more is known.
 
-    ``partition_values`` are unescaped strings in the order of the partition spec; ``size`` is in bytes;
-    ``column_stats`` has the known bounds and counts by column, and ``footer`` is that of the file
-    (``pyarrow.parquet.FileMetaData``).
+    ``partition_values`` are unescaped strings in the order of the partition spec. Spark adds ``size`` in bytes and
+    ``path`` on this machine, the upload ``last_modified``. Only a registration needs ``footer``
+    (``pyarrow.parquet.FileMetaData``), and ``uri``, by which the catalog knows the file.
     """
 
     key: str
-    uri: str
-    size: int
-    rows: int
     partition_values: Mapping[str, str]
-    last_modified: datetime
-    column_stats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rows: int
+    size: int = 0
+    path: Path = Path()
+    last_modified: datetime = datetime.min
     footer: Any = None
+    uri: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalObject:
+    """Another file that is stored under ``key``; ``records`` of it are in no other object of its batch."""
+
+    path: Path
+    key: str
+    records: int = 0
 
 
 class Mark(NamedTuple):
@@ -207,8 +216,8 @@ class Mark(NamedTuple):
 class BatchPart:
     """The offsets of one topic-partition in a batch, or in a portion of one.
 
-    ``owner`` is the token of the generation (24 hex digits). ``number`` is the portion's number, and the batch's number
-    once the batch is closed. Together they make file names unique over all attempts, members and recreated topics.
+    ``owner`` is the token of the generation (24 hex digits), and ``number`` the batch's number. Together they make file
+    names unique over all attempts, members and recreated topics.
     """
 
     offsets: OffsetRange
@@ -218,63 +227,35 @@ class BatchPart:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows that are sealed together: a whole batch, or a portion of one.
+    """Records to convert together.
 
-    ``reason`` says why the batch ends here; ``None`` if more portions follow, which go into the same files.
     ``rows`` and ``messages`` have one list per part, in the order of ``parts``; messages are not converted yet.
-    ``size`` is their estimated memory in bytes. ``rejected`` holds the records of the same offsets that were refused
-    before conversion. ``ends`` is the last offset that was read of each partition by then, whether or not it gave a
-    row; ``owner`` is the token of their generation. A batch may have ends alone.
+    ``rejected`` holds the records of the same offsets that were refused before conversion.
     """
 
-    number: int
-    reason: str | None
     parts: tuple[BatchPart, ...] = ()
     rows: tuple[list[Row], ...] = ()
-    size: int = 0
-    rejected: tuple[Rejected, ...] = ()
     messages: tuple[list[Message], ...] = ()
-    owner: str = ""
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-    @property
-    def records(self) -> int:
-        """The number of records, including rejected ones."""
-        return sum(map(len, self.rows)) + sum(map(len, self.messages)) + len(self.rejected)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputFile:
-    """The rows of a staged batch that become one file: those of one Hive partition.
-
-    ``parts`` are the topic-partitions with rows in it, sorted, each with its offsets in the whole batch.
-    """
-
-    parts: tuple[BatchPart, ...]
-    partition_values: Mapping[str, str]
-    rows: int
+    rejected: tuple[Rejected, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
     """A batch for Spark: an uncompressed Parquet file in the scratch folder.
 
-    ``group_column`` holds for every row the index of its group in ``groups`` (int32). ``sort_column`` orders the rows
-    of each group if the file has it; ``None`` keeps their order. ``offsets`` are the offsets of the whole batch if file
+    ``group_column`` holds for every row the index of its file in ``groups`` (int32). ``sort_column`` orders the rows of
+    each file, if there is one; ``None`` keeps their order. ``offsets`` are the offsets of the whole batch if file
     names do not hold them, otherwise empty.
+
+    ``largest_row`` is an upper bound of a row's bytes, 0 if unknown. ``large_values`` are Spark's paths of the leaf
+    columns with a value of more than 64 KiB. The columns ``without_dictionary`` are not worth one.
     """
 
     path: Path
     group_column: str
-    groups: tuple[OutputFile, ...]
+    groups: tuple[DataFile, ...]
     sort_column: str | None = None
     offsets: tuple[OffsetRange, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A Parquet file that Spark has written into the scratch folder, before its upload; ``size`` in bytes."""
-
-    path: Path
-    size: int
-    group: OutputFile
+    largest_row: int = 0
+    large_values: Sequence[tuple[str, ...]] = ()
+    without_dictionary: Sequence[str] = ()

@@ -17,7 +17,6 @@ class Timings:
 
     Attributes:
         start_patience_seconds: how long a start waits for a broker, store or catalog that is not up yet.
-        start_pause_seconds: the pause between two such tries.
         session_seconds: how long a killed member's partitions stay without a reader. Heartbeats have a thread of their
             own in the client, so a busy connector does not miss them; one that is thought dead by mistake is fenced by
             the journal.
@@ -35,13 +34,11 @@ class Timings:
         claim_again_seconds: the period in which a member claims its partitions again at most three times, after other
             members have closed its log.
         kafka_answer_seconds: how long Kafka may take to return the offsets of a partition.
-        first_retry_seconds, longest_retry_seconds: the pauses between tries of a step of the pipeline or of a claim.
+        first_retry_seconds, longest_retry_seconds: the pauses between tries of what another system refuses.
     """
 
     clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
     start_patience_seconds: float = 60.0
-    start_pause_seconds: float = 2.0
     session_seconds: float = 20.0
     gather_seconds: float = 1.0
     flush_seconds: float = 0.6 * _MAX_POLL_SECONDS

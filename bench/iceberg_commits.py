@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,7 +25,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from app.catalog.iceberg.table import IcebergTable
 from app.catalog.targets import IcebergTarget
 from app.errors import RetryableError
-from app.model import Mark, StoredFile, TopicPartition
+from app.model import DataFile, Mark, TopicPartition
 from app.storage.s3.store import S3Store
 from app.storage.targets import S3Target
 from app.table.layout import PartitionSpec
@@ -165,9 +164,9 @@ def _table(catalog: str, bucket: S3Target) -> IcebergTable:
     return table
 
 
-def _file(name: str, bucket: str, size: int, footer: pq.FileMetaData) -> StoredFile:
+def _file(name: str, bucket: str, size: int, footer: pq.FileMetaData) -> DataFile:
     key = f"{PREFIX}/place=Rome/{name}.parquet"
-    return StoredFile(key, f"s3://{bucket}/{key}", size, ROWS, {"place": "Rome"}, datetime.now(UTC), footer=footer)
+    return DataFile(key, {"place": "Rome"}, ROWS, size, footer=footer, uri=f"s3://{bucket}/{key}")
 
 
 def _footer() -> tuple[pq.FileMetaData, int]:

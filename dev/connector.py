@@ -24,7 +24,7 @@ class Connector(Child):
 
     def __init__(self, settings: Mapping[str, str], log: Path) -> None:
         command = [sys.executable, str(REPO / "main.py")]
-        super().__init__("the connector", command, folder=REPO, environment=_environment(settings), log=log)
+        super().__init__("the connector", command, folder=REPO, environment=environment(settings), log=log)
 
     def stop(self) -> None:
         """Stop it as a platform does, by SIGTERM, and wait until everything is written.
@@ -41,7 +41,7 @@ class Connector(Child):
             raise self.failure(f"stopped with exit code {code}")
 
 
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Our environment with the connector's variables as given.
 
     The others are set to nothing, which counts as unset: a bucket or a catalog that the person has in the

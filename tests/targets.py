@@ -25,7 +25,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
     "needs a browser": ("tests/integration/test_status_page_states.py",),
     "downloads 159 MB and starts them in half a minute; a small registry is for every day": (
         "tests/e2e/test_schema_registry.py::test_a_real_registry",
-        "tests/e2e/test_schema_registry.py::test_json_schema",
     ),
     "reads what tests/e2e/test_iceberg.py reads every day, and downloads a Spark of its own": (
         "tests/integration/test_iceberg_engines.py",

@@ -40,12 +40,9 @@ class BadRecords:
         return self._count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        """Applies the policy; returns whether the record goes to the dead letter.
+        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process is to end.
 
         ``hint`` says what can be done about it at its source.
-
-        Raises:
-            DataError: the process is to end at the first one.
         """
         if self.ends_the_process:
             raise DataError(

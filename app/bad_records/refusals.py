@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from app.errors import cut
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
@@ -60,21 +59,6 @@ class BadRowsError(ValueError):
         super().__init__(f"row {row}: {reason}" + (f", and {len(self.reasons) - 1} more" if len(reasons) > 1 else ""))
 
 
-class AnyRow(Protocol):
-    """A row of ours or of the framework."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> Any: ...
-    @property
-    def value(self) -> Any: ...
-    @property
-    def headers(self) -> Headers | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A rejected record, and the advice for the log."""
@@ -130,14 +114,11 @@ def not_decompressed(message: Message, offset: int) -> Refusal:
 
 
 def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal:
-    return Refusal(rejected_row(tp, row, row.message, reason), hint)
-
-
-def rejected_row(tp: TopicPartition, row: AnyRow, message: Message | None, reason: str) -> Rejected:
-    """Returns the rejected record of a row: its message as it came where that is known, else the row."""
-    if message is not None:
-        return as_it_came(message, reason)
-    return Rejected(tp, row.offset, known_timestamp(row.timestamp), row.key, row.value, row.headers, reason)
+    """Refuses a row: its message as it came where that is known, else the row."""
+    if row.message is not None:
+        return Refusal(as_it_came(row.message, reason), hint)
+    timestamp = known_timestamp(row.timestamp)
+    return Refusal(Rejected(tp, row.offset, timestamp, row.key, row.value, row.headers, reason), hint)
 
 
 def as_it_came(message: Message, reason: str) -> Rejected:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from app.errors import FatalError, RetryableError
-from app.model import Mark, StoredFile
+from app.model import DataFile, Mark
 from app.table.catalog_table import CatalogTable
 from app.table.layout import PartitionSpec
 
@@ -44,7 +44,7 @@ class Catalog(Protocol):
         """Registers the topic as a source of the table. Never raises: a failure is logged."""
         ...
 
-    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         """Divides files into those that one request takes, in their order."""
         ...
 
@@ -52,7 +52,7 @@ class Catalog(Protocol):
         """Whether the catalog knows that it has the rows up to these marks; ``False`` if it keys files by path."""
         ...
 
-    def add_files(self, files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
+    def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         """Registers the files in one request, with the topic they come from.
 
         ``None`` registers files again that may be registered already: their source would count them twice. Asking twice

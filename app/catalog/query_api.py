@@ -12,7 +12,7 @@ from app.catalog.quix import entry, portions
 from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError
-from app.model import StoredFile
+from app.model import DataFile
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +34,12 @@ class QueryApi:
         self._path = f"/tables/{quote(target.table, safe='')}/files-added"
         self._namespace = target.namespace
         self._doing = f"notifying the query API at {target.url} of new files of table {target.namespace}.{target.table}"
-        self._waiting: queue.Queue[Sequence[StoredFile] | None] = queue.Queue(most_waiting)
+        self._waiting: queue.Queue[Sequence[DataFile] | None] = queue.Queue(most_waiting)
         self._thread = threading.Thread(target=self._send_all, name="files-added", daemon=True)
         self._thread.start()
         self._is_failing = False
 
-    def files_added(self, files: Sequence[StoredFile]) -> None:
+    def files_added(self, files: Sequence[DataFile]) -> None:
         """Queues a notification of the files; neither waits nor fails, and drops it if the queue is full."""
         try:
             self._waiting.put_nowait(files)
@@ -60,7 +60,7 @@ class QueryApi:
             for portion in portions(files, entry):
                 self._send(portion)
 
-    def _send(self, files: Sequence[StoredFile]) -> None:
+    def _send(self, files: Sequence[DataFile]) -> None:
         body = {"namespace": self._namespace, "files": [entry(file) for file in files]}
         try:
             answer = self._client.ask("POST", self._path, self._doing, body, patience=_PATIENCE)

@@ -9,11 +9,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.catalog.base import TooLargeError
+from app.catalog.column_stats import column_stats
 from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.formatting import counted
-from app.model import Mark, StoredFile
+from app.model import DataFile, Mark
 from app.table.catalog_table import CatalogTable
 from app.table.layout import PartitionSpec
 
@@ -47,6 +48,7 @@ class QuixCatalog:
         self._path = f"/namespaces/{quote(target.namespace, safe='')}/tables/{quote(target.table, safe='')}"
         self._table_words = f"table {target.namespace}.{target.table} in the catalog at {target.url}"
         self._workspace_id = target.workspace_id
+        self._stats_columns = frozenset(target.stats_columns) or None
         self._catalog_words = f"the catalog at {target.url}"
 
     def check(self) -> CatalogTable | None:
@@ -108,9 +110,9 @@ class QuixCatalog:
         doing = f"naming topic {topic} as a source of {self._table_words}"
         self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
 
-    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         """Divides files into those that one request takes; after a refusal for its size, into half as large ones."""
-        return portions(files, entry_with_bounds, self._most_bytes)
+        return portions(files, self._entry_with_bounds, self._most_bytes)
 
     def has(self, marks: Sequence[Mark]) -> bool:  # noqa: ARG002 - paths are the keys
         """Returns ``False``: this catalog knows no marks."""
@@ -118,13 +120,13 @@ class QuixCatalog:
 
     def add_files(
         self,
-        files: Sequence[StoredFile],
+        files: Sequence[DataFile],
         topic: str | None,
         marks: Sequence[Mark] = (),  # noqa: ARG002 - paths are the keys
     ) -> None:
         """Registers the files in one request, with the topic they come from, unless it has counted them already."""
         doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
-        body: dict[str, Any] = {"files": [entry_with_bounds(file) for file in files]}
+        body: dict[str, Any] = {"files": [self._entry_with_bounds(file) for file in files]}
         if topic is not None:
             body["source"] = self._source(topic)
         answer = self._ask("POST", f"{self._path}/manifest/add-files", doing, body)
@@ -139,6 +141,11 @@ class QuixCatalog:
 
     def _ask(self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None) -> Answer:
         return self._client.ask(method, path, doing, body, patience=self._patience)
+
+    def _entry_with_bounds(self, file: DataFile) -> Mapping[str, Any]:
+        """Returns the entry and, where there are any, the bounds by which readers leave the file out."""
+        bounds = column_stats(file.footer, self._stats_columns)
+        return {**entry(file), "column_stats": bounds} if bounds else entry(file)
 
     def _source(self, topic: str) -> Mapping[str, Any]:
         return {
@@ -213,7 +220,7 @@ def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalE
     return FatalError(doing, cause, "Check that CATALOG_URL is the address of a Quix catalog, and its version")
 
 
-def entry(file: StoredFile) -> Mapping[str, Any]:
+def entry(file: DataFile) -> Mapping[str, Any]:
     """Describes a file as readers need it to find the file and its rows."""
     return {
         "file_path": file.uri,
@@ -224,19 +231,13 @@ def entry(file: StoredFile) -> Mapping[str, Any]:
     }
 
 
-def entry_with_bounds(file: StoredFile) -> Mapping[str, Any]:
-    """Returns the entry and, where there are any, the bounds by which readers leave the file out."""
-    bounds = {"column_stats": file.column_stats} if file.column_stats else {}
-    return {**entry(file), **bounds}
-
-
 def portions(
-    files: Sequence[StoredFile],
-    described: Callable[[StoredFile], Mapping[str, Any]],
+    files: Sequence[DataFile],
+    described: Callable[[DataFile], Mapping[str, Any]],
     most_bytes: int = MOST_BYTES,
-) -> Iterator[Sequence[StoredFile]]:
+) -> Iterator[Sequence[DataFile]]:
     """Divides files into those whose descriptions fit into one request; one that is too large by itself goes alone."""
-    portion: list[StoredFile] = []
+    portion: list[DataFile] = []
     size = 0
     for file in files:
         more = len(json.dumps(described(file))) + 2  # the comma and blank between two of them

@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from app.catalog.base import Catalog, NotTakenError, TooLargeError
-from app.errors import ConfigError, FatalError, cut
+from app.catalog.virtual_index import write_index
+from app.errors import ConfigError, FatalError, blaming, cut
 from app.formatting import counted
-from app.model import Mark, StoredFile
+from app.model import DataFile, LocalObject, Mark
 from app.table.catalog_table import CatalogTable
 from app.table.compatibility import check_catalog_table
-from app.table.layout import PartitionSpec
+from app.table.layout import PartitionSpec, index_key
 from app.table.location import TableLocation
 
 logger = logging.getLogger(__name__)
@@ -49,7 +52,7 @@ class Registrar:
         wanted: PartitionSpec,
         topic: str,
         known: CatalogTable | None,
-        on_registered: Callable[[Sequence[StoredFile]], None] | None = None,
+        on_registered: Callable[[Sequence[DataFile]], None] | None = None,
     ) -> None:
         self._catalog = catalog
         self._location = location
@@ -107,52 +110,63 @@ class Registrar:
             if self._catalog is not None and not self._is_prepared:
                 self._prepare(self._catalog)
 
-    def new_registration(self, marks: Sequence[Mark] = ()) -> "Registration":
-        """Returns a registration for the files of one batch, with the marks of its partitions."""
-        return Registration(self._portions, partial(self._add, marks=marks))
+    def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:
+        """Writes the indexes of virtual partitions that go beside these local files into this folder."""
+        indexes = []
+        for number, file in enumerate(files if self._wanted.virtual else ()):
+            path = folder / f"index-{number}.parquet"
+            if write_index(file.path, self._wanted.virtual, file.partition_values, path):
+                indexes.append(LocalObject(path, index_key(file.key)))
+        return indexes
 
-    def register_again(self, files: Sequence[StoredFile], marks: Sequence[Mark] = ()) -> None:
+    def new_registration(
+        self, files: Sequence[DataFile], marks: Sequence[Mark] = (), *, has_counted: bool = False
+    ) -> "Registration":
+        """Returns a registration of one batch's files, with the marks of its partitions.
+
+        Reads the footers of local files. ``has_counted``: the source's totals may have the files already.
+        """
+        wanted = files if self._catalog else ()
+        described = [replace(file, footer=file.footer or pq.read_metadata(file.path)) for file in wanted]
+        return Registration(described, self._portions, partial(self._add, marks=marks), has_counted=has_counted)
+
+    def register_again(self, files: Sequence[DataFile], marks: Sequence[Mark] = ()) -> None:
         """Registers files that may be registered already, without counting them for their source once more."""
-        Registration(self._portions, partial(self._add, marks=marks), has_counted=True).run(files)
+        with blaming("catalog"):
+            self.new_registration(files, marks, has_counted=True).run()
 
     def has(self, marks: Sequence[Mark]) -> bool:
         """Whether the catalog knows that it has the rows up to these marks."""
-        with self._lock:
+        with self._lock, blaming("catalog"):
             return self._catalog is not None and self._catalog.has(marks)
 
-    def _portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+    def _portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         return self._catalog.portions(files) if self._catalog else iter(())
 
-    def _add(self, files: Sequence[StoredFile], *, count: bool, marks: Sequence[Mark]) -> None:
+    def _add(self, files: Sequence[DataFile], *, count: bool, marks: Sequence[Mark]) -> None:
         """Sends one request. The files get the address under which the catalog has the table."""
         self.prepare()
         if self._catalog is None:
             return
-        named = [replace(file, uri=self._address + file.uri.removeprefix(self._location.uri)) for file in files]
+        named = [replace(file, uri=self._address + file.key.removeprefix(self._location.root)) for file in files]
         with self._lock:
             self._catalog.add_files(named, self._topic if count else None, marks)
         if self._on_registered is not None:
             self._on_registered(named)
 
     def _prepare(self, catalog: Catalog) -> None:
-        table = self._known or self._found_meanwhile(catalog)
-        if table is None:
-            table = catalog.create_table(self._location.uri, self._wanted)
+        found = self._known or catalog.table()  # another member may have created it since the start
+        table = found or catalog.create_table(self._location.uri, self._wanted)
+        if table is not self._known:
             self._check(table)
-            logger.info("registered the table at %s in the catalog", self._location.uri)
+        if found:
+            catalog.sync_properties(found, self._wanted)
         else:
-            catalog.sync_properties(table, self._wanted)
+            logger.info("registered the table at %s in the catalog", self._location.uri)
         self._known = table
         self._address = table.location if "://" in table.location else self._location.uri
         self._is_prepared = True
         catalog.add_source(self._topic)
-
-    def _found_meanwhile(self, catalog: Catalog) -> CatalogTable | None:
-        """Returns the table, if another member has created it since the start."""
-        table = catalog.table()
-        if table is not None:
-            self._check(table)
-        return table
 
     def _check(self, table: CatalogTable) -> None:
         check_catalog_table(table, self._wanted)
@@ -178,28 +192,25 @@ class Registration:
 
     def __init__(
         self,
-        portions: Callable[[Sequence[StoredFile]], Iterator[Sequence[StoredFile]]],
+        files: Sequence[DataFile],
+        portions: Callable[[Sequence[DataFile]], Iterator[Sequence[DataFile]]],
         add: Callable[..., None],
         *,
-        has_counted: bool = False,
+        has_counted: bool,
     ) -> None:
+        self._missing = {file.key: file for file in files}
         self._portions = portions
         self._add = add
-        self._has_counted = has_counted
-        self._registered: set[str] = set()
-        self._doubtful: set[str] = set()
+        self._doubtful = set(self._missing if has_counted else ())
 
-    def run(self, files: Sequence[StoredFile]) -> None:
-        """Registers those of the files that are not registered yet; safe to repeat, also with others."""
-        missing = [file for file in files if file.key not in self._registered]
-        doubtful = [file for file in missing if self._has_counted or file.key in self._doubtful]
-        fresh = [file for file in missing if not self._has_counted and file.key not in self._doubtful]
-        for these, count in ((doubtful, False), (fresh, True)):
-            for portion in self._portions(these):
-                self._ask(portion, count=count)
+    def run(self) -> None:
+        """Registers those of the files that are not registered yet; safe to repeat."""
+        for is_doubtful in (True, False):
+            files = [file for key, file in self._missing.items() if (key in self._doubtful) == is_doubtful]
+            for portion in self._portions(files):
+                self._ask(portion, count=not is_doubtful)
 
-    def _ask(self, files: Sequence[StoredFile], *, count: bool) -> None:
-        keys = {file.key for file in files}
+    def _ask(self, files: Sequence[DataFile], *, count: bool) -> None:
         try:
             self._add(files, count=count)
         except TooLargeError:
@@ -211,7 +222,8 @@ class Registration:
         except NotTakenError:
             raise
         except Exception:
-            self._doubtful |= keys
+            self._doubtful.update(file.key for file in files)
             raise
         else:
-            self._registered |= keys
+            for file in files:
+                del self._missing[file.key]

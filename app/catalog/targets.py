@@ -12,6 +12,7 @@ class QuixTarget:
         url: the base address without a slash at its end, e.g. ``https://catalog.example.com/api/v1``.
         token: the bearer token, if there is one.
         workspace_id: of the topics that feed the table; empty outside Quix Cloud.
+        stats_columns: the only columns whose bounds are sent (zone maps); empty for all that can have them.
     """
 
     url: str
@@ -19,6 +20,7 @@ class QuixTarget:
     namespace: str
     table: str
     workspace_id: str = ""
+    stats_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

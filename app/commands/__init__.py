@@ -1,4 +1,7 @@
-"""The commands of ``python main.py``; without one it runs the connector."""
+"""The commands of ``python main.py``; without one it runs the connector.
+
+Any of their functions may raise the ``ConnectorError`` of a store or a catalog that it asks.
+"""
 
 import logging
 import pkgutil

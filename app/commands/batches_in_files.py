@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Iterable, Mapping
 from io import BytesIO
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,31 +11,41 @@ import pyarrow.parquet as pq
 from app.spark.batch_offsets import read_batch_offsets, read_column_metadata
 from app.table.layout import is_merged, part_of, shared_file_of, topic_in_names
 
-# A batch has the offsets from ``first`` to ``last`` of a topic-partition.
-PARTS: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("owner", pa.string()),
-        ("number", pa.int64()),
-    ]
-)
+
+class Part(NamedTuple):
+    """A batch has the offsets from ``first`` to ``last`` of a topic-partition; a topic is as file names have it."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+    owner: str
+    number: int
+
+
+_KINDS = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.int64())
+PARTS: Final = pa.schema(zip(Part._fields, _KINDS, strict=True))
 _BATCHES: Final = "kafka_batches"
 
 
 def batches_in(key: str, footer: Mapping[bytes, bytes] | None) -> pa.Table:
-    """The batches, as ``PARTS``; empty for a file of another program. Topics are as names have them."""
-    name = key.rpartition("/")[2]
-    if part := part_of(name):
-        return _table([(*part.offsets.tp, part.offsets.first, part.offsets.last, part.owner, part.number)])
-    if shared := shared_file_of(name):
+    """The batches, as ``PARTS``; empty for a file of another program."""
+    if part := named_part(key):
+        return _table([part])
+    if shared := shared_file_of(key.rpartition("/")[2]):
         return _table(
-            (topic_in_names(each.tp.topic), each.tp.partition, each.first, each.last, shared.owner, shared.number)
+            Part(topic_in_names(each.tp.topic), each.tp.partition, each.first, each.last, shared.owner, shared.number)
             for each in read_batch_offsets(footer)
         )
     return _read(footer) if is_merged(key) else PARTS.empty_table()
+
+
+def named_part(key: str) -> Part | None:
+    """The part of a batch that is in the name of a file of one topic-partition; ``None`` for any other name."""
+    found = part_of(key.rpartition("/")[2])
+    if found is None:
+        return None
+    return Part(*found.offsets.tp, found.offsets.first, found.offsets.last, found.owner, found.number)
 
 
 def as_merged_metadata(batches: Iterable[pa.Table]) -> dict[str, str]:
@@ -56,5 +66,5 @@ def _read(footer: Mapping[bytes, bytes] | None) -> pa.Table:
         return PARTS.empty_table()  # metadata of another program
 
 
-def _table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(PARTS.names, row, strict=True)) for row in rows], PARTS)
+def _table(parts: Iterable[Part]) -> pa.Table:
+    return pa.Table.from_pylist([part._asdict() for part in parts], PARTS)

@@ -24,23 +24,19 @@ def new_parser() -> ArgumentParser:
     parser.set_defaults(needs_broker=True, needs_store=True)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
 
-    def add_command(name: str, work: str, summary: str, **needs: bool) -> ArgumentParser:
+    def add_command(name: str, summary: str, work: str = "", **needs: bool) -> ArgumentParser:
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        command.set_defaults(work=f"app.commands.{work}", **needs)
+        command.set_defaults(work=f"app.commands.{work or f'{name}.command:{name}'}", **needs)
         return command
 
-    check = add_command(
-        "check",
-        "check.command:check",
-        "Try out broker, topic, store, catalog and Spark, and say what is wrong.",
-    )
+    check = add_command("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.")
     check.add_argument("--json", action="store_true", help="answer with an object in JSON for each check")
     check.add_argument("--without", choices=["spark"], help="leave this check out: it starts Java, which takes seconds")
 
     try_out = add_command(
         "try",
-        "try_out.command:try_out",
         "Show what becomes of sample records, one JSON value a line on standard input.",
+        "try_out.command:try_out",
         needs_broker=False,
         needs_store=False,
     )
@@ -53,7 +49,6 @@ def new_parser() -> ArgumentParser:
 
     audit = add_command(
         "audit",
-        "audit.command:audit",
         "Show which offsets the table's files hold, which twice, and which are missing.",
         needs_broker=False,
     )
@@ -65,11 +60,7 @@ def new_parser() -> ArgumentParser:
     audit.add_argument("--json", action="store_true", help="answer in JSON")
     audit.add_argument("--most", metavar="N", type=int, default=20, help="list so many of each kind (%(default)s)")
 
-    replay = add_command(
-        "replay",
-        "replay.command:replay",
-        "Send the records of the table's dead letter to a topic again.",
-    )
+    replay = add_command("replay", "Send the records of the table's dead letter to a topic again.")
     replay.add_argument(
         "--to", metavar="TOPIC", help="the topic for all of them (default: the topic and partition that each came from)"
     )
@@ -82,7 +73,6 @@ def new_parser() -> ArgumentParser:
 
     compact = add_command(
         "compact",
-        "compact.command:compact",
         "Merge small files of the table, and bring old ones to the table's types, folder by folder.",
         needs_broker=False,
     )
@@ -103,12 +93,7 @@ def new_parser() -> ArgumentParser:
     )
     compact.add_argument("--dry-run", action="store_true", help="write nothing, list what would be merged")
 
-    erase = add_command(
-        "erase",
-        "compact.erase:erase",
-        "Delete rows from the table's files.",
-        needs_broker=False,
-    )
+    erase = add_command("erase", "Delete rows from the table's files.", "compact.erase:erase", needs_broker=False)
     add_folders(erase)
     which = erase.add_mutually_exclusive_group(required=True)
     which.add_argument(

@@ -155,7 +155,7 @@ class Settings(TableVariables):
             return None
         if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
             token = self.platform_catalog_token
-        return QuixTarget(url, token, self.catalog_namespace, self.table, self.workspace_id or "")
+        return QuixTarget(url, token, self.catalog_namespace, self.table, self.workspace_id or "", self.stats_columns)
 
     @property
     def _iceberg(self) -> IcebergTarget:

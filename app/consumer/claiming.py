@@ -1,29 +1,16 @@
-"""Claims partitions in the background, logs where they begin, and marks offsets that a tool has set."""
+"""Logs where claimed partitions begin, and marks offsets that a tool has set."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
-from confluent_kafka import KafkaException
-
-from app.errors import RetryableError
-from app.journal.claims import Claim
-from app.kafka.questions import own_offset
-from app.model import TopicPartition
+from app.kafka.questions import commit, own_offset
+from app.monitoring.metrics import Metrics
+from app.pipeline.assignment import Claimed
 
 logger = logging.getLogger(__name__)
 
 
-class Claiming(Protocol):
-    """Claims partitions; see ``app.journal.claims.Claims``."""
-
-    def begin(self, tps: Collection[TopicPartition], token: str, closed: str | None = None) -> None: ...
-    def finished(self) -> list[Claim]: ...
-    def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
-    def check(self) -> None: ...
-
-
-def log_starts(claims: Iterable[Claim]) -> None:
+def log_starts(claims: Iterable[Claimed], metrics: Metrics) -> None:
     """Log where partitions begin that do not begin at the group's offset, and why."""
     skipped = {claim.tp: claim.start.skipped for claim in claims if claim.start.skipped}
     if skipped:
@@ -38,19 +25,18 @@ def log_starts(claims: Iterable[Claim]) -> None:
         if claim.start.remark:
             level = logging.ERROR if claim.start.is_loss else logging.WARNING
             logger.log(level, "%s: %s", claim.tp, claim.start.remark)
+        if claim.start.is_loss:
+            metrics.lost(f"{claim.tp}: {claim.start.remark}")
 
 
-def mark_set_offsets(claims: Iterable[Claim], commit: Callable[..., object]) -> None:
+def mark_set_offsets(claims: Iterable[Claimed], consumers_commit: Callable[..., object]) -> None:
     """Commit the beginnings of partitions whose offsets a tool has set, before anything is written.
 
     Else a crash would leave such an offset behind the journal, and the next text would follow it again.
 
     Raises:
-        RetryableError: they are not committed.
+        ConnectorError: they are not committed.
     """
     offsets = [own_offset(*claim.tp, claim.start.offset) for claim in claims if claim.start.is_set]
-    try:
-        if offsets:
-            commit(offsets=offsets, asynchronous=False)
-    except KafkaException as error:
-        raise RetryableError("committing where partitions begin", error.args[0].str()) from None
+    if offsets:
+        commit(consumers_commit, offsets, "committing where partitions begin")

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -45,11 +45,7 @@ class AvroMessages:
         return self.read(raw, headers, is_key=True)
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
-        """Decodes a key or value of a message with these headers.
-
-        Raises:
-            ValueError: it has no schema, or does not fit it.
-        """
+        """Decodes a key or value of a message; ``ValueError`` if it has no schema, or does not fit it."""
         found = payload(raw, headers, is_key=is_key)
         return self._schema(found.schema).read(found.data)
 
@@ -162,20 +158,9 @@ def _without_voids(array: pa.Array) -> pa.Array:
 def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> dict[str, pa.Array] | None:
     """Joins the columns of values of several schemas in the order of the values; ``None`` if their types differ."""
     places = pa.array(chain.from_iterable(places for places, _ in groups), pa.int64())
-    order = pc.sort_indices(places)
-    joined = {}
-    for name in dict.fromkeys(chain.from_iterable(arrays for _, arrays in groups)):
-        kinds = {arrays[name].type for _, arrays in groups if name in arrays} - {pa.null()}
-        if len(kinds) > 1:
-            return None
-        kind = kinds.pop() if kinds else pa.null()
-        joined[name] = pa.concat_arrays(list(_all(groups, name, kind))).take(order)
-    return joined
-
-
-def _all(
-    groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]], name: str, kind: pa.DataType
-) -> Iterator[pa.Array]:
-    for places, arrays in groups:
-        array = arrays.get(name)
-        yield pa.nulls(len(places), kind) if array is None or pa.types.is_null(array.type) else array
+    try:
+        table = pa.concat_tables([pa.table(dict(arrays)) for _, arrays in groups], promote_options="default")
+    except pa.ArrowException:
+        return None
+    table = table.take(pc.sort_indices(places)).combine_chunks()
+    return {name: column.combine_chunks() for name, column in zip(table.column_names, table.columns, strict=True)}

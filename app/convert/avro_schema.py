@@ -60,11 +60,7 @@ class AvroSchema:
             raise AvroSchemaError(f"its schema is no schema of Avro: {error!r}") from error
 
     def read(self, datum: bytes) -> Any:
-        """Decodes a datum.
-
-        Raises:
-            ValueError: it was not written with this schema.
-        """
+        """Decodes a datum; ``ValueError`` if it was not written with this schema."""
         try:
             self._check(datum)
             return fastavro.schemaless_reader(io.BytesIO(datum), self._parsed, None)

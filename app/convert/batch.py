@@ -5,33 +5,30 @@ always converted one by one. Both ways keep the order of the batch and give the 
 decides its type.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import BadRowsError, ReadMessage, Refusal, not_written
-from app.convert.chunks import FEW, Chunk, Pace, Rows, chunks, in_one
+from app.convert.chunks import Chunk, Rows, chunks, in_one
 from app.convert.kafka_columns import lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import moments_of, partition_columns, refuse_too_long
 from app.convert.rows import Conversion, Rules, convert, most_scalars
 from app.convert.values import Rescue
-from app.convert.whole_batches import OneByOneError, WholeBatches
+from app.convert.whole_batches import OneByOneError, Patiently, WholeBatches
 from app.model import KEY_COLUMN, Batch, Rejected, Row, TopicPartition
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
 
 _HINT = "Correct it in app/transform.py or at its producer"
 
-Patiently = Callable[[Callable[[], Any]], Any]
-
 
 class Schema(Protocol):
-    """The table's schema, which all members share; ``app.table.schema_store.SchemaStore`` in production."""
+    """The table's schema, as ``app.table.schema_store.SchemaStore`` holds it."""
 
     @property
     def current(self) -> TableSchema: ...
@@ -47,24 +44,12 @@ class Converted:
     rescued: Mapping[str, Rescue]
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """Rows, each with the part that it belongs to and its place in the batch."""
+class _Line(NamedTuple):
+    """A row, the part that it belongs to, and its place in the batch."""
 
-    rows: list[Row]
-    parts: list[int]
-    places: list[int]
-
-    def and_then(self, more: "_Lines") -> "_Lines":
-        return _Lines(self.rows + more.rows, self.parts + more.parts, self.places + more.places)
-
-    def without(self, bad: Mapping[int, str]) -> "_Lines":
-        kept = [index for index in range(len(self.rows)) if index not in bad]
-        return _Lines(
-            [self.rows[index] for index in kept],
-            [self.parts[index] for index in kept],
-            [self.places[index] for index in kept],
-        )
+    row: Row
+    part: int
+    place: int
 
 
 @dataclass(slots=True)
@@ -88,10 +73,7 @@ class _Work:
 class BatchConverter:
     """Converts batches; to be used by one thread.
 
-    Args:
-        whole_batches, read_message: convert messages, many at once and one by one; batches of rows need neither.
-        ask_with: sets how the schema registry is asked, if there is one.
-        few: the number of messages below which converting at once is not worth it.
+    ``whole_batches`` and ``read_message`` convert messages, many at once and one by one; rows need neither.
     """
 
     def __init__(
@@ -105,8 +87,6 @@ class BatchConverter:
         bad_records: BadRecords,
         whole_batches: WholeBatches | None = None,
         read_message: ReadMessage | None = None,
-        ask_with: Callable[[Patiently], None] | None = None,
-        few: int = FEW,
     ) -> None:
         self._spec = spec
         self._table_root = table_root
@@ -116,8 +96,6 @@ class BatchConverter:
         self._bad_records = bad_records
         self._whole_batches = whole_batches
         self._read_message = read_message
-        self._ask_with = ask_with
-        self._few = few
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
@@ -125,8 +103,8 @@ class BatchConverter:
         Raises:
             DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
         """
-        if self._ask_with:
-            self._ask_with(patiently)
+        if self._whole_batches is not None:
+            self._whole_batches.ask_with(patiently)
         before = self._schema.current
         most = most_scalars(before)
         work = _Work(batch, patiently, most)
@@ -151,26 +129,31 @@ class BatchConverter:
     def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
         lines = _rows_of(work.batch)
         for chunk in chunks(work.batch):
-            lines = lines.and_then(self._read(work, chunk))
+            lines += self._read(work, chunk)
         self._convert_lines(work, lines, known)
 
     # --- many at once -----------------------------------------------------------------------------------------------
 
-    def _convert_chunk(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> None:
+    def _convert_chunk(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
+        """Converts at once as much as possible: halves what is refused, down to a few that are read one by one.
+
+        Those few may add a column, and the rest is then possible at once. If it is not either, most are odd, and the
+        rest is read one by one too. Returns whether any were converted at once.
+        """
         if self._is_done_at_once(work, chunk, whole_batches):
-            return
-        few, rest = chunk.split(self._few)
-        # If the only reason is that the table or a column is new, all the rest can be tried at once.
-        has_taught = self._has_taught(work, few, whole_batches)
-        pace = Pace(len(rest) if has_taught else self._few, self._few)
-        while rest:
-            few, after = rest.split(pace.size)
-            if self._is_done_at_once(work, few, whole_batches):
-                pace.succeeded()
-                rest = after
-            elif number := pace.failed(len(few)):
-                few, rest = rest.split(number)
-                self._has_taught(work, few, whole_batches)
+            return True
+        if len(chunk) <= whole_batches.few:
+            self._convert_one_by_one(work, chunk, whole_batches)
+            return False
+        first, rest = chunk.halves()
+        if self._convert_chunk(work, first, whole_batches):
+            self._convert_chunk(work, rest, whole_batches)
+            return True
+        if self._is_done_at_once(work, rest, whole_batches):
+            return True
+        for piece in rest.pieces():
+            self._convert_one_by_one(work, piece, whole_batches)
+        return False
 
     def _is_done_at_once(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
         tps = self._tps(work, chunk.parts.to_pylist()) if self._metadata else []
@@ -184,49 +167,52 @@ class BatchConverter:
 
     # --- one by one -------------------------------------------------------------------------------------------------
 
-    def _has_taught(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
-        """Converts these one by one; returns whether the schema or the known partition types have grown."""
-        known = self._schema.current
+    def _convert_one_by_one(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> None:
         lines = self._read(work, chunk)
-        self._convert_lines(work, lines, known)
-        return whole_batches.learn(lines.rows) or self._schema.current != known
+        self._convert_lines(work, lines, self._schema.current)
+        whole_batches.learn(line.row for line in lines)
 
-    def _read(self, work: _Work, chunk: Chunk) -> _Lines:
-        lines = _Lines([], [], [])
+    def _read(self, work: _Work, chunk: Chunk) -> list[_Line]:
+        lines: list[_Line] = []
         for place, part, message in zip(chunk.places, chunk.parts.to_pylist(), chunk.messages, strict=True):
             read = self._read_message(message) if self._read_message else None
             if isinstance(read, Row):
-                lines.rows.append(read)
-                lines.parts.append(part)
-                lines.places.append(place)
+                lines.append(_Line(read, part, place))
             elif read is not None:
                 work.refused.append((place, read))
         return lines
 
-    def _convert_lines(self, work: _Work, lines: _Lines, known: TableSchema) -> None:
-        while lines.rows:
+    def _convert_lines(self, work: _Work, lines: list[_Line], known: TableSchema) -> None:
+        while lines:
+            rows, parts = [line.row for line in lines], [line.part for line in lines]
             try:
-                tps = self._tps(work, lines.parts) if self._metadata else []
-                extra = metadata_columns(self._metadata, lines.rows, tps)
+                tps = self._tps(work, parts) if self._metadata else []
+                extra = metadata_columns(self._metadata, rows, tps)
                 if self._rules.timestamp_as:
-                    extra[self._rules.timestamp_as] = moments_of(lines.rows, self._spec)
-                values = partition_columns(lines.rows, self._spec, extra)
+                    extra[self._rules.timestamp_as] = moments_of(rows, self._spec)
+                values = partition_columns(rows, self._spec, extra)
                 refuse_too_long(values, work.batch.parts, self._spec, self._table_root)
-                conversion = self._conversion(work, lines, known, extra)
+                conversion = self._conversion(work, rows, known, extra)
             except BadRowsError as error:
-                work.refused += self._refusals(work.batch, lines, error.reasons)
-                lines = lines.without(error.reasons)
+                for index, reason in error.reasons.items():
+                    row, part, place = lines[index]
+                    tp = work.batch.parts[part].offsets.tp
+                    work.refused.append((place, not_written(reason, row, tp, _HINT)))
+                lines = [line for index, line in enumerate(lines) if index not in error.reasons]
             else:
-                has_timestamps = any(self._spec.timestamp_column in row.value for row in lines.rows)
-                rows = Rows(conversion.table, values, pa.array(lines.parts, pa.int32()), has_timestamps)
-                work.add(rows, conversion.rescued)
+                has_timestamps = any(self._spec.timestamp_column in row.value for row in rows)
+                work.add(
+                    Rows(conversion.table, values, pa.array(parts, pa.int32()), has_timestamps), conversion.rescued
+                )
                 return
 
-    def _conversion(self, work: _Work, lines: _Lines, known: TableSchema, extra: Mapping[str, pa.Array]) -> Conversion:
+    def _conversion(
+        self, work: _Work, rows: Sequence[Row], known: TableSchema, extra: Mapping[str, pa.Array]
+    ) -> Conversion:
         """Returns the rows as a table in the types that all members share; without columns if no row has a value."""
-        lost = lost_metadata(self._metadata, lines.rows)
+        lost = lost_metadata(self._metadata, rows)
         while True:
-            conversion = convert(lines.rows, known, self._rules, extra, most=work.most_scalars, lost=lost)
+            conversion = convert(rows, known, self._rules, extra, most=work.most_scalars, lost=lost)
             if _is_blank(conversion.table):
                 return Conversion(conversion.table.select([]), known, {})
             if conversion.schema == known:
@@ -243,11 +229,6 @@ class BatchConverter:
         extended: TableSchema = work.patiently(lambda: self._schema.extend(wanted))
         return extended
 
-    def _refusals(self, batch: Batch, lines: _Lines, reasons: Mapping[int, str]) -> Iterator[tuple[int, Refusal]]:
-        for index, reason in reasons.items():
-            row, tp = lines.rows[index], batch.parts[lines.parts[index]].offsets.tp
-            yield lines.places[index], not_written(reason, row, tp, _HINT)
-
     # --- together ---------------------------------------------------------------------------------------------------
 
     def _in_one(self, work: _Work) -> Rows | None:
@@ -262,11 +243,10 @@ class BatchConverter:
         return replace(rows, table=pa.table({KEY_COLUMN: nulls}))
 
 
-def _rows_of(batch: Batch) -> _Lines:
+def _rows_of(batch: Batch) -> list[_Line]:
     """Returns the rows from ``transform()``, which come before the messages."""
-    rows = list(chain.from_iterable(batch.rows))
-    parts = list(chain.from_iterable(repeat(index, len(each)) for index, each in enumerate(batch.rows)))
-    return _Lines(rows, parts, list(range(len(rows))))
+    rows = ((row, part) for part, rows in enumerate(batch.rows) for row in rows)
+    return [_Line(row, part, place) for place, (row, part) in enumerate(rows)]
 
 
 def _is_blank(table: pa.Table) -> bool:

@@ -18,100 +18,58 @@ FEW = 256  # parsing fewer at once than this is not worth it
 _MOST_BYTES = 8 * 2**20  # they are copied to be parsed
 # If each message has its own field names, n messages have n columns, and a table of them n * n cells.
 _MOST_ONE_BY_ONE = 2048
-_SHRINK = 4
-_GROW = 2
-
-
-@dataclass(frozen=True, slots=True)
-class AllMessages:
-    """The messages of a batch, part after part, which come behind its ``rows`` rows.
-
-    ``parts`` has the number of each message's part (int32).
-    """
-
-    messages: Sequence[Message]
-    parts: pa.Array
-    rows: int
-
-    @classmethod
-    def of(cls, batch: Batch) -> "AllMessages":
-        parts = [pa.repeat(pa.scalar(part, pa.int32()), len(each)) for part, each in enumerate(batch.messages)]
-        return cls(
-            list(chain.from_iterable(batch.messages)),
-            pa.concat_arrays([pa.nulls(0, pa.int32()), *parts]),
-            sum(map(len, batch.rows)),
-        )
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Messages ``start`` to ``stop`` (excluded) of a batch; they may be of several parts."""
+    """Messages of a batch one after another, of any parts.
 
-    of: AllMessages
-    start: int
-    stop: int
+    ``parts`` has the number of each message's part (int32), ``first`` is the place of the first message in the batch.
+    """
+
+    messages: Sequence[Message]
+    parts: pa.Array
+    first: int
 
     def __len__(self) -> int:
-        return self.stop - self.start
-
-    def split(self, size: int) -> "tuple[Chunk, Chunk]":
-        """Returns the first messages, and the rest."""
-        middle = min(self.start + size, self.stop)
-        return Chunk(self.of, self.start, middle), Chunk(self.of, middle, self.stop)
-
-    @property
-    def messages(self) -> Sequence[Message]:
-        return self.of.messages[self.start : self.stop]
-
-    @property
-    def parts(self) -> pa.Array:
-        """Returns the index of each message's part (int32)."""
-        return self.of.parts[self.start : self.stop]
+        return len(self.messages)
 
     @property
     def places(self) -> range:
         """Returns where the messages are in the batch."""
-        return range(self.of.rows + self.start, self.of.rows + self.stop)
+        return range(self.first, self.first + len(self))
+
+    def cut(self, start: int, stop: int) -> "Chunk":
+        return Chunk(self.messages[start:stop], self.parts[start:stop], self.first + start)
+
+    def halves(self) -> "tuple[Chunk, Chunk]":
+        middle = len(self) // 2
+        return self.cut(0, middle), self.cut(middle, len(self))
+
+    def pieces(self) -> "Iterator[Chunk]":
+        """Yields as many at a time as may be read one by one."""
+        for start in range(0, len(self), _MOST_ONE_BY_ONE):
+            yield self.cut(start, start + _MOST_ONE_BY_ONE)
 
 
 def chunks(batch: Batch) -> Iterator[Chunk]:
-    """Yields all messages of a batch, split after 8 MB.
+    """Yields all messages of a batch, which come behind its rows, split after 8 MB.
 
     Parts share a chunk: with 100 partitions, one chunk of each would have a few hundred messages only.
     """
-    everything = AllMessages.of(batch)
+    parts = [pa.repeat(pa.scalar(part, pa.int32()), len(each)) for part, each in enumerate(batch.messages)]
+    everything = Chunk(
+        list(chain.from_iterable(batch.messages)),
+        pa.concat_arrays([pa.nulls(0, pa.int32()), *parts]),
+        sum(map(len, batch.rows)),
+    )
     sizes = list(accumulate(map(len, everything.messages)))
     start = 0
     while start < len(sizes):
         before = sizes[start - 1] if start else 0
         stop = max(start + 1, bisect_right(sizes, before + _MOST_BYTES))
-        yield Chunk(everything, start, stop)
+        yield everything.cut(start, stop)
         start = stop
-
-
-class Pace:
-    """Chooses how many messages to try at once after a chunk was refused: more after a success, fewer after a failure.
-
-    If one of 40,000 messages has to be converted by itself, all but a few hundred are parsed twice on average. If most
-    messages have to, a few small tries show it. No try is smaller than ``few``.
-    """
-
-    def __init__(self, first: int, few: int = FEW) -> None:
-        self._few = few
-        self.size = max(few, first)
-        self._failures = 0
-
-    def succeeded(self) -> None:
-        self.size *= _GROW
-        self._failures = 0
-
-    def failed(self, tried: int) -> int:
-        """Returns how many messages, from the first tried, to convert one by one; 0 if a smaller try comes next."""
-        if tried > self._few:
-            self.size = max(self._few, min(self.size, tried) // _SHRINK)
-            return 0
-        self._failures += 1
-        return min(self._few << (self._failures - 1), _MOST_ONE_BY_ONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,7 @@ class FieldValues(Sequence[Any]):
 
 
 def field_names(values: list[dict[str, Any]]) -> Set[str]:
-    """Returns the names of all fields.
-
-    Raises:
-        BadRowsError: records cannot be rows.
-    """
+    """Returns the names of all fields; ``BadRowsError`` if records cannot be rows."""
     if all(issubclass(kind, dict) for kind in set(map(type, values))):
         names: set[Any] = set().union(*values)
         if all(isinstance(name, str) and _is_unicode(name) for name in names):

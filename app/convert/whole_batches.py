@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.chunks import Chunk, Rows
+from app.convert.chunks import FEW, Chunk, Rows
 from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
@@ -29,6 +29,8 @@ class OneByOneError(Exception):
     """Some of these messages must be converted one by one."""
 
 
+Patiently = Callable[[Callable[[], Any]], Any]
+"""Repeats a call until the system that it asks answers."""
 AllHeaders = Sequence[Headers | None]
 ReadKey = Callable[[bytes, Headers | None], Any]
 """Reads a key of a message with these headers; raises ``ValueError``."""
@@ -55,7 +57,10 @@ class MessageParser(Protocol):
 
 
 class WholeBatches:
-    """Converts messages; ``read_key`` reads keys that are no text, and without a ``parser`` the values are JSON."""
+    """Converts messages; ``read_key`` reads keys that are no text, and without a ``parser`` the values are JSON.
+
+    ``ask_with`` sets how the schema registry is asked, if there is one. So ``few`` messages are not worth it.
+    """
 
     def __init__(
         self,
@@ -64,20 +69,23 @@ class WholeBatches:
         metadata: Sequence[str],
         parser: MessageParser | None = None,
         read_key: ReadKey | None = None,
+        ask_with: Callable[[Patiently], None] | None = None,
+        few: int = FEW,
     ) -> None:
         self._spec = spec
         self._rules = rules
         self._metadata = metadata_of(spec, metadata)
         self._parser = parser or JsonMessages()
         self._read_key = read_key
+        self.ask_with = ask_with or (lambda _: None)
+        self.few = few
         self._own = rules.partition_columns | {KEY_COLUMN, RESCUED_COLUMN, *self._metadata, rules.timestamp_as}
         self._derived = frozenset(spec.columns) & frozenset(TIME_COLUMNS)
         plain = (name for name in spec.columns if name not in {*self._derived, *METADATA, KEY_COLUMN})
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
 
-    def learn(self, rows: Iterable[Row]) -> bool:
-        """Notes the types of partition values in rows that were converted one by one; returns whether any is new."""
-        before = dict(self._hints)
+    def learn(self, rows: Iterable[Row]) -> None:
+        """Notes the types of partition values in rows that were converted one by one."""
         kinds: dict[str, set[type]] = {name: set() for name in self._hints}
         for row in rows:
             for name, found in kinds.items():
@@ -86,7 +94,6 @@ class WholeBatches:
             found.discard(type(None))
             if len(found) == 1:
                 self._hints[name] = _HINTS.get(found.pop(), pa.string())
-        return self._hints != before
 
     def convert(self, chunk: Chunk, tps: Sequence[TopicPartition], schema: TableSchema) -> Rows:
         """Converts messages, at least one, of any partitions; ``tps`` is needed only for metadata columns.

@@ -7,11 +7,12 @@ A group's folder has a claim for each topic-partition (``app.journal.claim``) an
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationError
+from pydantic_core import core_schema
 
-from app.model import TopicPartition
+from app.model import DataFile, TopicPartition
 from app.storage.document import Form
 from app.table.layout import journal_folder
 
@@ -30,13 +31,28 @@ class Stored(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
 
 
-class JournaledFile(Stored):
-    """A data file of a batch, with all values that its registration needs; ``size`` in bytes."""
+class _FileForm(Stored):
+    """What is stored of a data file."""
 
     key: str
     size: int = Field(ge=0)
     rows: int = Field(ge=0)
     partition_values: dict[str, str]
+
+
+def _file_schema(_: object, form: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def stored(file: DataFile) -> dict[str, Any]:
+        return {name: getattr(file, name) for name in _FileForm.model_fields}
+
+    return core_schema.json_or_python_schema(
+        core_schema.no_info_after_validator_function(lambda found: DataFile(**dict(found)), form(_FileForm)),
+        core_schema.is_instance_schema(DataFile),
+        serialization=core_schema.plain_serializer_function_ser_schema(stored),
+    )
+
+
+JournaledFile = Annotated[DataFile, GetPydanticSchema(_file_schema)]
+"""A data file in a document."""
 
 
 class RolledBack(Stored):
@@ -48,21 +64,6 @@ class RolledBack(Stored):
     key: str
     since: int
     removed: bool = False
-
-
-class Span(Stored):
-    """Offsets ``first`` to ``last`` of a topic-partition, in the topic and the cluster with these ids."""
-
-    topic: str
-    partition: int
-    first: int
-    last: int
-    topic_id: str
-    cluster_id: str
-
-    @property
-    def tp(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
 
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -120,13 +121,7 @@ def logs_folder(table_root: str, group: str) -> str:
 
 
 def log_key(table_root: str, group: str, owner: str) -> str:
-    """The key of a generation's log.
-
-    Args:
-        table_root: key of the table's folder.
-        group: the consumer group.
-        owner: the generation's token.
-    """
+    """The key of the log of the generation with the token ``owner``."""
     return f"{logs_folder(table_root, group)}{owner}.json"
 
 

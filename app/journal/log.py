@@ -8,21 +8,41 @@ partitions closes it first.
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal
 
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
-from app.journal.entry import JournaledFile, RolledBack, Span, Stored, check_keys, form_of, parse
+from app.journal.entry import JournaledFile, RolledBack, Stored, check_keys, form_of, parse
 from app.kafka.ids import known_id
-from app.model import Mark, OffsetRange, TopicPartition
+from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.document import Form
 from app.table.layout import object_roots
 
 _PLAIN = 1_000  # rolled-back objects; a longer list is compressed, because each batch writes the log
 _PACKED: Final = "revoked_packed"
 _ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Lists the objects that a batch will store.
+
+    Args:
+        batch: its number, which no other batch of the generation has.
+        offsets: its first and last offset with a record of each topic-partition.
+        files: its data files.
+        also: its other objects, by key the number of records that no other object has.
+        ends: the last offset that was read of each topic-partition, also where it gave no row.
+    """
+
+    batch: int
+    offsets: Sequence[OffsetRange]
+    files: Sequence[DataFile]
+    also: Mapping[str, int]
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class Progress(Stored):
@@ -56,6 +76,13 @@ class Progress(Stored):
     @property
     def tp(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def batch_offsets(self) -> range:
+        """Its offsets in the pending batch; none if that has late records of it alone."""
+        if self.first is None or self.to is None or self.to <= self.end:
+            return range(0)
+        return range(self.first, self.to + 1)
 
     def changed(self, **values: object) -> "Progress":
         return self.model_copy(update=values)
@@ -112,20 +139,9 @@ class GenerationLog(Stored):
         return (*(file.key for file in self.files), *self.also)
 
     @property
-    def spans(self) -> tuple[Span, ...]:
-        """The offsets of the pending batch; without those partitions of which it has late records alone."""
-        return tuple(
-            Span(
-                topic=each.topic,
-                partition=each.partition,
-                first=each.first,
-                last=each.to,
-                topic_id=each.topic_id,
-                cluster_id=each.cluster_id,
-            )
-            for each in self.partitions
-            if each.first is not None and each.to is not None and each.to > each.end
-        )
+    def in_batch(self) -> tuple[Progress, ...]:
+        """The partitions with offsets in the pending batch."""
+        return tuple(each for each in self.partitions if each.batch_offsets)
 
     @property
     def marks(self) -> tuple[Mark, ...]:
@@ -141,27 +157,24 @@ class GenerationLog(Stored):
         """How far the partition is written; ``None`` if it is not in the log."""
         return next((each for each in self.partitions if each.tp == tp), None)
 
-    def pending(
-        self,
-        batch: int,
-        offsets: Iterable[OffsetRange],
-        files: Iterable[JournaledFile],
-        also: Mapping[str, int],
-        ends: Mapping[TopicPartition, int],
-    ) -> "GenerationLog":
+    def pending(self, intent: Intent) -> "GenerationLog":
         """The next version, in which this batch is on its way. It implies that the one before is in the lake."""
         partitions = self._moved()
-        for each in offsets:
+        for each in intent.offsets:
             end = partitions[each.tp].end
             partitions[each.tp] = partitions[each.tp].changed(first=max(end + 1, each.first), to=max(end, each.last))
-        for tp, last in ends.items():
+        for tp, last in intent.ends.items():
             before = partitions[tp]
             partitions[tp] = before.changed(to=max(before.end if before.to is None else before.to, last))
         return self.changed(
-            batch=batch, state="pending", partitions=tuple(partitions.values()), files=tuple(files), also=dict(also)
+            batch=intent.batch,
+            state="pending",
+            partitions=tuple(partitions.values()),
+            files=tuple(intent.files),
+            also=dict(intent.also),
         )
 
-    def kept(self, files: Iterable[JournaledFile], lost: Iterable[RolledBack] = ()) -> "GenerationLog":
+    def kept(self, files: Iterable[DataFile], lost: Iterable[RolledBack] = ()) -> "GenerationLog":
         """The next version, in which these files of the pending batch belong to the table, and ``lost`` ones never."""
         return self.changed(
             state="kept",

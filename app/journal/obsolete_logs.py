@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from app.journal.journal import Journal
-from app.journal.log import GenerationLog, log_form
+from app.journal.log import log_form
 from app.storage.document import Document, UnreadableError
 
 logger = logging.getLogger(__name__)
@@ -15,12 +15,7 @@ _LOOK_SECONDS = 3600.0
 
 
 class ObsoleteLogs:
-    """Looks once an hour; for one thread.
-
-    Args:
-        journal: of the table and the consumer group.
-        now: seconds since the epoch.
-    """
+    """Looks once an hour; for one thread. ``now`` gives seconds since the epoch."""
 
     def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
         self._journal = journal
@@ -41,17 +36,14 @@ class ObsoleteLogs:
             if now - found.last_modified.timestamp() < _DAY_SECONDS:
                 continue
             try:
-                is_obsolete = self._is_obsolete(found.key)
+                if self._is_obsolete(found.key):
+                    self._journal.store.delete(found.key)
             except UnreadableError as error:  # the others must not stay for it; a claim that needs it reports it
                 logger.debug("%s", error)
-                continue
-            if is_obsolete:
-                self._journal.store.delete(found.key)
 
     def _is_obsolete(self, key: str) -> bool:
         log = Document(self._journal.store, key, log_form(self._journal.table_root)).read()
-        return log is not None and log.closed and not self._is_named(log)
-
-    def _is_named(self, log: GenerationLog) -> bool:
+        if log is None or not log.closed:
+            return False
         claims = (self._journal.claim(each.tp).read() for each in log.partitions)
-        return any(claim is not None and claim.owner == log.owner for claim in claims)
+        return not any(claim and claim.owner == log.owner for claim in claims)

@@ -4,74 +4,37 @@
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from app.catalog.column_stats import column_stats
 from app.catalog.registrar import Registrar
-from app.errors import RetryableError, blaming
-from app.journal.entry import JournaledFile
-from app.model import Mark, StoredFile
+from app.errors import RetryableError
+from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.table.parquet_reader import read_footer
 
+Each = Callable[[Callable[[DataFile], DataFile], Iterable[DataFile]], Iterable[DataFile]]
 
-class Recovery:
-    """Registers stored files in the catalog, from their entries in the journal and their Parquet footers.
 
-    Args:
-        store: where the files are.
-        registrar: registers them.
-        stats_columns: the only columns to make zone maps of; ``None`` for all.
-        each: applies a function to every item, like ``map`` and possibly in parallel.
+def roll_forward(
+    store: ObjectStore, registrar: Registrar, each: Each, files: Sequence[DataFile], marks: Sequence[Mark]
+) -> None:
+    """Register the stored files of a batch, with the marks of its partitions; safe to repeat.
+
+    ``each`` is like ``map``, possibly in parallel.
+
+    Raises:
+        ConnectorError: of the store or the catalog.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        registrar: Registrar,
-        stats_columns: frozenset[str] | None,
-        each: Callable[[Callable[[JournaledFile], StoredFile], Iterable[JournaledFile]], Iterable[StoredFile]] = map,
-    ) -> None:
-        self._store = store
-        self._registrar = registrar
-        self._stats_columns = stats_columns
-        self._each = each
-
-    def register(self, files: Sequence[JournaledFile], marks: Sequence[Mark]) -> None:
-        """Register the files of a batch, with the marks of its partitions; safe to repeat.
-
-        Raises:
-            ConnectorError: of the store or the catalog.
-        """
-        if self._registrar.is_needed and files:
-            described = list(self._each(self._described, files))
-            with blaming("catalog"):
-                self._registrar.register_again(described, marks)
-
-    def is_registered(self, marks: Sequence[Mark]) -> bool:
-        """Whether the catalog knows that it has the rows up to these marks.
-
-        Raises:
-            ConnectorError: of the catalog.
-        """
-        with blaming("catalog"):
-            return self._registrar.has(marks)
-
-    def _described(self, file: JournaledFile) -> StoredFile:
-        found = self._store.find(file.key)
+    def described(file: DataFile) -> DataFile:
+        found = store.find(file.key)
         if found is None:
             raise RetryableError(
-                f"registering {self._store.uri}/{file.key}",
+                f"registering {store.uri}/{file.key}",
                 "it was there when the batch was finished and is gone",
                 "If somebody or a rule has deleted it, bring it back under the same name: it has rows of that batch",
             )
-        footer = read_footer(self._store, file.key, file.size)
-        return StoredFile(
-            key=file.key,
-            uri=f"{self._store.uri}/{file.key}",
-            size=file.size,
-            rows=file.rows,
-            partition_values=file.partition_values,
-            last_modified=found.last_modified,
-            column_stats=column_stats(footer, self._stats_columns),
-            footer=footer,
-        )
+        return replace(file, last_modified=found.last_modified, footer=read_footer(store, file.key, file.size))
+
+    if registrar.is_needed and files:
+        registrar.register_again(list(each(described, files)), marks)

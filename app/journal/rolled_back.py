@@ -10,7 +10,7 @@ A store without conditional writes cannot refuse. There the objects are deleted 
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from app.errors import ConnectorError
 from app.journal.entry import RolledBack
@@ -28,7 +28,6 @@ class RolledBackObjects:
     """Those that one log lists. Not thread-safe by itself.
 
     Args:
-        store: connected.
         fill: puts placeholders under these keys.
         each: applies a function to every item, like ``map`` and possibly side by side.
         now: seconds since the epoch.
@@ -61,11 +60,9 @@ class RolledBackObjects:
         self._forgotten -= keys  # of a sweep that came before the placeholders
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
-        """Delete the objects that are due; may raise the store's errors.
+        """Delete the objects of the log that are due; may raise the store's errors.
 
-        Args:
-            listed: those of the log.
-            is_last: whether the process ends. All that a late upload may have brought back are then due.
+        At the end of the process (``is_last``) these are all that a late upload may have brought back.
         """
         listed = [item for item in listed if item.key not in self._forgotten and self.may_be_back(item)]
         at_once = is_last or self._store.refuses_overwrites  # a placeholder goes once, as soon as it is due
@@ -84,7 +81,6 @@ class RolledBackObjects:
         )
 
     def _is_due(self, item: RolledBack) -> bool:
-        """Whether an object that may be back is deleted now."""
         now = self._now()
         last = self._deleted_at.get(item.key, 0.0)
         return now - last >= _THEN_SECONDS or any(last < item.since + after <= now for after in _FIRST_SECONDS)
@@ -100,32 +96,26 @@ class RolledBackObjects:
                 self._forgotten.add(item.key)
 
 
-class Round(Protocol):
-    """Deletes the objects that are due, in all partitions of this process; ``is_last``: the process ends."""
-
-    def __call__(self, *, is_last: bool) -> None: ...
-
-
 class Sweeper:
     """Deletes the objects that are due on a thread of its own: they may be many, and the store slow.
 
     Args:
-        delete: one round; may raise the store's errors.
+        delete: one round, ``is_last`` when the process ends; may raise the store's errors.
         seconds: between two rounds.
     """
 
-    def __init__(self, delete: Round, seconds: float) -> None:
+    def __init__(self, delete: Callable[..., None], seconds: float) -> None:
         self._delete = delete
         self._seconds = seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first round comes after the first pause."""
+        """Begin with a pause."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no further round but the last one; returns once it is done."""
+        """Do the last round."""
         self._stop.set()
         self.sweep(is_last=True)
 

@@ -9,14 +9,17 @@ may settle the same batch at once: each follows the decision that was written, e
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.formatting import counted
-from app.journal.entry import JournaledFile, RolledBack, Span
-from app.journal.log import GenerationLog
-from app.model import Mark
+from app.journal.entry import RolledBack
+from app.journal.log import GenerationLog, Progress
+from app.kafka.ids import ids_differ
+from app.kafka.questions import GroupOffsets
+from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.storage.document import Document
 
@@ -30,47 +33,44 @@ class Settlement:
     """Settles batches; safe from several threads.
 
     Args:
-        store: where the objects are.
         register: registers the files of a batch in the catalog, with the marks of its partitions; safe to repeat.
         is_registered: whether the catalog knows that it has the rows up to these marks. Then engines may have replaced
             the files of the batch.
-        left_in_kafka: returns the offsets of a span that Kafka still has; called only before a roll back.
+        offsets: asks Kafka, before a roll back alone.
         each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
             objects.
         now: seconds since the epoch.
     """
 
     store: ObjectStore
-    register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None]
+    register: Callable[[Sequence[DataFile], Sequence[Mark]], None]
     is_registered: Callable[[Sequence[Mark]], bool]
-    left_in_kafka: Callable[[Span], range]
-    each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]
-    now: Callable[[], float]
+    offsets: GroupOffsets
+    each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
+    now: Callable[[], float] = time.time
 
     def settle(self, document: Document[GenerationLog]) -> None:
         """Settle the batch of a document that was just read, if it has one.
 
         After an error the document must be read again. The write that rolls back may have succeeded, or succeed later,
-        and the missing files may exist by then: a second decision could be another one.
-
-        Args:
-            document: fenced; its owner cannot write any more.
+        and the missing files may exist by then: a second decision could be another one. The owner is fenced.
 
         Raises:
             ChangedError: another member has written the document.
             ConnectorError: of the store, of the catalog, or Kafka's.
         """
-        assert document.current is not None, "it was read"  # noqa: S101
-        if document.current.state != "done" and self.is_registered(document.current.marks):
-            if document.current.state == "pending":
-                document.write(document.current.kept(document.current.files))
-            document.write(document.current.done())
+        log = document.current
+        assert log is not None, "it was read"  # noqa: S101
+        if log.state == "done":
             return
-        if document.current.state == "pending":
-            document.write(self._decided(document.where, document.current))
-        if document.current.state == "kept":
-            self.register(document.current.files, document.current.marks)
-            document.write(document.current.done())
+        is_registered = self.is_registered(log.marks)
+        if log.state == "pending":
+            log = log.kept(log.files) if is_registered else self._decided(document.where, log)
+            document.write(log)
+        if log.state == "kept":
+            if not is_registered:
+                self.register(log.files, log.marks)
+            document.write(log.done())
 
     def _decided(self, where: str, batch: GenerationLog) -> GenerationLog:
         """The next version, which says whether the batch is kept or rolled back."""
@@ -78,7 +78,7 @@ class Settlement:
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)
             return batch.kept(batch.files)
-        expired = sum(span.last + 1 - span.first - len(self.left_in_kafka(span)) for span in batch.spans)
+        expired = sum(len(each.batch_offsets) - len(self._left_in_kafka(each)) for each in batch.in_batch)
         kept = self._with_what_is_there(where, batch, expired) if expired else None
         if kept is not None:
             return kept
@@ -94,13 +94,7 @@ class Settlement:
     def _with_what_is_there(self, where: str, batch: GenerationLog, expired: int) -> GenerationLog | None:
         """The next version, which keeps the objects that exist of an incomplete batch.
 
-        Args:
-            where: the log's address.
-            batch: the log, whose batch is pending.
-            expired: how many of its offsets Kafka no longer has.
-
-        Returns:
-            ``None`` if reading the batch again loses fewer records.
+        ``None`` if reading it again loses fewer records: Kafka no longer has ``expired`` of its offsets.
         """
         missing = self._missing(batch, batch.objects)
         records = {file.key: file.rows for file in batch.files} | batch.also
@@ -108,7 +102,7 @@ class Settlement:
         if len(missing) == len(batch.objects) or lost > expired:
             return None
         if lost:
-            named = [f"{span.tp} {span.first} to {span.last}" for span in batch.spans]
+            named = [f"{each.tp} {each.first} to {each.to}" for each in batch.in_batch]
             logger.error(
                 "%s: %s of offsets %s are lost: Kafka no longer has all of these, and a former owner died before it "
                 "had stored all of its files. Raise the topic's retention",
@@ -123,12 +117,25 @@ class Settlement:
     def _missing(self, batch: GenerationLog, keys: Sequence[str]) -> list[str]:
         """Keys of those objects that do not exist or have another size."""
         wanted = {file.key: file.size for file in batch.files}
-        sizes = self.each(self._size_of, keys)
-        return [key for key, size in zip(keys, sizes, strict=True) if size is None or wanted.get(key, size) != size]
+        found = zip(keys, self.each(self.store.find, keys), strict=True)
+        return [key for key, stored in found if stored is None or wanted.get(key, stored.size) != stored.size]
 
-    def _size_of(self, key: str) -> int | None:
-        found = self.store.find(key)
-        return found.size if found else None
+    def _left_in_kafka(self, progress: Progress) -> range:
+        """The batch's offsets that Kafka still has: none if the topic was recreated or the cluster is another one.
+
+        The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have.
+        """
+        offsets = self.offsets
+        if _is_of_another(progress, offsets.topic_id(progress.topic), offsets.cluster_id()):
+            return range(0)
+        kafka = offsets.of(progress.tp)
+        if _is_of_another(progress, kafka.topic_id, kafka.cluster_id):  # since the first question
+            return range(0)
+        return range(max(progress.batch_offsets.start, kafka.low), min(progress.batch_offsets.stop, kafka.high))
+
+
+def _is_of_another(progress: Progress, topic_id: str, cluster_id: str) -> bool:
+    return ids_differ(progress.topic_id, topic_id) or ids_differ(progress.cluster_id, cluster_id)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
-"""Takes partitions over for a new generation: fences and settles their former owners, then points their claims to it.
+"""Claims partitions for an assignment: fences and settles their former owners, then points their claims to its log.
 
 1. Read the claims, and the logs that they name. Close each log that is not closed: this fences the **whole** former
    generation. Only then look at its batch and settle it (``app.journal.settle``).
-2. Ask Kafka, and choose the first offset of each partition.
+2. Ask Kafka, and choose the first offset of each partition (``app.journal.beginning``).
 3. Write how far each partition is written into our own log, together with the list of rolled-back objects.
 4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1.
 5. Put placeholders in place of these objects. Then the partitions may be read.
@@ -10,21 +10,20 @@
 Each step may be repeated from the first, by this member or by another one at the same time.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from app.errors import FatalError, RetryableError
+from app.journal.beginning import Begin, Beginnings
 from app.journal.claim import PartitionClaim
-from app.journal.entry import JournaledFile, RolledBack, Span
-from app.journal.generation import Generation
 from app.journal.journal import FencedError, Journal
-from app.journal.log import GenerationLog, Progress
+from app.journal.log import GenerationLog
+from app.journal.own_log import OwnLog
 from app.journal.settle import Settlement
-from app.kafka.ids import ids_differ
-from app.kafka.questions import GroupOffsets
-from app.model import Mark, TopicPartition
+from app.journal.start_offset import Start
+from app.kafka.questions import PartitionOffsets
+from app.model import TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import Document
 
@@ -35,131 +34,84 @@ _Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The state of a partition once its former owner is settled; ``progress`` is ``None`` without a log."""
-
-    progress: Progress | None
-    revoked: tuple[RolledBack, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """How a partition begins: ``value`` is for the caller, ``progress`` for the log."""
-
-    value: Any
-    progress: Progress
-
-
 class Takeover:
-    """Takes partitions over; safe from several threads.
+    """Claims partitions; safe from several threads.
 
     Args:
         journal: of the table and the consumer group.
-        offsets: asks Kafka.
-        register: registers the files of a former owner's batch in the catalog; safe to repeat.
-        is_registered: see ``Settlement``.
+        settlement: settles batches of former owners.
+        beginnings: choose the first offsets.
         each: applies a function to every partition or log, like ``map`` and possibly side by side.
-        each_object: the same for a batch's objects, of which there are up to thousands; it is called inside of ``each``
-            and must not wait for the same threads.
-        now: seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        journal: Journal,
-        *,
-        offsets: GroupOffsets,
-        register: Callable[[Sequence[JournaledFile], Sequence[Mark]], None],
-        is_registered: Callable[[Sequence[Mark]], bool] = lambda _: False,
-        each: _Each = map,
-        each_object: _Each = map,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._journal = journal
-        self._offsets = offsets
-        self._each = each
-        self._settlement = Settlement(journal.store, register, is_registered, self._left_in_kafka, each_object, now)
+    journal: Journal
+    settlement: Settlement
+    beginnings: Beginnings
+    each: _Each = map
 
-    def look(self, tp: TopicPartition) -> Progress | None:
-        """How far the partition is written at least, without a claim; ``None`` without a log.
+    def look(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
+        """Where the partition would begin, and its offsets in Kafka; claims nothing.
 
         Raises:
-            ConnectorError: of the store, or a document cannot be understood.
+            ConnectorError: it cannot be claimed, or store or Kafka fail.
         """
-        claim = self._journal.claim(tp).read()
-        log = self._journal.log(claim.owner).read() if claim else None
-        return log.of(tp) if log else None
+        kafka = self.beginnings.offsets.of(tp)  # before the log: a member that goes on commits only what its log has
+        claim = self.journal.claim(tp).read()
+        log = self.journal.log(claim.owner).read() if claim else None
+        former = log.of(tp) if log else None
+        if former is not None:
+            self.beginnings.check(tp, former, kafka.cluster_id)
+        return self.beginnings.start(tp, former, kafka), kafka
 
-    def run(
-        self,
-        tps: Collection[TopicPartition],
-        generation: Generation,
-        *,
-        is_wanted: Callable[[], bool],
-        check: Callable[[TopicPartition, Progress], None],
-        begin: Callable[[TopicPartition, Progress | None], Begin],
-    ) -> dict[TopicPartition, Any]:
-        """Take these partitions over.
-
-        Args:
-            tps: the partitions of the new generation.
-            generation: the new one.
-            is_wanted: whether the assignment still is current; a claim after its end would fence the next one.
-            check: raises if the partition must not be claimed; its owner then is not fenced.
-            begin: chooses how a partition begins, once its former owner is settled.
+    def claim(
+        self, tps: Collection[TopicPartition], own: OwnLog, *, is_again: bool = False
+    ) -> dict[TopicPartition, Begin]:
+        """Claim these partitions for the assignment with this log; ``is_again`` as for ``Beginnings.of``.
 
         Returns:
-            The values that ``begin`` gave, of those partitions that are taken over. The others met an error that may
-            pass, as without a leader, or another member: call again for these.
+            How those begin that are claimed now. The others met an error that may pass, as without a leader, or another
+            member: call again for these.
 
         Raises:
             FencedError: the assignment ended, or other members claim the same partitions at the same time.
             FatalError: a document cannot be understood.
             ConnectorError: of the store, of the catalog, or Kafka's, for all of them. The call may then be repeated.
         """
-        waiting = list(tps)
+        cluster_id = self.beginnings.offsets.cluster_id()
         for _ in range(_TRIED):
-            values, errors = self._round(waiting, generation, is_wanted, check, begin)
-            if values:
-                generation.remove_rolled_back()
-                return values
-            if errors:
-                raise errors[0]
-        raise FencedError(f"others claim {', '.join(map(str, waiting))} at the same time")
+            one_round = _Round(self, own, cluster_id, is_again=is_again)
+            if begun := one_round.claim(tps):
+                own.remove_rolled_back()
+                return begun
+            if one_round.errors:
+                raise one_round.errors[0]
+        raise FencedError(f"others claim {', '.join(map(str, sorted(tps)))} at the same time")
 
-    def _round(
-        self,
-        tps: Sequence[TopicPartition],
-        generation: Generation,
-        is_wanted: Callable[[], bool],
-        check: Callable[[TopicPartition, Progress], None],
-        begin: Callable[[TopicPartition, Progress | None], Begin],
-    ) -> tuple[dict[TopicPartition, Any], list[RetryableError]]:
-        """Steps 1 to 4. Leaves out partitions whose claims others have changed, and those that met an error.
 
-        Returns:
-            The values of the others, and the errors.
-        """
-        token = generation.token
-        claims, errors = self._possible(self._claim, tps)
-        found = self._settled(claims, token, is_wanted, check, errors)
-        begins, more_errors = self._possible(lambda tp: begin(tp, found[tp].progress), found)
-        errors += more_errors
+@dataclass(slots=True)
+class _Round:
+    """Steps 1 to 4, once. Leaves out partitions whose claims others have changed, and those that met an error."""
+
+    takeover: Takeover
+    own: OwnLog
+    cluster_id: str
+    is_again: bool
+    errors: list[RetryableError] = field(default_factory=list)
+
+    def claim(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Begin]:
+        claims = self._possible(self._read_claim, tps)
+        former = self._settled(claims)
+        begins = self._possible(self._begin_of(former), former)
         if not begins:
-            return {}, errors
-        _require(is_wanted)  # it may have taken long: the next owner may be writing the first claim
-        revoked = [item for each in found.values() for item in each.revoked]
-        generation.take_over([each.progress for each in begins.values()], revoked)
-        taken, more_errors = self._possible(lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins)
-        errors += more_errors
-        return {tp: begins[tp].value for tp, is_ours in taken.items() if is_ours}, errors
+            return {}
+        self.own.check_open()  # it may have taken long: the next owner may be writing the first claim
+        revoked = [item for log in former.values() if log for item in log.revoked]
+        self.own.take_over([each.progress for each in begins.values()], revoked)
+        pointed = self._possible(lambda tp: self._point(claims[tp], begins[tp]), begins)
+        return {tp: begins[tp] for tp, is_ours in pointed.items() if is_ours}
 
-    def _possible(self, work: Callable[[_K], _V], items: Iterable[_K]) -> tuple[dict[_K, _V], list[RetryableError]]:
-        """Do the work for each item.
-
-        Returns:
-            The results of those for which it worked, and the errors of the others.
-        """
+    def _possible(self, work: Callable[[_K], _V], items: Iterable[_K]) -> dict[_K, _V]:
+        """Do the work for each item; the results of those for which it worked. The other errors are kept."""
 
         def attempt(item: _K) -> tuple[_K, _V | RetryableError]:
             try:
@@ -167,75 +119,75 @@ class Takeover:
             except RetryableError as error:
                 return item, error
 
-        done = list(self._each(attempt, items))
-        errors = [result for _, result in done if isinstance(result, RetryableError)]
-        return {item: result for item, result in done if not isinstance(result, RetryableError)}, errors
+        done: dict[_K, _V] = {}
+        for item, result in self.takeover.each(attempt, items):
+            if isinstance(result, RetryableError):
+                self.errors.append(result)
+            else:
+                done[item] = result
+        return done
+
+    def _begin_of(self, former: Mapping[TopicPartition, GenerationLog | None]) -> Callable[[TopicPartition], Begin]:
+        def begin(tp: TopicPartition) -> Begin:
+            log = former[tp]
+            progress = log.of(tp) if log else None
+            return self.takeover.beginnings.of(tp, progress, is_again=self.is_again)
+
+        return begin
 
     # --- 1 ----------------------------------------------------------------------------------------------------------
 
-    def _claim(self, tp: TopicPartition) -> Document[PartitionClaim]:
-        claim = self._journal.claim(tp)
+    def _read_claim(self, tp: TopicPartition) -> Document[PartitionClaim]:
+        claim = self.takeover.journal.claim(tp)
         claim.read()
         return claim
 
     def _settled(
-        self,
-        claims: Mapping[TopicPartition, Document[PartitionClaim]],
-        token: str,
-        is_wanted: Callable[[], bool],
-        check: Callable[[TopicPartition, Progress], None],
-        errors: list[RetryableError],
-    ) -> dict[TopicPartition, Found]:
-        """The state of each partition.
-
-        Leaves out partitions whose claims others have changed meanwhile, and those that met an error, which is appended
-        to ``errors``.
-        """
-        logs: dict[str, list[TopicPartition]] = {}
-        found: dict[TopicPartition, Found] = {}
+        self, claims: Mapping[TopicPartition, Document[PartitionClaim]]
+    ) -> dict[TopicPartition, GenerationLog | None]:
+        """The settled log of the former owner of each partition; ``None`` where it has had none."""
+        tps_of: dict[str, list[TopicPartition]] = {}
         for tp, claim in claims.items():
             if claim.current is not None:
-                logs.setdefault(claim.current.owner, []).append(tp)
-            else:
-                found[tp] = Found(None)
-
-        def of_log(owner: str) -> dict[TopicPartition, Found]:
-            return self._settled_log(owner, logs[owner], claims, token, is_wanted, check)
-
-        of_logs, more_errors = self._possible(of_log, logs)
-        errors += more_errors
-        for settled in of_logs.values():
-            found |= settled
-        return found
+                tps_of.setdefault(claim.current.owner, []).append(tp)
+        logs = self._possible(lambda owner: self._settled_log(owner, tps_of[owner], claims), tps_of)
+        found: dict[TopicPartition, GenerationLog | None] = {
+            tp: None for tp, claim in claims.items() if claim.current is None
+        }
+        return found | {tp: log for owner, log in logs.items() if log for tp in tps_of[owner]}
 
     def _settled_log(
         self,
         owner: str,
         tps: Sequence[TopicPartition],
         claims: Mapping[TopicPartition, Document[PartitionClaim]],
-        token: str,
-        is_wanted: Callable[[], bool],
-        check: Callable[[TopicPartition, Progress], None],
-    ) -> dict[TopicPartition, Found]:
-        """Close a former generation's log and settle its batch; our own, from an earlier try, stays open."""
-        document = self._journal.log(owner)
+    ) -> GenerationLog | None:
+        """Close a former generation's log and settle its batch; our own, from an earlier try, stays open.
+
+        Returns:
+            ``None`` if the claims name another log by now.
+        """
+        document = self.takeover.journal.log(owner)
         log = document.read()
         if log is None:
-            return self._without_log(document.where, tps, claims)
+            if all(claims[tp].is_unchanged() for tp in tps):
+                raise _gone(document.where, tps)
+            return None
         for tp in tps:
-            check(tp, self._progress(document, log, tp))
-        if owner != token:
-            log = self._closed(document, token, is_wanted)
-        return {tp: Found(self._progress(document, log, tp), log.revoked) for tp in tps}
+            progress = log.of(tp)
+            if progress is None:
+                raise _not_in_log(document.where, tp)
+            self.takeover.beginnings.check(tp, progress, self.cluster_id)
+        return log if owner == self.own.token else self._closed(document)
 
-    def _closed(self, document: Document[GenerationLog], token: str, is_wanted: Callable[[], bool]) -> GenerationLog:
+    def _closed(self, document: Document[GenerationLog]) -> GenerationLog:
         for _ in range(_TRIED):
-            _require(is_wanted)
+            self.own.check_open()
             assert document.current is not None  # noqa: S101 - the caller has read it
             try:
                 if not document.current.closed:
-                    document.write(document.current.changed(closed=True, writer=token))
-                self._settlement.settle(document)
+                    document.write(document.current.changed(closed=True, writer=self.own.token))
+                self.takeover.settlement.settle(document)
             except ChangedError:
                 if document.read() is None:
                     break
@@ -243,54 +195,16 @@ class Takeover:
                 return document.current
         raise FencedError(f"others write {document.where} at the same time")
 
-    def _without_log(
-        self, where: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[PartitionClaim]]
-    ) -> dict[TopicPartition, Found]:
-        """Nothing, where the claims name another log by now.
-
-        Raises:
-            FatalError: they still name this one.
-        """
-        if not all(claims[tp].is_unchanged() for tp in tps):
-            return {}
-        raise FatalError(
-            f"reading the journal {where}",
-            "it is gone, and the claim of " + ", ".join(map(str, tps)) + " names it",
-            "Restore the object. If the claims beside it are deleted too, the connector goes on from the offset "
-            "committed in Kafka, and rows may then come twice",
-        )
-
-    def _progress(self, document: Document[GenerationLog], log: GenerationLog, tp: TopicPartition) -> Progress:
-        progress = log.of(tp)
-        if progress is None:
-            raise FatalError(
-                f"reading the journal {document.where}",
-                f"the claim of {tp} names it, and it does not have that partition",
-                "Restore the claim and the log from the same moment, or report this as a bug",
-            )
-        return progress
-
-    def _left_in_kafka(self, span: Span) -> range:
-        """The offsets of a span that Kafka still has: none if the topic was recreated or the cluster is another one.
-
-        The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have.
-        """
-        if _is_of_another(span, self._offsets.topic_id(span.topic), self._offsets.cluster_id()):
-            return range(0)
-        kafka = self._offsets.of(span.tp)
-        if _is_of_another(span, kafka.topic_id, kafka.cluster_id):  # since the first question
-            return range(0)
-        return range(max(span.first, kafka.low), min(span.last + 1, kafka.high))
-
     # --- 4 ----------------------------------------------------------------------------------------------------------
 
-    def _point(self, claim: Document[PartitionClaim], token: str, begin: Begin, is_wanted: Callable[[], bool]) -> bool:
-        """Let the claim name the new generation; ``False`` if another member has changed it."""
+    def _point(self, claim: Document[PartitionClaim], begin: Begin) -> bool:
+        """Let the claim name our log; ``False`` if another member has changed it."""
         current = claim.current
-        if current is not None and current.owner == token:
+        if current is not None and current.owner == self.own.token:
             return True
-        new = PartitionClaim(seq=current.seq + 1 if current else 1, owner=token, cluster_id=begin.progress.cluster_id)
-        _require(is_wanted)
+        seq = current.seq + 1 if current else 1
+        new = PartitionClaim(seq=seq, owner=self.own.token, cluster_id=begin.progress.cluster_id)
+        self.own.check_open()
         try:
             claim.write(new)
         except ChangedError:
@@ -298,10 +212,18 @@ class Takeover:
         return True
 
 
-def _is_of_another(span: Span, topic_id: str, cluster_id: str) -> bool:
-    return ids_differ(span.topic_id, topic_id) or ids_differ(span.cluster_id, cluster_id)
+def _gone(where: str, tps: Sequence[TopicPartition]) -> FatalError:
+    return FatalError(
+        f"reading the journal {where}",
+        "it is gone, and the claim of " + ", ".join(map(str, tps)) + " names it",
+        "Restore the object. If the claims beside it are deleted too, the connector goes on from the offset "
+        "committed in Kafka, and rows may then come twice",
+    )
 
 
-def _require(is_wanted: Callable[[], bool]) -> None:
-    if not is_wanted():
-        raise FencedError("the assignment ended before its partitions were claimed")
+def _not_in_log(where: str, tp: TopicPartition) -> FatalError:
+    return FatalError(
+        f"reading the journal {where}",
+        f"the claim of {tp} names it, and it does not have that partition",
+        "Restore the claim and the log from the same moment, or report this as a bug",
+    )

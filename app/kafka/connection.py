@@ -61,11 +61,7 @@ def token_failure(connection: ConnectionConfig) -> str | None:
 def check_properties(properties: Mapping[str, str], of_consumer: Mapping[str, Any]) -> None:
     """Check that librdkafka takes these properties of ``KAFKA_CLIENT_CONFIG``, for a consumer and for a producer.
 
-    The clients of the check connect to nobody, so they show no mistake in a login.
-
-    Args:
-        properties: by their names.
-        of_consumer: what the connector sets for its consumer; librdkafka compares some of them.
+    ``of_consumer`` is what the connector sets for its consumer. Nothing is connected, so no login is tried.
 
     Raises:
         ConfigError: librdkafka refuses a name or a value.

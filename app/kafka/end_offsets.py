@@ -22,60 +22,51 @@ _ENDS = "the ends of the partitions"
 _UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
-class EndOffsets:
-    """Asks the brokers.
+def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The next offset to be produced, of those partitions whose leaders answer; raises if Kafka does not at all."""
+    admin.poll(0)  # the client writes its log lines only here
+    if not tps:
+        _ask_for_nothing(admin)
+        return {}
+    found = _ends(admin, tps)
+    if not found:
+        raise unanswered(_ENDS, f"no answer within {_ANSWER_SECONDS:.0f} s")
+    return found
 
-    Args:
-        admin: sends the questions.
-    """
 
-    def __init__(self, admin: AdminClient) -> None:
-        self._admin = admin
+def _ask_for_nothing(admin: AdminClient) -> None:
+    """Find out whether Kafka answers while no partition is assigned: it takes all of them away in an outage."""
+    try:
+        admin.describe_cluster(request_timeout=_ANSWER_SECONDS).result()
+    except KafkaException as error:
+        if error.args[0].code() in PASSING_ERRORS:  # others are an answer, such as a refusal
+            raise unanswered(_ENDS, error.args[0].str()) from None
 
-    def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offset to be produced, of those partitions whose leaders answer.
 
-        Raises:
-            RetryableError: Kafka does not answer at all.
-        """
-        self._admin.poll(0)  # the client writes its log lines only here
-        if not tps:
-            self._ask_for_nothing()
-            return {}
-        found = self._ends(tps)
-        if not found:
-            raise unanswered(_ENDS, f"no answer within {_ANSWER_SECONDS:.0f} s")
-        return found
+def _ends(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
+    found, unknown = _asked(admin, latest)
+    if unknown:  # the client's metadata is older than the partition
+        for topic in {tp.topic for tp in tps}:
+            error = admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].error
+            if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise unanswered(_ENDS, f"topic {topic} does not exist").of("topic")
+        found, _ = _asked(admin, latest)
+    return found
 
-    def _ask_for_nothing(self) -> None:
-        """Find out whether Kafka answers while no partition is assigned: it takes all of them away in an outage."""
+
+def _asked(
+    admin: AdminClient, latest: Mapping[KafkaTopicPartition, OffsetSpec]
+) -> tuple[dict[TopicPartition, int], bool]:
+    """The ends, and whether a partition is unknown; then others may have no answer either."""
+    found: dict[TopicPartition, int] = {}
+    unknown = False
+    for asked, answer in admin.list_offsets(latest, request_timeout=_ANSWER_SECONDS).items():
         try:
-            self._admin.describe_cluster(request_timeout=_ANSWER_SECONDS).result()
+            offset = answer.result().offset
+            if offset >= 0:  # it is negative, without an error, where the leader went away
+                found[TopicPartition(asked.topic, asked.partition)] = offset
         except KafkaException as error:
-            if error.args[0].code() in PASSING_ERRORS:  # others are an answer, such as a refusal
-                raise unanswered(_ENDS, error.args[0].str()) from None
-
-    def _ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
-        found, unknown = self._asked(latest)
-        if unknown:  # the client's metadata is older than the partition
-            for topic in {tp.topic for tp in tps}:
-                error = self._admin.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].error
-                if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise unanswered(_ENDS, f"topic {topic} does not exist").of("topic")
-            found, _ = self._asked(latest)
-        return found
-
-    def _asked(self, latest: Mapping[KafkaTopicPartition, OffsetSpec]) -> tuple[dict[TopicPartition, int], bool]:
-        """The ends, and whether a partition is unknown; then others may have no answer either."""
-        found: dict[TopicPartition, int] = {}
-        unknown = False
-        for asked, answer in self._admin.list_offsets(latest, request_timeout=_ANSWER_SECONDS).items():
-            try:
-                offset = answer.result().offset
-                if offset >= 0:  # it is negative, without an error, where the leader went away
-                    found[TopicPartition(asked.topic, asked.partition)] = offset
-            except KafkaException as error:
-                unknown = unknown or error.args[0].code() in _UNKNOWN
-                logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())
-        return found, unknown
+            unknown = unknown or error.args[0].code() in _UNKNOWN
+            logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())
+    return found, unknown

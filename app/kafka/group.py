@@ -28,13 +28,10 @@ def client_id(topic: str, table_uri: str) -> str:
 
 
 def check_members(admin: AdminClient, group: str, own_client_id: str) -> None:
-    """Refuse a consumer group whose members write another table from the same topic, before joining it.
+    """Raise ``RetryableError`` if members of the group write another table from the same topic, before joining it.
 
-    Kafka gives each partition to one member of a group, so each table would get only a part of the rows. If Kafka does
-    not answer yet, for example before its first group exists, ``OtherTables`` asks again.
-
-    Raises:
-        RetryableError: there are such members. They may just be stopping, as after TABLE_NAME was changed.
+    Kafka gives each partition to one member of a group, so each table would get only a part of the rows. They may just
+    be stopping. If Kafka does not answer yet, as before its first group exists, ``OtherTables`` asks again.
     """
     try:
         hosts = _other_tables(admin, group, own_client_id)
@@ -51,11 +48,6 @@ class OtherTables:
     A member that finds another table's member at its first assignment ends before it reads a record. A member that was
     alone in the group before goes on, because the other one ends. If the other one is still there at the next check,
     both end.
-
-    Args:
-        admin: asks Kafka.
-        group: the consumer group.
-        own_client_id: of this member.
     """
 
     def __init__(self, admin: AdminClient, group: str, own_client_id: str) -> None:
@@ -67,11 +59,7 @@ class OtherTables:
         self._seen_before = False
 
     def at_assignment(self) -> RetryableError | None:
-        """The error to end with; asks at each call until it has once found no member of another table.
-
-        Raises:
-            RetryableError: Kafka does not answer, and there are tries left.
-        """
+        """The error to end with; asks at each call until it has once found no member of another table."""
         if self._had_it_alone or not self._looks_left:
             return None
         try:
@@ -85,11 +73,7 @@ class OtherTables:
         return self._refusal(hosts, "This one leaves it before it has read anything")
 
     def later(self) -> RetryableError | None:
-        """The error to end with if members of another table stay from one call to the next.
-
-        Raises:
-            RetryableError: Kafka does not answer.
-        """
+        """The error to end with if members of another table stay from one call to the next."""
         hosts = _other_tables(self._admin, self._group, self._own)
         was_seen, self._seen_before = self._seen_before, bool(hosts)
         if self._had_it_alone and not was_seen:
@@ -108,37 +92,22 @@ def is_member(admin: AdminClient, group: str, member_id: str | None) -> bool:
 
     With Kafka's eager rebalances, the partitions of a member are given to nobody else while it is in the group and has
     not been told of a revocation. ``False`` where the user may not see the members.
-
-    Raises:
-        RetryableError: Kafka does not answer.
     """
     return bool(member_id) and any(member.id == member_id for member in _members(admin, group))
 
 
 def check_topic_rights(admin: AdminClient, topic: str) -> None:
-    """Ask which operations are allowed; passes if the broker does not say.
-
-    Raises:
-        FatalError: a right is missing.
-    """
+    """Raise ``FatalError`` if a right is missing; passes if the broker does not say."""
     _require_read(lambda: admin.describe_topics(TopicCollection([topic]), **_RIGHTS)[topic], f"topic {topic}")
 
 
 def check_group_rights(admin: AdminClient, group: str) -> None:
-    """The same for the group. Not for a process that goes on: see ``_members``. A member asks for its offsets instead.
-
-    Raises:
-        FatalError: a right is missing.
-    """
+    """The same for the group. Not for a process that goes on, see ``_members``: a member asks for its offsets."""
     _require_read(lambda: admin.describe_consumer_groups([group], **_RIGHTS)[group], f"consumer group {group}")
 
 
 def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[str]:
-    """Hosts of the members that write another table from the same topic; none where the user may not see them.
-
-    Raises:
-        RetryableError: Kafka does not answer.
-    """
+    """Hosts of the members that write another table from the same topic; none where the user may not see them."""
     own = _CLIENT_ID.fullmatch(own_client_id)
     hosts = []
     for member in _members(admin, group):
@@ -153,9 +122,6 @@ def _members(admin: AdminClient, group: str) -> list[Any]:
 
     Asks all brokers with ``list_groups()``. ``describe_consumer_groups()`` aborts the process in C when a broker that
     went away while it waited is back (librdkafka's issues 3663 and 4605). So do all calls that ask the coordinator.
-
-    Raises:
-        RetryableError: Kafka does not answer.
     """
     what = f"the members of group {group}"
     found = ask(what, lambda: admin.list_groups(group, timeout=_ANSWER_SECONDS))

@@ -21,12 +21,7 @@ class MskToken:
     librdkafka calls it only in ``poll()``, ``consume()`` and ``flush()`` of the client that needs the token. Without
     one of these calls, a client of confluent-kafka 2.12 gets not even its first token. The consumer and the producer
     of the application are polled at each turn of the loop; ``poll_in_background`` polls those that are only asked.
-
-    Args:
-        region: of the cluster.
-
-    Attributes:
-        failure: why the last call made no token; ``None`` if it did.
+    ``failure`` says why the last call made no token; ``None`` if it did.
     """
 
     def __init__(self, region: str) -> None:
@@ -34,11 +29,7 @@ class MskToken:
         self.failure: str | None = None
 
     def __call__(self, _: str) -> tuple[str, float]:
-        """Return the token and the seconds since the epoch at which it expires.
-
-        Raises:
-            Exception: whatever AWS' SDK raises; the client tries again after 10 s.
-        """
+        """Return the token and when it expires (epoch seconds). After an error the client tries again in 10 s."""
         try:
             token, expires_ms = _signer()(self.region)
         except Exception as error:

@@ -1,6 +1,6 @@
 """Asks Kafka: one way for all questions, and one table of what the errors of its answers mean."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.kafka.errors import FROM_LAST_COMMIT, PASSING_ERRORS
 from app.kafka.ids import known_id
 from app.model import TopicPartition
 from app.timings import DEFAULT
@@ -24,7 +25,15 @@ _NOT_GIVEN = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,  # it is asked for the cluster's id alone
     }
 )
+_HAS_MEMBERS = frozenset(
+    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
+)
+_LET_IT_READ = "Allow Read on the topic and on the consumer group"
 _OWN = "ts-datalake-sink"  # metadata of an offset
+
+
+class GroupInUseError(RetryableError):
+    """Kafka takes offsets from the members of a group alone while it has any."""
 
 
 def own_offset(topic: str, partition: int, offset: int) -> KafkaTopicPartition:
@@ -32,17 +41,26 @@ def own_offset(topic: str, partition: int, offset: int) -> KafkaTopicPartition:
     return KafkaTopicPartition(topic, partition, offset, f"{_OWN} {offset}")
 
 
+def commit(consumers_commit: Callable[..., object], offsets: Sequence[KafkaTopicPartition], doing: str) -> None:
+    """Commit offsets with this method of a consumer, and wait for the answer; raises what ``not_committed`` gives."""
+    try:
+        consumers_commit(offsets=offsets, asynchronous=False)
+    except KafkaException as error:
+        raise not_committed(error.args[0], doing) from None
+
+
+def not_committed(error: KafkaError, doing: str) -> ConnectorError:
+    """Retryable while the coordinator moves or the group rebalances; else fatal, for only the user can change it."""
+    if error.code() in PASSING_ERRORS:
+        kind = GroupInUseError if error.code() in _HAS_MEMBERS else RetryableError
+        return kind(doing, error.str(), FROM_LAST_COMMIT)
+    return FatalError(doing, error.str(), _LET_IT_READ)
+
+
 def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -> _T:
-    """Return Kafka's answer.
+    """Return Kafka's answer, or ``not_given`` from a broker that does not know the question.
 
-    Args:
-        what: is asked for.
-        question: asks once, with a time limit.
-        not_given: the answer of a broker that does not know the question, or refuses it.
-
-    Raises:
-        FatalError: the user lacks a right.
-        RetryableError: Kafka does not answer yet.
+    ``question`` asks once, with a time limit.
     """
     try:
         return question()
@@ -55,7 +73,7 @@ def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -
 def failed(what: str, error: KafkaError) -> ConnectorError:
     """Fatal for a refusal, because a claim would otherwise repeat the question for ever."""
     if error.code() in _REFUSED:
-        hint = "Allow Read on the topic and on the consumer group, which lets them be described too"
+        hint = f"{_LET_IT_READ}, which lets them be described too"
         return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
     without = unanswered(what, error.str())
     return without.of("topic") if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else without
@@ -63,7 +81,7 @@ def failed(what: str, error: KafkaError) -> ConnectorError:
 
 def unanswered(what: str, cause: str) -> RetryableError:
     """The error where Kafka gives no answer, or none that can be used."""
-    return RetryableError(f"asking Kafka for {what}", cause).of("Kafka")
+    return RetryableError(f"asking Kafka for {what}", cause.removeprefix("Local: ")).of("Kafka")  # of librdkafka
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +106,7 @@ class PartitionOffsets:
 
 
 class GroupOffsets:
-    """Asks with a consumer of its own, which never subscribes: closing the other consumer does not affect it.
-
-    Args:
-        consumer: of the same group.
-        admin: describes topics and the cluster.
-        answer_seconds: how long Kafka may take to answer.
-    """
+    """Asks with a consumer of the group that never subscribes: closing the other consumer does not affect it."""
 
     def __init__(self, consumer: Any, admin: AdminClient, answer_seconds: float = DEFAULT.kafka_answer_seconds) -> None:
         self._consumer = consumer
@@ -103,12 +115,7 @@ class GroupOffsets:
         self._cluster_id: str | None = None
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
-        """Ask the brokers, without a cache.
-
-        Raises:
-            RetryableError: they do not answer yet.
-            FatalError: they refuse to.
-        """
+        """Ask the brokers, without a cache."""
         committed = self._committed([tp])[0]
         low, high = self._watermarks(tp)
         offset = committed.offset if committed.offset >= 0 else None
@@ -116,12 +123,7 @@ class GroupOffsets:
         return PartitionOffsets(offset, low, high, self.topic_id(tp.topic), self.cluster_id(), is_set)
 
     def topic_id(self, topic: str) -> str:
-        """The id of the current topic of that name; empty if the broker does not give it.
-
-        Raises:
-            RetryableError: the broker does not answer yet.
-            FatalError: it refuses to.
-        """
+        """The id of the current topic of that name; empty if the broker does not give it."""
         what = f"the id of topic {topic}"
 
         def question() -> str:
@@ -131,11 +133,7 @@ class GroupOffsets:
         return ask(what, question, not_given="")
 
     def cluster_id(self) -> str:
-        """The id of the cluster; empty if the broker does not give it. Asks once.
-
-        Raises:
-            RetryableError: the broker does not answer yet.
-        """
+        """The id of the cluster; empty if the broker does not give it. Asks once."""
         if self._cluster_id is None:
 
             def question() -> str:
@@ -145,21 +143,13 @@ class GroupOffsets:
         return self._cluster_id
 
     def begun(self, topic: str) -> set[int]:
-        """The partitions for which the group has an offset.
-
-        Raises:
-            ConnectorError: as for ``of``.
-        """
+        """The partitions for which the group has an offset."""
         tps = self._partitions(topic)
         found = self._committed(tps) if tps else []
         return {each.partition for each in found if each.offset >= 0}
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The offset of the next record, for each partition of the topic.
-
-        Raises:
-            ConnectorError: as for ``of``.
-        """
+        """The offset of the next record, for each partition of the topic."""
         return self._of_all(topic, OffsetSpec.latest(), "ends")
 
     def beginnings(self, topic: str) -> dict[int, int]:

@@ -2,7 +2,6 @@
 
 import difflib
 import logging
-import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -21,7 +20,6 @@ from app.kafka.msk_token import MSK_HINT
 
 logger = logging.getLogger(__name__)
 
-_ANSWER_SECONDS = 5.0
 _SHOWN_TOPICS = 5
 _COUNTS = " (after "  # what librdkafka puts behind a cause: milliseconds, and how often it has seen it
 
@@ -46,34 +44,18 @@ def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
     return client
 
 
-def find_topics(
-    connection: ConnectionConfig,
-    *,
-    wait_seconds: float,
-    stop: threading.Event,
-    clock: Callable[[], float],
-    answer_seconds: float = _ANSWER_SECONDS,
-    on_failure: Callable[[RetryableError], None] = lambda _: None,
-) -> list[str]:
-    """Names of the topics the broker shows us, waiting for a broker that is not up yet.
-
-    Args:
-        connection: the broker.
-        wait_seconds: how long to wait for it.
-        stop: ends the waiting.
-        clock: monotonic seconds.
-        answer_seconds: how long one try takes at most.
-        on_failure: told each try that failed and is repeated.
+def listing_topics(connection: ConnectionConfig, answer_seconds: float = 5.0) -> Callable[[], list[str]]:
+    """Returns a function that asks for the names of the topics that the broker shows us; one client asks each time.
 
     Raises:
-        ConfigError: the broker refuses the credentials, or TLS fails.
-        RetryableError: no broker answered in ``wait_seconds``, or ``stop`` was set.
+        ConfigError: the broker refuses the credentials, or TLS fails. Of the function, as the next one.
+        RetryableError: no broker answered in ``answer_seconds``.
     """
     errors: list[KafkaError] = []
     client = new_admin(connection, error_cb=errors.append, logger=_client_logger)
     doing = f"connecting to Kafka at {connection.bootstrap_servers}"
-    begin = clock()
-    while True:
+
+    def topics() -> list[str]:
         try:
             return sorted(client.list_topics(timeout=answer_seconds).topics)
         except KafkaException as error:
@@ -82,12 +64,11 @@ def find_topics(
             if refused is not None:
                 raise _login_refused(doing, connection, refused) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
-            cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0]
+            cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0].replace("Local: ", "")
         hint = with_own_address(_outage_hint(connection, cause), f"{connection.bootstrap_servers} {cause}")
-        failure = RetryableError(doing, cause, hint)
-        if stop.is_set() or clock() - begin > wait_seconds:
-            raise failure
-        on_failure(failure)
+        raise RetryableError(doing, cause, hint)
+
+    return topics
 
 
 def _login_refused(doing: str, connection: ConnectionConfig, refused: KafkaError) -> ConfigError:
@@ -109,15 +90,10 @@ def _outage_hint(connection: ConnectionConfig, cause: str) -> str:
 def open_topic(
     application: Application, name: str, visible: Collection[str], *, variable: str, right: str, **options: Any
 ) -> Topic:
-    """Opens an existing topic.
+    """Opens an existing topic, with further ``options`` of ``quixstreams.Application.topic``.
 
-    Args:
-        application: knows its name on the platform.
-        name: as the user knows it.
-        visible: the names that Kafka shows us.
-        variable: the setting that names it.
-        right: what the user needs to be allowed on it.
-        options: further ones of ``quixstreams.Application.topic``.
+    ``visible`` are the names that Kafka shows us, ``variable`` the setting that names it, and ``right`` what the user
+    needs to be allowed on it.
 
     Raises:
         ConfigError: it does not exist.

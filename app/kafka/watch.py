@@ -19,9 +19,7 @@ logger = logging.getLogger(__name__)
 class TopicIds:
     """Keeps the topic's id of each claimed partition, and compares it with Kafka's current one. Thread-safe.
 
-    Args:
-        ask: returns the id of the current topic of a name, empty if the broker does not give it; may raise
-            ``ConnectorError``.
+    ``ask`` returns the id of the current topic of a name, empty if the broker does not give it.
     """
 
     def __init__(self, ask: Callable[[str], str]) -> None:
@@ -43,11 +41,7 @@ class TopicIds:
         return self._claimed.get(tp, "")
 
     def is_same(self, tp: TopicPartition) -> bool | None:
-        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say.
-
-        Raises:
-            ConnectorError: Kafka does not answer, or refuses to.
-        """
+        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say."""
         before = self.of(tp)
         now = self._ask(tp.topic) if before else ""
         return now == before if now and before else None
@@ -57,9 +51,6 @@ class TopicIds:
 
         Asks for each topic once. If this returns ``None``, all records read before the call are of the claimed topic,
         because an id never comes back.
-
-        Raises:
-            ConnectorError: as for ``is_same``.
         """
         now: dict[str, str] = {}
         for tp in tps:
@@ -83,12 +74,8 @@ def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
 class KafkaWatch:
     """Asks Kafka regularly after ``start()``, until one of the answers is an error, which ends the process.
 
-    It has a thread of its own, because an answer may take long and the consumer's loop must not wait for it.
-
-    Args:
-        questions: each returns the error to end with, or ``None``. May raise ``ConnectorError`` if there is no answer;
-            it is asked again then.
-        seconds: between two rounds.
+    Each question returns the error to end with, or ``None``; it is asked again if it raises. The thread is its own,
+    because an answer may take long and the consumer's loop must not wait for it.
     """
 
     def __init__(self, questions: Sequence[Callable[[], ConnectorError | None]], seconds: float) -> None:

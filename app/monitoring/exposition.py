@@ -1,6 +1,6 @@
 """Exposes the metrics in the format of Prometheus.
 
-``Metrics`` counts; all other values are read from memory at each scrape.
+``Metrics`` counts; all other values are read from the status at each scrape.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,81 +10,76 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from app.monitoring.metrics import STATES, Counts, Identity, Live, Metrics, Position
+from app.monitoring.metrics import Position, Totals
+from app.monitoring.status import STATES, Live, Status
 
-# Name, documentation, and value; a gauge whose value is unknown is left out.
-_GAUGES: Final[Iterable[tuple[str, str, Callable[[Counts, Live, Identity], float | None]]]] = (
+_Read = Callable[[Status], float | None]
+_ReadPartition = Callable[[Position, float | None], float | None]
+
+# Name without "lake_sink_", documentation, and value; a gauge whose value is unknown is left out.
+_COUNTERS: Final[Iterable[tuple[str, str, Callable[[Totals, Live], int]]]] = (
+    ("rows", "Rows written to the lake since the process started.", lambda total, _: total.rows),
     (
-        "lake_sink_assigned_partitions",
-        "Partitions that are consumed.",
-        lambda counts, _live, _identity: len(counts.positions),
+        "bytes",
+        "Bytes of the Parquet files written to the lake since the process started.",
+        lambda total, _: total.size,
     ),
+    ("files", "Parquet files written to the lake since the process started.", lambda total, _: total.files),
+    ("batches", "Batches written to the lake since the process started.", lambda total, _: total.batches),
     (
-        "lake_sink_claiming_partitions",
-        "Partitions that are assigned and not claimed in the journal yet.",
-        lambda _counts, live, _identity: live.claiming,
+        "dead_letters",
+        "Records written to the dead letter since the process started.",
+        lambda total, _: total.dead_letters,
     ),
+    ("rescued_values", "Values that fit no column and went to _rescued_data.", lambda total, _: total.rescued),
+    ("pauses", "Pauses of consuming because the store or the catalog took too long.", lambda total, _: total.pauses),
     (
-        "lake_sink_last_commit_timestamp_seconds",
-        "When offsets were last committed, Unix time; before the first commit, when consuming began.",
-        lambda counts, _live, _identity: counts.last_commit or counts.consuming_since,
+        "fenced_partitions",
+        "Partitions that another member had taken over while this one still wrote.",
+        lambda total, _: total.fenced,
     ),
-    (
-        "lake_sink_kafka_answer_timestamp_seconds",
-        "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
-        lambda counts, _live, _identity: counts.last_answer or counts.consuming_since,
-    ),
-    (
-        "lake_sink_next_commit_seconds",
-        "Seconds until the next commit is due; negative if it is late.",
-        lambda _counts, live, _identity: live.commit_due_in,
-    ),
-    (
-        "lake_sink_buffer_bytes",
-        "Size of the rows held in Python, as estimated.",
-        lambda _counts, live, _identity: live.buffered,
-    ),
-    (
-        "lake_sink_buffer_limit_bytes",
-        "The size at which consuming waits.",
-        lambda _counts, live, _identity: live.buffer_limit,
-    ),
-    (
-        "lake_sink_batches_under_way",
-        "Batches begun and not in the lake yet.",
-        lambda _counts, live, _identity: live.under_way,
-    ),
-    (
-        "lake_sink_commit_interval_seconds",
-        "Seconds between two commits: COMMIT_INTERVAL.",
-        lambda _counts, _live, identity: identity.commit_interval,
-    ),
+    ("consumed_records", "Records that were read from Kafka.", lambda _, live: live.consumption.consumed),
+    ("skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", lambda _, live: live.skipped),
 )
-
+_GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
+    ("assigned_partitions", "Partitions that are consumed.", lambda s: len(s.counts.positions)),
+    (
+        "claiming_partitions",
+        "Partitions that are assigned and not claimed in the journal yet.",
+        lambda s: len(s.live.consumption.unclaimed),
+    ),
+    (
+        "last_commit_timestamp_seconds",
+        "When offsets were last committed, Unix time; before the first commit, when consuming began.",
+        lambda s: s.counts.last_commit or s.counts.consuming_since,
+    ),
+    (
+        "kafka_answer_timestamp_seconds",
+        "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
+        lambda s: s.counts.last_answer or s.counts.consuming_since,
+    ),
+    (
+        "next_commit_seconds",
+        "Seconds until the next commit is due; negative if it is late.",
+        lambda s: s.live.consumption.due_in,
+    ),
+    ("buffer_bytes", "Size of the rows held in Python, as estimated.", lambda s: s.live.consumption.held_bytes),
+    ("buffer_limit_bytes", "The size at which consuming waits.", lambda s: s.live.buffer_limit),
+    ("batches_under_way", "Batches begun and not in the lake yet.", lambda s: s.live.under_way),
+    ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.identity.commit_interval),
+)
 # The same for each partition, from its position and the age of its oldest message that is not committed.
-_PARTITION_GAUGES: Final[Iterable[tuple[str, str, Callable[[Position, float | None], float | None]]]] = (
+_PARTITION_GAUGES: Final[Iterable[tuple[str, str, _ReadPartition]]] = (
+    ("lag_messages", "Messages of an assigned partition that are not committed yet.", lambda each, _: each.lag),
+    ("committed_offset", "Offset after the last one that is committed.", lambda each, _: each.committed),
     (
-        "lake_sink_lag_messages",
-        "Messages of an assigned partition that are not committed yet.",
-        lambda position, _: position.lag,
-    ),
-    (
-        "lake_sink_committed_offset",
-        "Offset after the last one that is committed.",
-        lambda position, _: position.committed,
-    ),
-    (
-        "lake_sink_partition_last_commit_timestamp_seconds",
+        "partition_last_commit_timestamp_seconds",
         "When offsets of a partition were last committed, Unix time; before that, when its consuming began.",
-        lambda position, _: position.committed_at or position.begun_at,
+        lambda each, _: each.committed_at or each.begun_at,
     ),
+    ("end_offset", "Offset of the next message to be produced.", lambda each, _: each.end),
     (
-        "lake_sink_end_offset",
-        "Offset of the next message to be produced.",
-        lambda position, _: position.end,
-    ),
-    (
-        "lake_sink_freshness_seconds",
+        "freshness_seconds",
         "Age of the oldest message that is not committed, in seconds; 0 if none waits.",
         lambda _, age: age,
     ),
@@ -92,17 +87,16 @@ _PARTITION_GAUGES: Final[Iterable[tuple[str, str, Callable[[Position, float | No
 
 
 class Exposition:
-    """All metrics of this process."""
+    """All metrics of this process: those of ``counted``, and what the status says."""
 
-    def __init__(self, identity: Callable[[], Identity], metrics: Metrics, live: Callable[[], Live]) -> None:
-        self._identity = identity
-        self._metrics = metrics
-        self._live = live
+    def __init__(self, counted: CollectorRegistry, status: Callable[[], Status]) -> None:
+        self._counted = counted
+        self._status = status
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
         # No process has pid 0: without Java the collector gives nothing.
-        ProcessCollector("lake_sink_java", pid=lambda: live().java_pid or 0, registry=self._registry)
+        ProcessCollector("lake_sink_java", pid=lambda: status().live.java_pid or 0, registry=self._registry)
 
     def text(self) -> bytes:
         """Returns the metrics in Prometheus' text format."""
@@ -110,17 +104,16 @@ class Exposition:
 
     def collect(self) -> Iterator[Metric]:
         """Implements the collector's interface; the registry calls it."""
-        counts, live, identity = self._metrics.counts(), self._live(), self._identity()
-        yield from self._metrics.registry.collect()
-        yield CounterMetricFamily("lake_sink_consumed_records", "Records that were read from Kafka.", live.consumed)
-        yield CounterMetricFamily(
-            "lake_sink_skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", live.skipped
-        )
+        status = self._status()
+        live, identity = status.live, status.identity
+        yield from self._counted.collect()
+        for name, documentation, count in _COUNTERS:
+            yield CounterMetricFamily(f"lake_sink_{name}", documentation, count(status.counts.totals, live))
         for name, documentation, read in _GAUGES:
-            value = read(counts, live, identity)
+            value = read(status)
             if value is not None:
-                yield GaugeMetricFamily(name, documentation, value)
-        yield from _of_partitions(counts, live)
+                yield GaugeMetricFamily(f"lake_sink_{name}", documentation, value)
+        yield from _of_partitions(status)
         state = GaugeMetricFamily("lake_sink_state", "1 for the state that the connector is in.", labels=["state"])
         for each in STATES:
             state.add_metric([each], float(each == live.state))
@@ -133,13 +126,12 @@ class Exposition:
         yield _info("lake_sink_build_info", "Versions, as labels of the value 1.", identity.versions)
 
 
-def _of_partitions(counts: Counts, live: Live) -> Iterator[Metric]:
-    positions = sorted(counts.positions.items())
-    ages = {tp: position.freshness(counts.at, live.oldest.get(tp)) for tp, position in positions}
+def _of_partitions(status: Status) -> Iterator[Metric]:
+    known = sorted((row.tp, row.position, row.age) for row in status.rows if row.position)
     for name, documentation, read in _PARTITION_GAUGES:
-        gauge = GaugeMetricFamily(name, documentation, labels=["topic", "partition"])
-        for tp, position in positions:
-            value = read(position, ages[tp])
+        gauge = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=["topic", "partition"])
+        for tp, position, age in known:
+            value = read(position, age)
             if value is not None:
                 gauge.add_metric([tp.topic, str(tp.partition)], value)
         yield gauge

@@ -53,15 +53,10 @@ class History:
         samples = self._samples.copy()
         return now - samples[0].at if samples else 0.0
 
-    def rate(self, now: float, seconds: float) -> float:
-        """Returns rows a second written to the lake, over the last ``seconds`` or since the first sample."""
+    def rate(self, now: float, seconds: float) -> tuple[float, float]:
+        """Returns rows and bytes a second written to the lake, over the last ``seconds`` or since the first sample."""
         recent = self._recent(now, seconds)
-        return _rate(recent[0], recent[-1]) if recent else 0.0
-
-    def byte_rate(self, now: float, seconds: float) -> float:
-        """Returns bytes a second written to the lake, over the last ``seconds`` or since the first sample."""
-        recent = self._recent(now, seconds)
-        return (recent[-1].size - recent[0].size) / (recent[-1].at - recent[0].at) if len(recent) > 1 else 0.0
+        return _rate(recent[0], recent[-1]) if recent else (0.0, 0.0)
 
     def lag_change(self, now: float, seconds: float) -> float | None:
         """Returns the lag's growth over the last ``seconds``, in messages a second; negative if it shrinks.
@@ -79,7 +74,7 @@ class History:
     def rates(self, now: float, width: float) -> list[Point]:
         """Returns rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
         steps = list(_steps(self._samples.copy(), width))
-        return [Point(now - end.at, _rate(begin, end)) for begin, end in pairwise(steps)]
+        return [Point(now - end.at, _rate(begin, end)[0]) for begin, end in pairwise(steps)]
 
     def lags(self, now: float, width: float) -> list[Point]:
         """Returns uncommitted messages, at least ``width`` seconds apart."""
@@ -89,9 +84,9 @@ class History:
         return [sample for sample in self._samples.copy() if now - sample.at <= seconds]
 
 
-def _rate(begin: Sample, end: Sample) -> float:
+def _rate(begin: Sample, end: Sample) -> tuple[float, float]:
     seconds = end.at - begin.at
-    return (end.rows - begin.rows) / seconds if seconds > 0 else 0.0
+    return ((end.rows - begin.rows) / seconds, (end.size - begin.size) / seconds) if seconds > 0 else (0.0, 0.0)
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:

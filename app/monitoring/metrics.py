@@ -2,30 +2,24 @@
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from dataclasses import astuple, dataclass, field, replace
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from app.model import TopicPartition
-from app.monitoring.waits import Trouble, Waits
+from app.monitoring.waits import Operation, Waits
+from app.timings import DEFAULT, Timings
 
 # The steps of a batch, in their order; see ``app.pipeline.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
 # Upper bounds in seconds. A step normally takes tens of milliseconds, and minutes with many large files.
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-# Operations with retries; docs/operations.md explains each of them.
-Operation = Literal["schema", "journal", "upload", "register", "claim", "commit", "kafka"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 # The end of a transaction takes an offset without a message, so a lag of one offset may be no message.
 _TRANSACTION_END = 1
 _REMEMBERED = 10  # batches, files, and losses
-
-StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
-STATES: tuple[StateName, ...] = get_args(StateName)
-SparkState = Literal["starting", "running", "gone"]
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # they are a second series for each counter
 
@@ -106,29 +100,44 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """The counts at the time ``at``, since the process began; ``size`` is that of the Parquet files in bytes.
+class Totals:
+    """Counts since the process began; ``size`` is that of the Parquet files in bytes."""
 
-    Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
-    answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
-    ``losses`` lists the records found missing for good with their times, the latest last.
-    """
-
-    at: float = 0.0
     rows: int = 0
     files: int = 0
     size: int = 0
     batches: int = 0
     dead_letters: int = 0
     rescued: int = 0
+    pauses: int = 0
     fenced: int = 0
+
+    def __add__(self, more: "Totals") -> "Totals":
+        return Totals(*map(sum, zip(astuple(self), astuple(more), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The counts at the time ``at``.
+
+    Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
+    answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
+    ``losses`` lists the records found missing for good with their times, the latest last; ``last_batches`` has the
+    latest first.
+    """
+
+    at: float = 0.0
+    totals: Totals = Totals()
     consuming_since: float = 0.0
     last_commit: float | None = None
     last_answer: float | None = None
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     last_batches: tuple[DeliveredBatch, ...] = ()
-    last_files: tuple[DeliveredFile, ...] = ()
     losses: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def last_files(self) -> list[DeliveredFile]:
+        return [file for batch in self.last_batches for file in reversed(batch.last_files)][:_REMEMBERED]
 
     @property
     def lag(self) -> int | None:
@@ -138,92 +147,18 @@ class Counts:
         return sum(known) if lags and len(known) == len(lags) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The identity of this connector: topic, group, table, versions, and commit interval.
-
-    Until ``is_found`` is true, the table's address is that of the settings; the catalog may have another one.
-
-    Attributes:
-        commit_interval: in seconds.
-        replica: the name of this replica, of its deployment where the platform gives one.
-        target_file_mb: TARGET_FILE_MB, in MiB.
-        settings: the effective ones as name and value, without secrets.
-    """
-
-    topic: str
-    group: str
-    table: str
-    root: str
-    versions: dict[str, str]
-    commit_interval: float
-    is_found: bool = False
-    replica: str = ""
-    dead_letter: str = ""
-    target_file_mb: int = 16
-    has_catalog: bool = False
-    settings: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """The state of the running parts. Sizes are in bytes; ``detail`` gives the reason for the state.
-
-    ``consumed`` counts records since the process began, and ``claiming`` the assigned partitions that are not claimed
-    yet. ``oldest`` has the time of each partition's first record that is consumed and not committed, in seconds since
-    the epoch. ``commit_due_in`` are the seconds until the next commit is due, ``None`` before consuming begins.
-
-    ``waits`` lists the retried operations, the longest wait first; ``failure`` is the error that ends the process.
-    ``fenced`` has the assigned partitions written by another member, with the reasons. ``unclaimed`` are those counted
-    by ``claiming``.
-    """
-
-    state: StateName = "starting"
-    detail: str = ""
-    buffered: int = 0
-    buffer_limit: int = 0
-    under_way: int = 0
-    skipped: int = 0
-    consumed: int = 0
-    claiming: int = 0
-    oldest: Mapping[TopicPartition, float] = field(default_factory=dict)
-    commit_due_in: float | None = None
-    java_pid: int | None = None
-    spark: SparkState = "starting"
-    waits: tuple[Trouble, ...] = ()
-    failure: Trouble | None = None
-    fenced: Mapping[TopicPartition, str] = field(default_factory=dict)
-    unclaimed: frozenset[TopicPartition] = frozenset()
-
-
 class Metrics:
-    """Counts the work of the connector. ``Exposition`` adds the metrics that are not in ``registry``."""
+    """Counts the work of the connector. ``registry`` has the retries and the times of steps, ``counts()`` all else."""
 
-    def __init__(self, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, timings: Timings = DEFAULT) -> None:
         self._clock = clock
-        self.waits = Waits(monotonic)
+        self.waits = Waits(timings, self.failed_try)
         self._lock = threading.Lock()
         self._counts = Counts(consuming_since=clock())
         self.registry = CollectorRegistry()
-        self._rows = self._counter("lake_sink_rows", "Rows written to the lake since the process started.")
-        self._bytes = self._counter(
-            "lake_sink_bytes", "Bytes of the Parquet files written to the lake since the process started."
+        self._retries = Counter(
+            "lake_sink_retries", "Failed tries that were repeated.", ["operation"], registry=self.registry
         )
-        self._files = self._counter("lake_sink_files", "Parquet files written to the lake since the process started.")
-        self._batches = self._counter("lake_sink_batches", "Batches written to the lake since the process started.")
-        self._dead_letters = self._counter(
-            "lake_sink_dead_letters", "Records written to the dead letter since the process started."
-        )
-        self._rescued = self._counter(
-            "lake_sink_rescued_values", "Values that fit no column and went to _rescued_data."
-        )
-        self._pauses = self._counter(
-            "lake_sink_pauses", "Pauses of consuming because the store or the catalog took too long."
-        )
-        self._fenced = self._counter(
-            "lake_sink_fenced_partitions", "Partitions that another member had taken over while this one still wrote."
-        )
-        self._retries = self._counter("lake_sink_retries", "Failed tries that were repeated.", ["operation"])
         self._steps = Histogram(
             "lake_sink_step_seconds",
             "Seconds that each step of a batch took, without waits for a system that was away.",
@@ -235,42 +170,24 @@ class Metrics:
             self._retries.labels(operation)
         for step in STEPS:
             self._steps.labels(step)
-        self._last_batches: deque[DeliveredBatch] = deque(maxlen=_REMEMBERED)
-        self._last_files: deque[DeliveredFile] = deque(maxlen=_REMEMBERED)
-
-    def _counter(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
-        return Counter(name, documentation, labels, registry=self.registry)
 
     def counts(self) -> Counts:
         """Returns an immutable snapshot of the counts."""
-        with self._lock:
-            return replace(
-                self._counts,
-                at=self._clock(),
-                rows=_value(self._rows),
-                files=_value(self._files),
-                size=_value(self._bytes),
-                batches=_value(self._batches),
-                dead_letters=_value(self._dead_letters),
-                rescued=_value(self._rescued),
-                fenced=_value(self._fenced),
-                last_batches=tuple(reversed(self._last_batches)),
-                last_files=tuple(reversed(self._last_files)),
-            )
+        return replace(self._counts, at=self._clock())
 
     def delivered(self, batch: DeliveredBatch) -> None:
         """Counts a batch that is in the lake."""
+        batch = replace(batch, at=self._clock(), last_files=batch.last_files[-_REMEMBERED:])
+        self._add(Totals(batch.rows, batch.files, batch.size, 1, batch.dead_letters, batch.rescued))
         with self._lock:
-            self._last_batches.append(replace(batch, at=self._clock(), last_files=()))
-            self._last_files.extend(batch.last_files[-_REMEMBERED:])
-            self._rows.inc(batch.rows)
-            self._files.inc(batch.files)
-            self._bytes.inc(batch.size)
-            self._batches.inc()
-            self._dead_letters.inc(batch.dead_letters)
-            self._rescued.inc(batch.rescued)
-            for step, seconds in batch.seconds.items():
-                self._steps.labels(step).observe(seconds)
+            last_batches = (batch, *self._counts.last_batches)[:_REMEMBERED]
+            self._counts = replace(self._counts, last_batches=last_batches)
+        for step, seconds in batch.seconds.items():
+            self._steps.labels(step).observe(seconds)
+
+    def _add(self, more: Totals) -> None:
+        with self._lock:
+            self._counts = replace(self._counts, totals=self._counts.totals + more)
 
     def consuming(self) -> None:
         """Records the start of consuming: a commit is expected from now on."""
@@ -283,11 +200,11 @@ class Metrics:
 
     def paused(self) -> None:
         """Counts a pause of consuming because the destination takes too long."""
-        self._pauses.inc()
+        self._add(Totals(pauses=1))
 
     def fenced(self) -> None:
         """Counts a partition found to be written by another member."""
-        self._fenced.inc()
+        self._add(Totals(fenced=1))
 
     def lost(self, what: str) -> None:
         """Records lost records: neither Kafka nor the table has them."""
@@ -329,8 +246,3 @@ class Metrics:
         with self._lock:
             kept = {tp: position for tp, position in self._counts.positions.items() if tp not in gone}
             self._counts = replace(self._counts, positions=kept)
-
-
-def _value(counter: Counter) -> int:
-    [family] = counter.collect()
-    return int(family.samples[0].value)

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
@@ -16,22 +16,18 @@ from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
 from app.monitoring.hosts import AllowedHosts
-from app.monitoring.http_server import listen, serve
-from app.monitoring.metrics import Counts, Identity, Live, Metrics
+from app.monitoring.http_server import Pages, listen, serve
+from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health, Probe
-from app.monitoring.progress import progress, worst_first
 from app.monitoring.recent_warnings import RecentWarnings
-from app.monitoring.sentences import Situation, headline
+from app.monitoring.sentences import headline
+from app.monitoring.status import Identity, Live, Status
 from app.monitoring.waits import OUTAGE_SECONDS
-
-if TYPE_CHECKING:
-    from app.monitoring.status_page import View
 
 logger = logging.getLogger(__name__)
 
 _SAMPLE_SECONDS = 5.0
 _SAMPLES_PER_QUESTION = 2  # about end offsets, to Kafka; without an answer each sample asks again
-_QUESTION = "ends"
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 """The partitions' end offsets; raises ``ConnectorError`` if Kafka is away. See ``app.kafka.end_offsets``."""
@@ -52,13 +48,12 @@ class Monitor:
         self._metrics = metrics
         self._health = health
         self._look = look
-        self._exposition = Exposition(lambda: self._identity, metrics, self._live)
         self._ends: Ends | None = None
         self._history = History()
         self._warned = RecentWarnings()
         self._clock = clock
-        self._begin = self._answered_at = self._like_this_since = self._well_at = clock()
-        self._like_this = ""
+        self._begin = self._answered_at = clock()
+        self._since = _Since(self._begin)
         self._told_unanswered: frozenset[str] = frozenset()
 
     def found(self, table: str, root: str, dead_letter: str) -> None:
@@ -71,10 +66,15 @@ class Monitor:
         Raises:
             ConfigError: the port cannot be opened.
         """
-        pages = {"/": self._page, "/partitions": self._partitions, "/metrics": self._scraped}
+        metrics = Exposition(self._metrics.registry, self._status)
+        pages: Pages = {
+            "/": self._page,
+            "/partitions": partial(self._page, is_list=True),
+            "/metrics": lambda: Response(metrics.text(), media_type="text/plain; version=0.0.4"),
+        }
         probes = {
             "/health/live": lambda: _probed(self._health.live()),
-            "/health/ready": lambda: _probed(self._health.ready()),
+            "/health/ready": lambda: _probed(self._look().ready),
         }
         serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))
         logging.getLogger().addHandler(self._warned)
@@ -99,25 +99,12 @@ class Monitor:
             samples += 1
 
     def sample(self) -> None:
-        live, counts = self._live(), self._metrics.counts()
+        status = self._status()
+        live, counts = status.live, status.counts
         is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
-        self._history.add(Sample(self._clock(), counts.rows, counts.lag, counts.size, is_outage))
-        self._note(live, counts)
+        self._history.add(Sample(status.monotonic, counts.totals.rows, counts.lag, counts.totals.size, is_outage))
+        self._since.note(status)
         self._tell_unanswered(live)
-
-    def _note(self, live: Live, counts: Counts) -> None:
-        """Records when this state began. The table is behind since it last had all records in time."""
-        now = self._clock()
-        done = progress(
-            counts, worst_first(counts, live, counts.at), self._history, now, self._identity.commit_interval
-        )
-        top = headline(Situation(self._identity, live, counts, done))
-        is_behind = live.state in ("consuming", "paused") and top.tone == "wait"
-        like_this = "behind" if is_behind else live.state
-        if like_this != self._like_this:
-            self._like_this, self._like_this_since = like_this, self._well_at if is_behind else now
-        if not is_behind:
-            self._well_at = now - (done.age or 0.0) if done.is_up_to_date else now
 
     def _tell_unanswered(self, live: Live) -> None:
         """Logs a missing answer once: without an error nothing else logs it."""
@@ -136,52 +123,55 @@ class Monitor:
         try:
             found = ends(self._metrics.counts().positions.keys())
         except ConnectorError as error:
-            waits.failed(_QUESTION, error, since=self._answered_at)
+            waits.failed(error, since=self._answered_at)
             return False
         except Exception:
             logger.debug("asking Kafka how far the partitions go", exc_info=True)
             return False
         self._answered_at = self._clock()
-        waits.over(_QUESTION)
+        waits.over()
         self._metrics.reaches(found)
         return True
 
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
-    def _live(self) -> Live:
-        return self._look()
+    def _status(self) -> Status:
+        return Status(self._identity, self._look(), self._metrics.counts(), self._history, self._clock())
 
-    def _scraped(self) -> Response:
-        return Response(self._exposition.text(), media_type="text/plain; version=0.0.4")
+    def _page(self, *, is_list: bool = False) -> Response:
+        from app.monitoring import status_page  # noqa: PLC0415 - loaded at the first view
 
-    def _page(self) -> Response:
-        from app.monitoring.status_page import POLICY, render  # noqa: PLC0415 - loaded at the first view
-
-        return HTMLResponse(render(self._view()), headers={"Content-Security-Policy": POLICY})
-
-    def _partitions(self) -> Response:
-        from app.monitoring.status_page import POLICY, render_partitions  # noqa: PLC0415 - see above
-
-        return HTMLResponse(render_partitions(self._view()), headers={"Content-Security-Policy": POLICY})
-
-    def _view(self) -> "View":
-        from app.monitoring.status_page import View  # noqa: PLC0415 - see above
-
-        live, counts, now = self._live(), self._metrics.counts(), self._clock()
-        self._note(live, counts)
-        return View(
-            identity=self._identity,
-            live=live,
-            counts=counts,
-            history=self._history,
+        status = self._status()
+        java = status.live.java_pid
+        view = status_page.View(
+            status,
             warned=self._warned.newest_first(),
-            now=time.time(),
-            monotonic=now,
-            uptime=now - self._begin,
-            seconds=now - self._like_this_since,
+            uptime=status.monotonic - self._begin,
+            seconds=status.monotonic - self._since.note(status),
             python_bytes=resident_bytes(os.getpid()),
-            java_bytes=resident_bytes(live.java_pid) if live.java_pid else None,
+            java_bytes=resident_bytes(java) if java else None,
         )
+        page = status_page.render_partitions(view) if is_list else status_page.render(view)
+        return HTMLResponse(page, headers={"Content-Security-Policy": status_page.POLICY})
+
+
+class _Since:
+    """Knows since when the connector is as it is now, in monotonic seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._begin = self._well_at = now
+        self._like_this = ""
+
+    def note(self, status: Status) -> float:
+        """Returns when this state began. The table is behind since it last had all records in time."""
+        state, now = status.live.state, status.monotonic
+        is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
+        like_this = "behind" if is_behind else state
+        if like_this != self._like_this:
+            self._like_this, self._begin = like_this, self._well_at if is_behind else now
+        if not is_behind:
+            self._well_at = now - (status.age or 0.0) if status.is_up_to_date else now
+        return self._begin
 
 
 def _probed(probe: Probe) -> Response:

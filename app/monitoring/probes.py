@@ -1,7 +1,8 @@
-"""Answers the platform's probes: whether the connector is alive, and whether it is ready."""
+"""Answers the platform's probe whether the connector is alive."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,20 +13,21 @@ class Probe:
     detail: str
 
 
+STARTING: Final = Probe(ok=False, detail="starting")
+
+
 class Health:
-    """Answers the probes; ``loop_seconds`` limits a turn of the consumer's loop, with its flush."""
+    """Knows whether the consumer's loop turns; ``loop_seconds`` limits one turn with its flush."""
 
     def __init__(self, *, loop_seconds: float, clock: Callable[[], float]) -> None:
         self._loop_seconds = loop_seconds
         self._clock = clock
         self._last_turn: float | None = None
         self._spark_alive: Callable[[], bool] = lambda: True
-        self._ready: Callable[[], Probe] = lambda: Probe(ok=False, detail="starting")
 
-    def started(self, *, spark_alive: Callable[[], bool], ready: Callable[[], Probe]) -> None:
+    def started(self, spark_alive: Callable[[], bool]) -> None:
         """Expects turns of the loop from now on."""
         self._spark_alive = spark_alive
-        self._ready = ready
         self._last_turn = self._clock()
 
     def turn(self) -> None:
@@ -42,7 +44,3 @@ class Health:
         if not self._spark_alive():
             return Probe(ok=False, detail="Spark's Java process is gone")
         return Probe(ok=True, detail="running")
-
-    def ready(self) -> Probe:
-        """Answers OK when partitions are assigned and the last flush succeeded."""
-        return self._ready()

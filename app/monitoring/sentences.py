@@ -1,17 +1,16 @@
-"""All sentences of the status page, as tables of conditions and texts: the headline, and the remarks below it.
+"""All sentences of the status page: the headline, and the remarks below it.
 
-The page shows the first headline and all remarks whose conditions hold.
+Each function yields what is to be said now, the gravest first. The page shows the first headline and all remarks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal
 
-from app import formatting
 from app.errors import System
-from app.monitoring.metrics import Counts, Identity, Live
-from app.monitoring.plain_words import plain
-from app.monitoring.progress import Progress, listed, slowest_step
+from app.formatting import counted, duration, sentence, size
+from app.monitoring.status import Status, listed
 from app.monitoring.waits import Trouble
 
 Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act
@@ -44,107 +43,23 @@ _RETRY: Final[dict[System | None, str]] = {
     "Kafka": "The connector asks again every few seconds, and goes on by itself when Kafka answers",
     "topic": "The process ends within two minutes. Each start ends too, as long as the topic does not exist",
 }
-_STEP_HINTS: Final = {
-    "convert": "See whether transform(), ON_BAD_RECORD=fail or values that fit no column make it handle single records",
-    "stage": "Give the temporary folder (TMPDIR) a faster disk",
-    "write": "Use fewer HIVE_COLUMNS, which make fewer files",
-    "prepare": "Look at the store: it is slow with small writes, one for each batch",
-    "upload": "Raise MAX_WRITE_WORKERS, or make larger files by a longer COMMIT_INTERVAL or fewer HIVE_COLUMNS",
-    "register": "Look at the catalog: it is slow",
-    "commit": "Look at the store: it is slow with small writes, one for each batch",
+_SMALL_WRITES: Final = "Look at the store: it is slow with small writes, one for each batch"
+# The steps of a batch in operators' words, and what helps if one is slow; metrics and log have names of their own.
+STEPS: Final = {
+    "convert": (
+        "convert",
+        "See whether transform(), ON_BAD_RECORD=fail or values that fit no column make it handle single records",
+    ),
+    "stage": ("stage", "Give the temporary folder (TMPDIR) a faster disk"),
+    "spark": ("write", "Use fewer HIVE_COLUMNS, which make fewer files"),
+    "intend": ("prepare", _SMALL_WRITES),
+    "upload": (
+        "upload",
+        "Raise MAX_WRITE_WORKERS, or make larger files by a longer COMMIT_INTERVAL or fewer HIVE_COLUMNS",
+    ),
+    "register": ("register", "Look at the catalog: it is slow"),
+    "done": ("commit", _SMALL_WRITES),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """The connector's present state, and texts of several sentences."""
-
-    identity: Identity
-    live: Live
-    counts: Counts
-    progress: Progress
-
-    @property
-    def failure(self) -> Trouble:
-        return self.live.failure or Trouble(None, "", "")
-
-    @property
-    def wait(self) -> Trouble:
-        """The longest wait."""
-        return self.live.waits[0]
-
-    @property
-    def not_available(self) -> str:
-        waits = self.live.waits
-        names = list(dict.fromkeys(_NAMES[wait.system] for wait in waits))
-        together = formatting.sentence(" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])))
-        if all(wait.is_unanswered for wait in waits):
-            return f"{together} {'do' if len(names) > 1 else 'does'} not answer"
-        return f"{together} {'are' if len(names) > 1 else 'is'} not available"
-
-    @property
-    def next_try(self) -> str:
-        if self.live.state == "starting":
-            return (
-                "The connector tries for a minute. If that does not help, the process ends with code 75, and its "
-                "platform starts it again"
-            )
-        retry = "The connector tries again, at the latest after 30 s, and goes on by itself"
-        if self.wait.is_unanswered:
-            retry = "The connector waits for the answer, asks again after a minute or two, and goes on by itself"
-        elif self.wait.system in _RETRY:
-            retry = _RETRY[self.wait.system]
-        return retry + (". Consuming is paused meanwhile" if self.live.state == "paused" else "")
-
-    @property
-    def behind(self) -> str:
-        behind = f"{formatting.counted(self.progress.lag or 0, 'record')} behind"
-        if not self.progress.age:
-            return behind
-        return f"{behind}, the oldest is {formatting.duration(self.progress.age)} old, in {self.progress.oldest}"
-
-    @property
-    def slowest(self) -> str:
-        """The step that takes most of the time."""
-        found = slowest_step(self.counts.last_batches)
-        return f"the step {found[0]} takes {found[1]:.0%} of the time" if found else ""
-
-    @property
-    def slowest_hint(self) -> str:
-        found = slowest_step(self.counts.last_batches)
-        return _STEP_HINTS.get(found[0], "") if found else ""
-
-    @property
-    def kept(self) -> str:
-        age = f". The oldest is {formatting.duration(self.progress.age)} old" if self.progress.age else ""
-        return f"None is lost by this. Kafka has those that are not committed, as long as the topic keeps them{age}"
-
-    @property
-    def files(self) -> int:
-        """The number of files of the last batches."""
-        return sum(batch.files for batch in self.counts.last_batches)
-
-    @property
-    def file_bytes(self) -> int:
-        """The average size of these files."""
-        return sum(batch.size for batch in self.counts.last_batches) // max(1, self.files)
-
-    @property
-    def has_small_files(self) -> bool:
-        wanted = (self.identity.target_file_mb or _DEFAULT_TARGET_MB) * _MB
-        return self.files >= _ENOUGH_FILES and self.file_bytes < wanted / _SMALL_SHARE
-
-    @property
-    def larger_files(self) -> str:
-        in_each = round(self.files / len(self.counts.last_batches))
-        interval = formatting.duration(self.identity.commit_interval)
-        any_size = f"TARGET_FILE_MB=0 writes files of any size: try {_DEFAULT_TARGET_MB}"
-        fewer = f"So do fewer HIVE_COLUMNS: a batch makes {formatting.counted(in_each, 'file')}"
-        return _together(
-            "" if self.identity.target_file_mb else any_size,
-            f"A longer COMMIT_INTERVAL (now {interval}) makes them larger",
-            fewer if in_each > max(1, len(self.counts.positions)) else "",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,242 +86,237 @@ class Sentence:
     commands: tuple[str, ...] = ()
 
 
-_Rows = Sequence[tuple[Callable[[Situation], object], Callable[[Situation], Sentence]]]
+def headline(status: Status) -> Sentence:
+    """Returns the most important thing about the connector now."""
+    return next(chain(_ending(status), _waiting(status), _consuming(status)))
 
-HEADLINES: Final[_Rows] = (
-    (
-        lambda s: s.live.state == "stopping",
-        lambda s: Sentence(
+
+def _ending(s: Status) -> Iterator[Sentence]:
+    live, failure = s.live, s.live.failure
+    if live.state == "stopping":
+        yield Sentence(
             "quiet",
             "Stopping",
-            reason=f"{s.not_available}: {_reason(s.wait)}" if s.live.waits else "",
+            reason=f"{_not_available(live.waits)}: {_reason(live.waits[0])}" if live.waits else "",
             next="What was consumed is written and committed: "
-            f"{formatting.counted(s.live.under_way, 'batch', 'batches')}. The process ends after 27 s at the latest",
+            f"{counted(live.under_way, 'batch', 'batches')}. The process ends after 27 s at the latest",
             records="None is lost: the next start reads again what is not committed by then",
-        ),
-    ),
-    (
-        lambda s: s.live.failure and s.failure.system == "Spark",
-        lambda s: _failing(
-            s,
-            "Spark is gone",
-            next=f"The process ends with code {s.failure.exit_code}, and its platform starts a new one",
-            to_do="If this comes back, give the connector more memory (SPARK_DRIVER_MEMORY)",
-        ),
-    ),
-    (
-        lambda s: s.live.failure and s.failure.exit_code is None,
-        lambda s: _failing(
-            s,
-            "The consumer hangs",
-            next="The platform restarts the process, if it asks /health/live",
-            to_do="If nothing restarts it, do so: /health/live answers 503",
-        ),
-    ),
-    (
-        lambda s: s.live.failure and s.failure.exit_code == _TRY_AGAIN,
-        lambda s: _failing(
-            s,
-            "The process ends, and another start helps",
-            next=f"It ends with code {_TRY_AGAIN}, and its platform starts a new one",
-        ),
-    ),
-    (
-        lambda s: s.live.failure,
-        lambda s: _failing(
-            s,
-            f"{formatting.sentence(_NAMES[s.failure.system])} refuses a request"
-            if s.failure.system
-            else "The connector cannot go on",
-            next=f"The process ends with code {s.failure.exit_code}. "
-            "Another start ends in the same way until this is corrected",
-        ),
-    ),
-    (
-        lambda s: s.live.waits,
-        lambda s: Sentence(
-            "wait" if s.wait.seconds < TOO_LONG_SECONDS else "bad",
-            s.not_available,
-            reason=_reason(s.wait),
-            next=s.next_try,
-            to_do=plain(s.wait.hint) or _CHECKS.get(s.wait.system, ""),
-            records="Those that are not in the table are gone with it" if s.wait.system == "topic" else s.kept,
-            seconds=s.wait.seconds,
-        ),
-    ),
-    (
-        lambda s: s.live.fenced,
-        lambda s: Sentence(
+        )
+    if failure is None:
+        return
+    to_do, code = failure.hint, failure.exit_code
+    if failure.system == "Spark":
+        title = "Spark is gone"
+        next_ = f"The process ends with code {code}, and its platform starts a new one"
+        to_do = "If this comes back, give the connector more memory (SPARK_DRIVER_MEMORY)"
+    elif code is None:
+        title, next_ = "The consumer hangs", "The platform restarts the process, if it asks /health/live"
+        to_do = "If nothing restarts it, do so: /health/live answers 503"
+    elif code == _TRY_AGAIN:
+        title = "The process ends, and another start helps"
+        next_ = f"It ends with code {_TRY_AGAIN}, and its platform starts a new one"
+    else:
+        refuses = f"{sentence(_NAMES[failure.system])} refuses a request"
+        title = refuses if failure.system else "The connector cannot go on"
+        next_ = f"The process ends with code {code}. Another start ends in the same way until this is corrected"
+    yield Sentence("bad", title, _reason(failure), next_, to_do, _kept(s))
+
+
+def _waiting(s: Status) -> Iterator[Sentence]:
+    live, lane = s.live, s.live.consumption
+    if live.waits:
+        wait = live.waits[0]
+        yield Sentence(
+            "wait" if wait.seconds < TOO_LONG_SECONDS else "bad",
+            _not_available(live.waits),
+            reason=_reason(wait),
+            next=_next_try(s, wait),
+            to_do=wait.hint or _CHECKS.get(wait.system, ""),
+            records="Those that are not in the table are gone with it" if wait.system == "topic" else _kept(s),
+            seconds=wait.seconds,
+        )
+    if lane.fenced:
+        yield Sentence(
             "wait",
-            f"Another member of the group writes {listed(s.live.fenced)}",
-            reason=plain(next(iter(s.live.fenced.values()))),
+            f"Another member of the group writes {listed(lane.fenced)}",
+            reason=next(iter(lane.fenced.values())),
             next="Kafka takes these partitions away from this replica within seconds. Else the process ends with code "
             "75 after 20 s, and its platform starts it again",
             to_do="If this comes again and again, another deployment uses the same CONSUMER_GROUP and table. Stop one",
             records="None is lost or written twice: the other member writes them",
-        ),
-    ),
-    (
-        lambda s: s.live.state == "starting",
-        lambda _: Sentence(
+        )
+    if live.state == "starting":
+        yield Sentence(
             "quiet",
             "Starting: reaching Kafka, the store and the catalog",
             next="Consuming begins when they answer. Spark starts meanwhile",
-        ),
-    ),
-    (
-        lambda s: s.live.state == "paused",
-        lambda s: Sentence(
+        )
+    if live.state == "paused":
+        slowest, hint = _slowest(s)
+        yield Sentence(
             "wait",
             "Writing takes longer than a commit may",
-            reason=s.slowest,
+            reason=slowest,
             next="Consuming pauses for a few seconds, and goes on by itself",
-            to_do=s.slowest_hint,
-            records=s.kept,
-        ),
-    ),
-    (
-        lambda s: s.live.state == "waiting" and s.live.unclaimed,
-        lambda s: Sentence(
+            to_do=hint,
+            records=_kept(s),
+        )
+    if live.state != "waiting":
+        return
+    if lane.unclaimed:
+        yield Sentence(
             "quiet",
-            f"Taking over {formatting.counted(len(s.live.unclaimed), 'partition')}",
-            reason=f"They are being claimed in the journal: {listed(s.live.unclaimed)}",
+            f"Taking over {counted(len(lane.unclaimed), 'partition')}",
+            reason=f"They are being claimed in the journal: {listed(lane.unclaimed)}",
             next="Each is consumed as soon as it is claimed",
-        ),
-    ),
-    (
-        lambda s: s.live.state == "waiting" and not s.counts.positions,
-        lambda _: Sentence(
+        )
+    elif not s.counts.positions:
+        yield Sentence(
             "quiet",
             "No partition is assigned to this replica",
             next="Kafka assigns partitions within half a minute. A replica too many gets none: it is a spare one",
-        ),
-    ),
-    (
-        lambda s: s.live.state == "waiting" and s.live.spark == "starting",
-        lambda _: Sentence(
-            "quiet",
-            "Spark is starting",
-            next="Records are consumed meanwhile, and written as soon as Spark is up",
-        ),
-    ),
-    (
-        lambda s: s.live.state == "waiting",
-        lambda s: Sentence("wait", formatting.sentence(plain(s.live.detail)), records=s.kept),
-    ),
-    (
-        lambda s: s.counts.losses,
-        lambda s: Sentence(
+        )
+    elif live.spark == "starting":
+        next_ = "Records are consumed meanwhile, and written as soon as Spark is up"
+        yield Sentence("quiet", "Spark is starting", next=next_)
+    else:
+        yield Sentence("wait", sentence(live.ready.detail), records=_kept(s))
+
+
+def _consuming(s: Status) -> Iterator[Sentence]:
+    if s.counts.losses:
+        at, lost = s.counts.losses[-1]
+        yield Sentence(
             "bad",
             "Running, but records are missing",
-            reason=plain(s.counts.losses[-1][1]),
+            reason=lost,
             next="Later records are written. This is shown until the process ends",
             to_do="Look for a copy of the missing records, and raise the topic's retention",
             records="These are lost for the table: Kafka had them no longer when they were to be read",
-            seconds=s.counts.at - s.counts.losses[-1][0],
-        ),
-    ),
-    (lambda s: s.progress.lag is None, lambda _: Sentence("good", "Running")),
-    (lambda s: s.progress.is_up_to_date, lambda _: Sentence("good", "Running: the table is up to date")),
-    (
-        lambda s: s.progress.stragglers,
-        lambda s: Sentence(
+            seconds=s.counts.at - at,
+        )
+    if s.counts.lag is None:
+        yield Sentence("good", "Running")
+    if s.is_up_to_date:
+        yield Sentence("good", "Running: the table is up to date")
+    behind = f"{counted(s.counts.lag or 0, 'record')} behind"
+    if s.age:
+        behind += f", the oldest is {duration(s.age)} old, in {s.oldest}"
+    if s.stragglers:
+        yield Sentence(
             "wait",
-            f"Running, but behind in {listed(s.progress.stragglers)}",
-            reason=s.behind,
+            f"Running, but behind in {listed(s.stragglers)}",
+            reason=behind,
             next="The other partitions are up to date",
             to_do="See whether most records have keys of these partitions, and whether their brokers are slow",
-            records=s.kept,
-        ),
-    ),
-    (
-        lambda s: s.progress.shrinks_by is None,
-        lambda s: Sentence("good", "Running: catching up", reason=s.behind),
-    ),
-    (
-        lambda s: s.progress.catch_up_seconds,
-        lambda s: Sentence(
-            "good",
-            f"Running: caught up in about {formatting.duration(s.progress.catch_up_seconds or 0.0)}",
-            reason=s.behind,
-        ),
-    ),
-    (
-        lambda _: True,
-        lambda s: Sentence(
-            "wait",
-            "Running, but the lag does not shrink",
-            reason=_together(s.behind, s.live.detail, s.slowest),
-            to_do=_together(s.slowest_hint, "Add replicas, up to the number of partitions, or cores"),
-            records=s.kept,
-        ),
-    ),
-)
+            records=_kept(s),
+        )
+    if s.shrinks_by is None:
+        yield Sentence("good", "Running: catching up", reason=behind)
+    if s.catch_up_seconds:
+        yield Sentence("good", f"Running: caught up in about {duration(s.catch_up_seconds)}", reason=behind)
+    full = "the buffer is full: consuming waits for room" if s.live.consumption.is_full else ""
+    slowest, hint = _slowest(s)
+    yield Sentence(
+        "wait",
+        "Running, but the lag does not shrink",
+        reason=_together(behind, full, slowest),
+        to_do=_together(hint, "Add replicas, up to the number of partitions, or cores"),
+        records=_kept(s),
+    )
 
-REMARKS: Final[_Rows] = (
-    (
-        lambda s: s.counts.dead_letters,
-        lambda s: Sentence(
+
+def remarks(s: Status) -> Iterator[Sentence]:
+    """Yields the remarks for an operator, the gravest first."""
+    totals = s.counts.totals
+    if totals.dead_letters:
+        yield Sentence(
             "wait",
-            f"{formatting.counted(s.counts.dead_letters, 'record')} in the dead letter since the start",
+            f"{counted(totals.dead_letters, 'record')} in the dead letter since the start",
             f"They could not become rows, and are kept with their reasons in {s.identity.dead_letter}. "
             "The first command counts them by reason. After a fix, the second sends them to Kafka again",
             commands=("python main.py replay --dry-run", "python main.py replay"),
-        ),
-    ),
-    (
-        lambda s: s.live.skipped,
-        lambda s: Sentence(
+        )
+    if s.live.skipped:
+        yield Sentence(
             "wait",
-            f"{formatting.counted(s.live.skipped, 'record')} left out since the start (ON_BAD_RECORD=skip)",
+            f"{counted(s.live.skipped, 'record')} left out since the start (ON_BAD_RECORD=skip)",
             "They could not become rows, and are not kept. ON_BAD_RECORD=dead-letter keeps such records",
-        ),
-    ),
-    (
-        lambda s: s.counts.fenced > _OFTEN,
-        lambda s: Sentence(
+        )
+    if totals.fenced > _OFTEN:
+        yield Sentence(
             "wait",
-            f"Other members took over partitions {s.counts.fenced:,} times since the start",
+            f"Other members took over partitions {totals.fenced:,} times since the start",
             "Does another deployment use the same CONSUMER_GROUP and table? Then stop one of them",
-        ),
-    ),
-    (
-        lambda s: s.counts.rescued,
-        lambda s: Sentence(
+        )
+    if totals.rescued:
+        yield Sentence(
             "quiet",
-            f"{formatting.counted(s.counts.rescued, 'value')} in _rescued_data since the start",
+            f"{counted(totals.rescued, 'value')} in _rescued_data since the start",
             "They do not fit the type of their column, and are kept as JSON. COLUMN_TYPES sets the type of a column",
-        ),
-    ),
-    (
-        lambda s: s.has_small_files,
-        lambda s: Sentence(
-            "quiet",
-            f"Small files: {formatting.size(s.file_bytes)} on average",
-            f"The last {s.files:,} files are slow to read. {s.larger_files}",
-        ),
-    ),
-)
+        )
+    yield from _small_files(s)
 
 
-def headline(situation: Situation) -> Sentence:
-    """Returns the most important thing about the connector now."""
-    return next(says(situation) for when, says in HEADLINES if when(situation))
+def _small_files(s: Status) -> Iterator[Sentence]:
+    batches, wanted_mb = s.counts.last_batches, s.identity.target_file_mb
+    files = sum(batch.files for batch in batches)
+    average = sum(batch.size for batch in batches) // max(1, files)
+    if files < _ENOUGH_FILES or average >= (wanted_mb or _DEFAULT_TARGET_MB) * _MB / _SMALL_SHARE:
+        return
+    in_each = round(files / len(batches))
+    fewer = f"So do fewer HIVE_COLUMNS: a batch makes {counted(in_each, 'file')}"
+    advice = _together(
+        "" if wanted_mb else f"TARGET_FILE_MB=0 writes files of any size: try {_DEFAULT_TARGET_MB}",
+        f"A longer COMMIT_INTERVAL (now {duration(s.identity.commit_interval)}) makes them larger",
+        fewer if in_each > max(1, len(s.counts.positions)) else "",
+    )
+    title = f"Small files: {size(average)} on average"
+    yield Sentence("quiet", title, f"The last {files:,} files are slow to read. {advice}")
 
 
-def remarks(situation: Situation) -> list[Sentence]:
-    """Returns the remarks for an operator, the gravest first."""
-    return [says(situation) for when, says in REMARKS if when(situation)]
+# --- texts of several sentences -------------------------------------------------------------------------------------
 
 
-def _failing(situation: Situation, title: str, *, next: str, to_do: str = "") -> Sentence:  # noqa: A002 - as the field
-    failure = situation.failure
-    return Sentence("bad", title, _reason(failure), next, to_do or plain(failure.hint), situation.kept)
+def _not_available(waits: tuple[Trouble, ...]) -> str:
+    names = list(dict.fromkeys(_NAMES[wait.system] for wait in waits))
+    together = sentence(" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])))
+    if all(wait.is_unanswered for wait in waits):
+        return f"{together} {'do' if len(names) > 1 else 'does'} not answer"
+    return f"{together} {'are' if len(names) > 1 else 'is'} not available"
+
+
+def _next_try(s: Status, wait: Trouble) -> str:
+    if s.live.state == "starting":
+        return (
+            "The connector tries for a minute. If that does not help, the process ends with code 75, and its "
+            "platform starts it again"
+        )
+    retry = _RETRY.get(wait.system, "The connector tries again, at the latest after 30 s, and goes on by itself")
+    if wait.is_unanswered:
+        retry = "The connector waits for the answer, asks again after a minute or two, and goes on by itself"
+    return retry + (". Consuming is paused meanwhile" if s.live.state == "paused" else "")
+
+
+def _slowest(s: Status) -> tuple[str, str]:
+    """Returns which step takes most of the time of the last batches, and what helps."""
+    seconds = {step: sum(batch.seconds.get(step, 0.0) for batch in s.counts.last_batches) for step in STEPS}
+    total = sum(seconds.values())
+    if not total:
+        return "", ""
+    step = max(seconds, key=seconds.__getitem__)
+    name, hint = STEPS[step]
+    return f"the step {name} takes {seconds[step] / total:.0%} of the time", hint
+
+
+def _kept(s: Status) -> str:
+    age = f". The oldest is {duration(s.age)} old" if s.age else ""
+    return f"None is lost by this. Kafka has those that are not committed, as long as the topic keeps them{age}"
 
 
 def _reason(trouble: Trouble) -> str:
-    return plain(f"{trouble.doing}: {trouble.cause}")
+    return f"{trouble.doing}: {trouble.cause}"
 
 
 def _together(*texts: str) -> str:
-    return ". ".join(formatting.sentence(text) for text in texts if text)
+    return ". ".join(sentence(text) for text in texts if text)

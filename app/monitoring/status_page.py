@@ -17,12 +17,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app import formatting
-from app.monitoring.history import History, lay_out, window
-from app.monitoring.metrics import Counts, Identity, Live
-from app.monitoring.plain_words import plain
-from app.monitoring.progress import STEP_NAMES, PartitionRow, Progress, listed, progress, worst_first
+from app.errors import System
+from app.monitoring.history import lay_out, window
 from app.monitoring.recent_warnings import Warned
-from app.monitoring.sentences import TOO_LONG_SECONDS, Situation, Tone, headline, remarks
+from app.monitoring.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
+from app.monitoring.status import HINDRANCES, SparkState, Status, listed
 
 _REFRESH_SECONDS = 5
 _REFRESH_LIST_SECONDS = 30  # of the list of all partitions: somebody reads it
@@ -46,18 +45,13 @@ class View:
     """All that the page shows.
 
     Attributes:
-        now: in seconds since the epoch; ``monotonic`` and all others are seconds too.
+        uptime: in seconds.
         seconds: for how long the connector has been like this.
         python_bytes, java_bytes: memory of the two processes, ``None`` where it is unknown.
     """
 
-    identity: Identity
-    live: Live
-    counts: Counts
-    history: History
+    status: Status
     warned: Sequence[Warned]
-    now: float
-    monotonic: float
     uptime: float
     seconds: float
     python_bytes: int | None
@@ -66,133 +60,109 @@ class View:
 
 def render(view: View) -> str:
     """Renders the page, as an HTML document that loads nothing else."""
-    history, width_of = view.history, window(view.history.span(view.monotonic))
-    width = width_of / _POINTS
-    rows, situation, values = _values(view, _REFRESH_SECONDS)
-    is_held_up = view.live.state != "consuming"
+    status, history, now = view.status, view.status.history, view.status.monotonic
+    width = window(history.span(now))
+    rate, byte_rate = history.rate(now, _RATE_SECONDS)
+    sizes = {"Python": view.python_bytes, "Java": view.java_bytes}
+    memory = {name: size for name, size in sizes.items() if size is not None}
     return _STATUS.render(
-        **values,
+        **_values(view, _REFRESH_SECONDS),
         warned=view.warned,
         uptime=view.uptime,
-        systems=_systems(view),
-        remarks=remarks(situation),
-        rate=history.rate(view.monotonic, _RATE_SECONDS),
-        byte_rate=history.byte_rate(view.monotonic, _RATE_SECONDS),
-        rates=lay_out(history.rates(view.monotonic, width), width_of),
-        lags=lay_out(history.lags(view.monotonic, width), width_of),
-        memory=_memory(view),
-        memory_parts=_memory_parts(view),
-        catch_up=_catch_up(situation.progress, is_held_up=is_held_up),
-        shrinks=_shrinks(situation.progress, is_held_up=is_held_up),
-        due=_due(view.live),
-        rows=rows[:_WORST_PARTITIONS],
+        systems=_systems(status),
+        remarks=list(remarks(status)),
+        rate=rate,
+        byte_rate=byte_rate,
+        rates=lay_out(history.rates(now, width / _POINTS), width),
+        lags=lay_out(history.lags(now, width / _POINTS), width),
+        memory=formatting.size(sum(memory.values())) if memory else _UNKNOWN,
+        memory_parts=", ".join(f"{name} {formatting.size(size)}" for name, size in memory.items()),
+        catch_up=_catch_up(status),
+        shrinks=_shrinks(status),
+        due=_due(status.live.consumption.due_in),
+        rows=status.rows[:_WORST_PARTITIONS],
     )
 
 
 def render_partitions(view: View) -> str:
-    rows, _, values = _values(view, _REFRESH_LIST_SECONDS)
-    return _PARTITIONS.render(**values, rows=rows)
+    return _PARTITIONS.render(**_values(view, _REFRESH_LIST_SECONDS), rows=view.status.rows)
 
 
-def _values(view: View, refresh_seconds: int) -> tuple[list[PartitionRow], Situation, dict[str, Any]]:
-    """Returns all partitions, the worst first; the situation; the values that both pages show."""
-    live, counts = view.live, view.counts
-    rows = worst_first(counts, live, view.now)
-    done = progress(counts, rows, view.history, view.monotonic, view.identity.commit_interval)
-    situation = Situation(view.identity, live, counts, done)
-    top = headline(situation)
-    return (
-        rows,
-        situation,
-        {
-            "identity": view.identity,
-            "live": live,
-            "counts": counts,
-            "progress": done,
-            "top": top,
-            "seconds": view.seconds if top.seconds is None else top.seconds,
-            "colour": _COLOURS[top.tone],
-            "now": view.now,
-            "ago": partial(_ago, view.now),
-            "refresh_seconds": refresh_seconds,
-            "assigned": len(rows),
-            "groups": _groups(rows),
-        },
-    )
-
-
-def _groups(rows: Sequence[PartitionRow]) -> list[tuple[str, str]]:
-    """Returns names of groups of partitions, and the partitions as ranges; leaves out groups without any."""
-    groups = {"Assigned": rows}
+def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
+    """Returns the values that both pages show."""
+    status, top = view.status, headline(view.status)
+    groups = {"Assigned": [row.tp for row in status.rows]}
     groups |= {
-        formatting.sentence(hindrance): [row for row in rows if row.hindrance == hindrance]
-        for hindrance in ("taken over", "being claimed", "paused")
+        formatting.sentence(each): [row.tp for row in status.rows if row.hindrance == each] for each in HINDRANCES[:-1]
     }
-    return [(name, listed(row.tp for row in members)) for name, members in groups.items() if members]
+    return {
+        "identity": status.identity,
+        "live": status.live,
+        "counts": status.counts,
+        "age": status.age,
+        "top": top,
+        "seconds": view.seconds if top.seconds is None else top.seconds,
+        "colour": _COLOURS[top.tone],
+        "now": status.counts.at,
+        "ago": partial(_ago, status.counts.at),
+        "refresh_seconds": refresh_seconds,
+        "assigned": len(status.rows),
+        "groups": {name: listed(tps) for name, tps in groups.items() if tps},
+    }
 
 
-def _systems(view: View) -> list[tuple[str, Tone, str]]:
+def _systems(status: Status) -> list[tuple[str, Tone, str]]:
     """Returns name, colour and state of each system that the connector works with."""
-    live, identity = view.live, view.identity
-    starts = live.state == "starting"
+    live, identity = status.live, status.identity
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
 
-    def state_of(system: str, *, is_reached: bool) -> tuple[Tone, str]:
-        seconds = waits.get(system)  # type: ignore[call-overload] # one of its names
+    def state_of(system: System, *, is_reached: bool) -> tuple[Tone, str]:
+        seconds = waits.get(system)
         if seconds is not None:
             return "bad" if seconds >= TOO_LONG_SECONDS else "wait", f"not available for {formatting.duration(seconds)}"
         return ("good", "available") if is_reached else ("quiet", "not reached yet")
 
+    tones: dict[SparkState, Tone] = {"running": "good", "starting": "quiet", "gone": "bad"}
     catalog: tuple[Tone, str] = ("quiet", "not used")
     if identity.has_catalog:
         catalog = state_of("catalog", is_reached=identity.is_found)
-    spark: dict[str, tuple[Tone, str]] = {
-        "running": ("good", "running"),
-        "starting": ("quiet", "starting"),
-        "gone": ("bad", "gone"),
-    }
     return [
-        ("Kafka", *state_of("Kafka", is_reached=not starts)),
+        ("Kafka", *state_of("Kafka", is_reached=live.state != "starting")),
         ("Store", *state_of("store", is_reached=identity.is_found)),
         ("Catalog", *catalog),
-        ("Spark", *spark[live.spark]),
+        ("Spark", tones[live.spark], live.spark),
     ]
 
 
-def _memory(view: View) -> str:
-    return _UNKNOWN if view.python_bytes is None else formatting.size(view.python_bytes + (view.java_bytes or 0))
+def _is_in_time(status: Status) -> bool:
+    """Whether nothing waits longer than a commit takes, and nothing keeps the connector from the rest."""
+    return status.is_up_to_date and (status.live.state == "consuming" or not status.counts.lag)
 
 
-def _memory_parts(view: View) -> str:
-    sizes = {"Python": view.python_bytes, "Java": view.java_bytes}
-    return ", ".join(f"{name} {formatting.size(size)}" for name, size in sizes.items() if size is not None)
-
-
-def _catch_up(done: Progress, *, is_held_up: bool) -> str:
-    if done.lag is None:
+def _catch_up(status: Status) -> str:
+    if status.counts.lag is None:
         return _UNKNOWN
-    if done.is_up_to_date and not (done.lag and is_held_up):
+    if _is_in_time(status):
         return "up to date"
-    if is_held_up:
+    if status.catch_up_seconds is None or status.live.state != "consuming":
         return "unknown"
-    return "unknown" if done.catch_up_seconds is None else formatting.duration(done.catch_up_seconds)
+    return formatting.duration(status.catch_up_seconds)
 
 
-def _shrinks(done: Progress, *, is_held_up: bool) -> str:
-    if done.is_up_to_date and not (done.lag and is_held_up):
+def _shrinks(status: Status) -> str:
+    change = status.shrinks_by
+    if _is_in_time(status):
         return "no record waits longer than a commit takes"
-    if done.shrinks_by is None:
+    if change is None:
         return "the lag's change is not known yet"
-    if done.shrinks_by > 0:
-        return f"the lag shrinks by {formatting.rate(done.shrinks_by)} a second"
-    return f"the lag grows by {formatting.rate(-done.shrinks_by)} a second" if done.shrinks_by else "the lag stays"
+    verb = "shrinks" if change > 0 else "grows"
+    return f"the lag {verb} by {formatting.rate(abs(change))} a second" if change else "the lag stays"
 
 
-def _due(live: Live) -> str:
-    if live.commit_due_in is None:
+def _due(seconds: float | None) -> str:
+    if seconds is None:
         return _UNKNOWN
-    seconds = formatting.duration(abs(live.commit_due_in))
-    return f"in {seconds}" if live.commit_due_in >= 0 else f"late by {seconds}"
+    return ("in " if seconds >= 0 else "late by ") + formatting.duration(abs(seconds))
 
 
 def _age(seconds: float | None) -> str:
@@ -234,11 +204,10 @@ def _environment() -> Environment:
         "duration": formatting.duration,
         "moment": _moment,
         "number": _number,
-        "plain": plain,
         "rate": formatting.rate,
         "sentence": formatting.sentence,
         "size": formatting.size,
-        "step": lambda name: STEP_NAMES.get(name, name),
+        "step": lambda step: STEPS[step][0],
     }
     return environment
 

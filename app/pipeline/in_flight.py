@@ -1,87 +1,48 @@
-"""A batch on its way through the pipeline, and how one thread hands it to the next."""
+"""A batch on its way through the pipeline."""
 
 import logging
-import queue
-import threading
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from app.formatting import counted
-from app.model import Batch, BatchPart, StoredFile, TopicPartition
+from app.model import BatchPart, DataFile, LocalObject, TopicPartition
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
-from app.pipeline.upload import UploadItem
-from app.retry import Stopped
+from app.pipeline.assignment import Assignment
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
 
-class Handover(Generic[_T]):
-    """Hands work from one thread to the next: a queue of one, whose waiting ends when ``stop`` is set."""
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._queue: queue.Queue[_T] = queue.Queue(maxsize=1)
-        self._stop = stop
-
-    @property
-    def is_empty(self) -> bool:
-        return self._queue.empty()
-
-    def put(self, item: _T) -> None:
-        while True:
-            if self._stop.is_set():
-                raise Stopped
-            try:
-                return self._queue.put(item, timeout=0.2)
-            except queue.Full:
-                continue
-
-    def get(self) -> _T:
-        while True:
-            if self._stop.is_set():
-                raise Stopped
-            try:
-                return self._queue.get(timeout=0.2)
-            except queue.Empty:
-                continue
-
-
 @dataclass(slots=True)
 class BatchInFlight:
     """A batch on its way; its rows are dropped after step 2.
 
-    ``number`` counts the batches, ``clock`` gives monotonic seconds, ``last_portion`` is the number of the last portion
-    in it. ``waited`` are the seconds that it has waited for other systems that were away: they are no part of a step's
-    time. ``owner`` is the token of its generation, empty before there is anything of one, and ``ends`` are the last
-    offsets that were read.
+    ``number`` counts the batches, ``clock`` gives monotonic seconds. ``last_portion`` is the assignment's number of the
+    last portion in it, 0 before the first. ``waited`` are the seconds that it has waited for
+    other systems that were away: they are no part of a step's time. ``assignment`` is that of all its records, and
+    ``ends`` are the last offsets that were read.
     """
 
     number: int
     folder: Path
     clock: Callable[[], float]
+    assignment: Assignment
     last_portion: int = 0
     reason: str = ""
-    owner: str = ""
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     parts: Sequence[BatchPart] = ()
-    dead_letters: list[UploadItem] = field(default_factory=list)
-    rejected: int = 0
+    dead_letters: list[LocalObject] = field(default_factory=list)
     rescued: int = 0
     waited: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def is_of_owner(self, portion: Batch) -> bool:
-        """Whether the portion is of the same generation as those before."""
-        return not (self.owner and portion.owner) or self.owner == portion.owner
-
-    def add(self, portion: Batch) -> None:
-        """Note that the portion is in the batch."""
-        self.last_portion = portion.number
-        self.owner = self.owner or portion.owner
-        self.ends |= portion.ends
+    def remove(self) -> None:
+        """Delete its files of the scratch folder."""
+        shutil.rmtree(self.folder)
 
     def timed(self, step: str, work: Callable[[], _T]) -> _T:
         """Do the work and note how long it took, together with what the step took before."""
@@ -91,7 +52,7 @@ class BatchInFlight:
         finally:
             self.seconds[step] = self.seconds.get(step, 0.0) + self.clock() - self.waited - begin
 
-    def delivered(self, stored: Sequence[StoredFile], dropped: int) -> DeliveredBatch:
+    def delivered(self, stored: Sequence[DataFile], dropped: int) -> DeliveredBatch:
         """Returns the outcome of the batch, and logs it in one line.
 
         Args:
@@ -104,7 +65,7 @@ class BatchInFlight:
             rows=sum(file.rows for file in stored),
             files=len(stored),
             size=sum(file.size for file in stored),
-            dead_letters=self.rejected,
+            dead_letters=sum(each.records for each in self.dead_letters),
             rescued=self.rescued,
             dropped=dropped,
             seconds=self.seconds,

@@ -10,29 +10,41 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.batch_limits import BatchSize
+from app.bad_records.dead_letter import write as write_dead_letter
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, nulls_of, values_of
-from app.model import Batch, BatchPart, OffsetRange, OutputFile, Rejected, StagedFile, TopicPartition, deep_size
+from app.model import (
+    Batch,
+    BatchPart,
+    DataFile,
+    LocalObject,
+    OffsetRange,
+    Rejected,
+    StagedFile,
+    TopicPartition,
+    deep_size,
+)
+from app.pipeline.limits import BatchSize
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
-from app.table.layout import PartitionSpec
+from app.table.layout import PartitionSpec, data_key, dead_letter_key, file_name
 
 _GROUP_COLUMN = "__file_group"
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The result of a batch that was staged.
+    """A batch that was staged.
 
     ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``rejected`` are the
-    records for the dead letter, by their part; ``rescued`` counts the values that fit no column.
+    records in ``dead_letters``, one file for each topic-partition. ``rescued`` counts the values that fit no column.
     """
 
     parts: tuple[BatchPart, ...]
     file: StagedFile | None
-    rejected: tuple[tuple[BatchPart, list[Rejected]], ...]
+    rejected: tuple[Rejected, ...]
+    dead_letters: list[LocalObject]
     rescued: int
 
 
@@ -40,6 +52,7 @@ class Staged:
 class _Group:
     """The rows of one file: those of one Hive partition."""
 
+    number: int
     partition_values: Mapping[str, str]
     tps: set[TopicPartition] = field(default_factory=set)
     rows: int = 0
@@ -48,40 +61,31 @@ class _Group:
 class OpenBatch:
     """Gathers rows of the partitions of one generation; to be used by one thread.
 
-    Args:
-        number: of the batch.
-        path: of the new staged file.
-        spec: names the partition columns.
-        sort_column: orders the rows of a file, where they have it.
-
-    Attributes:
-        rescued: the number of values that fit no column.
+    ``path`` is that of the new staged file, beside which dead letters are written.
     """
 
-    def __init__(self, number: int, path: Path, spec: PartitionSpec, sort_column: str | None) -> None:
+    def __init__(self, number: int, path: Path, table_root: str, spec: PartitionSpec) -> None:
         self._number = number
         self._path = path
+        self._table_root = table_root
         self._spec = spec
-        self._sort_column = sort_column
         self._writer: StagedWriter | None = None
         self._group_column = _GROUP_COLUMN
-        self._without_dictionary: Sequence[str] = ()
-        self._groups: list[_Group] = []
-        self._group_numbers: dict[tuple[str, ...], int] = {}  # by their values
+        self._groups: dict[tuple[str, ...], _Group] = {}  # by their values
         self._parts: dict[TopicPartition, BatchPart] = {}
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
-        self.rescued = 0
+        self._rescued = 0
         self._rejected_bytes = 0
 
     @property
     def size(self) -> BatchSize:
-        """The present size of the batch."""
         writer = self._writer
         return BatchSize(
             staged_bytes=writer.nbytes if writer else 0,
             sort_bytes=writer.sort_bytes if writer else 0,
             rejected_bytes=self._rejected_bytes,
             files=len(self._groups),
+            records=sum(each.rows for each in self._groups.values()) + sum(map(len, self._rejected.values())),
         )
 
     def takes(self, rows: Rows | None) -> bool:
@@ -91,15 +95,10 @@ class OpenBatch:
         schema = self._writer.schema
         if _is_taken(self._group_column, rows.table.column_names):
             return False
-        return all(name not in schema.names or schema.field(name).type == kind for name, kind in _types(rows.table))
+        return all(new.name not in schema.names or schema.field(new.name).type == new.type for new in rows.table.schema)
 
     def append(self, portion: Batch, converted: Converted) -> None:
-        """Append a portion; its offsets follow those that its topic-partitions have in this batch.
-
-        Args:
-            portion: as the consumer handed it over, of the same generation as those before.
-            converted: its rows, for which ``takes`` returned true, and its rejected records.
-        """
+        """Append a portion whose rows ``takes`` has accepted; its offsets follow those in the batch."""
         for part in portion.parts:
             numbered = replace(part, number=self._number)
             self._parts[part.offsets.tp] = _joined(self._parts.get(part.offsets.tp), numbered)
@@ -107,29 +106,33 @@ class OpenBatch:
             self._rejected.setdefault(record.tp, []).append(record)
             self._rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
         if converted.rows is not None:
-            self.rescued += sum(rescue.count for rescue in converted.rescued.values())
+            self._rescued += sum(rescue.count for rescue in converted.rescued.values())
             self._append(converted.rows, [part.offsets.tp for part in portion.parts])
 
     def close(self) -> Staged:
-        """Finish the staged file."""
-        # In the order of the topic: a replay of the dead letter then keeps the order of each key.
-        rejected = tuple(
-            (self._parts[tp], sorted(records, key=lambda record: record.offset))
-            for tp, records in self._rejected.items()
-        )
-        return Staged(self._sorted_parts(self._parts), self._close_file(), rejected, self.rescued)
+        """Finish the staged file, and write the dead letters."""
+        rejected: list[Rejected] = []
+        dead_letters = []
+        for index, (tp, records) in enumerate(self._rejected.items()):
+            records.sort(key=lambda record: record.offset)  # a replay then keeps the order of each key
+            path = self._path.with_name(f"dead-letter-{index}.parquet")
+            write_dead_letter(records, path)
+            dead_letters.append(LocalObject(path, dead_letter_key(self._table_root, self._parts[tp]), len(records)))
+            rejected += records
+        return Staged(self._sorted_parts(self._parts), self._close_file(), tuple(rejected), dead_letters, self._rescued)
 
     def _close_file(self) -> StagedFile | None:
         if self._writer is None:
             return None
-        self._writer.close(self._without_dictionary)
-        groups = tuple(
-            OutputFile(self._sorted_parts(each.tps), each.partition_values, each.rows) for each in self._groups
-        )
-        sort_column = self._sort_column if self._sort_column in self._writer.schema.names else None
-        has_shared = any(len(group.parts) > 1 for group in groups)
+        sort_column = self._spec.sort_column if self._spec.sort_column in self._writer.schema.names else None
+        has_shared = any(len(group.tps) > 1 for group in self._groups.values())
         offsets = tuple(part.offsets for part in self._sorted_parts(self._parts)) if has_shared else ()
-        return StagedFile(self._path, self._group_column, groups, sort_column, offsets)
+        groups = tuple(map(self._data_file, self._groups.values()))
+        return self._writer.finish(self._group_column, groups, sort_column, offsets)
+
+    def _data_file(self, group: _Group) -> DataFile:
+        name = file_name(self._sorted_parts(group.tps))
+        return DataFile(data_key(self._table_root, group.partition_values, name), group.partition_values, group.rows)
 
     def _sorted_parts(self, tps: Iterable[TopicPartition]) -> tuple[BatchPart, ...]:
         return tuple(self._parts[tp] for tp in sorted(tps))
@@ -138,13 +141,12 @@ class OpenBatch:
         ids = self._group(rows, tps)
         if self._writer is None:
             self._group_column = _unused_name(rows.table.column_names)
-            self._without_dictionary = without_dictionary(rows.table, ids)
         table = rows.table.append_column(self._group_column, ids)
         if self._spec.in_files:
             for name, values in zip(self._spec.columns, rows.partition_values, strict=True):
                 table = table.append_column(name, nulls_of(values, self._spec))
         if self._writer is None:
-            self._writer = StagedWriter(self._path, table.schema)
+            self._writer = StagedWriter(self._path, table.schema, without_dictionary(rows.table, ids))
         elif new := [field for field in table.schema if field.name not in self._writer.schema.names]:
             self._writer = _with_columns(self._writer, new)
         self._writer.append(_in_schema(table, self._writer.schema))
@@ -155,22 +157,18 @@ class OpenBatch:
         ids = group_ids(values) if values else pa.repeat(pa.scalar(0, pa.int32()), len(rows.parts))
         counted = pa.table({"id": ids, "part": rows.parts, "row": pa.arange(0, len(ids))})
         counted = counted.group_by(["id", "part"]).aggregate([("row", "min"), ("row", "count")])
-        numbers: dict[int, int] = {}
-        for group in counted.sort_by("row_min").to_pylist():
-            number = numbers.get(group["id"])
-            if number is None:
-                number = numbers[group["id"]] = self._group_number(values_of(group["row_min"], values, self._spec))
-            self._groups[number].rows += group["row_count"]
-            self._groups[number].tps.add(tps[group["part"]])
-        if all(number == each for each, number in numbers.items()):
+        groups: dict[int, _Group] = {}
+        for found in counted.sort_by("row_min").to_pylist():
+            if found["id"] not in groups:
+                its = values_of(found["row_min"], values, self._spec)
+                new = _Group(len(self._groups), its)
+                groups[found["id"]] = self._groups.setdefault(tuple(its.values()), new)
+            group = groups[found["id"]]
+            group.rows += found["row_count"]
+            group.tps.add(tps[found["part"]])
+        if all(group.number == each for each, group in groups.items()):
             return ids
-        return pa.array([numbers[each] for each in range(len(numbers))], pa.int32()).take(ids)
-
-    def _group_number(self, values: Mapping[str, str]) -> int:
-        number = self._group_numbers.setdefault(tuple(values.values()), len(self._groups))
-        if number == len(self._groups):
-            self._groups.append(_Group(values))
-        return number
+        return pa.array([groups[each].number for each in range(len(groups))], pa.int32()).take(ids)
 
 
 def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:
@@ -178,10 +176,6 @@ def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:
         return part
     first, last = min(before.offsets.first, part.offsets.first), max(before.offsets.last, part.offsets.last)
     return replace(part, offsets=OffsetRange(part.offsets.tp, first, last))
-
-
-def _types(table: pa.Table) -> Sequence[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in table.schema]
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -197,7 +191,7 @@ def _with_columns(writer: StagedWriter, new: Sequence[pa.Field]) -> StagedWriter
     writer.close()
     former = writer.path.rename(writer.path.with_suffix(".former"))
     fields = [*writer.schema, *new]
-    wider = StagedWriter(writer.path, pa.schema(fields))
+    wider = StagedWriter(writer.path, pa.schema(fields), writer.without_dictionary)
     with pq.ParquetFile(former) as file:
         for index in range(file.num_row_groups):
             wider.append(_in_schema(file.read_row_group(index), wider.schema))

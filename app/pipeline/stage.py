@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from app.convert.batch import BatchConverter, Converted, Patiently
+from app.convert.batch import BatchConverter, Converted
 from app.convert.chunks import Rows
 from app.convert.kafka_columns import KAFKA_TIMESTAMP
 from app.convert.values import Rescue
+from app.convert.whole_batches import Patiently
 from app.errors import cut
 from app.formatting import counted
 from app.model import Batch
-from app.pipeline.open_batch import OpenBatch, Staged
+from app.pipeline.open_batch import OpenBatch
 from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, folder
 from app.table.null_folder import likely_meant
 
@@ -27,18 +28,12 @@ _EXAMPLE = 300
 
 
 class Stager:
-    """Converts and stages batches; to be used by one thread.
+    """Converts and stages batches; to be used by one thread."""
 
-    Args:
-        converter: step 1.
-        spec: the partition columns.
-        sort_column: orders the rows of a file, where they have it.
-    """
-
-    def __init__(self, converter: BatchConverter, spec: PartitionSpec, sort_column: str | None) -> None:
+    def __init__(self, converter: BatchConverter, table_root: str, spec: PartitionSpec) -> None:
         self._converter = converter
+        self._table_root = table_root
         self._spec = spec
-        self._sort_column = sort_column
         self._named: set[str] = set()
         self._has_rows = False
 
@@ -48,30 +43,16 @@ class Stager:
         Groups of its rows are integers rather than the partition columns themselves because Spark's dynamic partition
         write then sorts by one int: 1.5 times as fast as by four strings, and no value can upset it.
         """
-        return OpenBatch(number, path, self._spec, self._sort_column)
+        return OpenBatch(number, path, self._table_root, self._spec)
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
-        """Step 1 for a portion of a batch.
-
-        Args:
-            batch: the portion.
-            patiently: repeats a call that the store refuses for a while.
-
-        Raises:
-            DataError: a row that cannot be written, where the user wants the process to end then.
-        """
+        """Step 1 for a portion of a batch; arguments and errors as those of ``BatchConverter``."""
         converted = self._converter.convert(batch, patiently)
         self._warn_of_rescued(converted.rescued)
         if converted.rows and not self._has_rows:
             self._has_rows = True
             self._warn_of_missing(converted.rows, converted.rescued)
         return converted
-
-    def stage(self, batch: Batch, path: Path, patiently: Patiently) -> Staged:
-        """Steps 1 and 2 for a batch that is whole, which gets the portion's number; raises as ``convert``."""
-        opened = self.open(batch.number, path)
-        opened.append(batch, self.convert(batch, patiently))
-        return opened.close()
 
     def _warn_of_missing(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
         """Log each column that the settings name and the first rows lack: most often it is misspelled."""

@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,22 +19,20 @@ from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
-from app.batch_limits import BatchLimits
 from app.config.settings import Settings
-from app.consumer.partitions import Partitions
 from app.consumer.plain.client import new_client
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
 from app.errors import RetryableError
-from app.journal.claims import Claims
+from app.journal.beginning import Beginnings
 from app.journal.first_offsets import FirstOffsets
-from app.journal.generation import Generation
 from app.journal.journal import Journal
 from app.journal.obsolete_logs import ObsoleteLogs
-from app.journal.ownership import JournalOwnership
-from app.journal.recovery import Recovery
+from app.journal.own_log import OwnLog, new_token
+from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
+from app.journal.settle import Settlement
 from app.journal.takeover import Takeover
 from app.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
 from app.kafka.group import OtherTables, client_id, is_member
@@ -40,16 +40,17 @@ from app.kafka.msk_token import poll_in_background
 from app.kafka.questions import GroupOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
+from app.pipeline.assignment import Portion
+from app.pipeline.claimer import Claimer, Membership
+from app.pipeline.limits import BatchLimits
 from app.pipeline.stage import Stager
 from app.service.formats import Formats
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
 from app.service.starting import Base
 from app.spark.scratch import is_in_memory
-from app.table.layout import PartitionSpec
 from app.table.location import TableLocation
 from app.table.placeholder import Placeholders
-from app.table.schema_store import SchemaStore
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -90,15 +91,14 @@ def can_read_whole_batches(settings: Settings) -> bool:
 
 def new_stager(
     settings: Settings,
-    location: TableLocation,
-    spec: PartitionSpec,
-    schema: SchemaStore,
+    lake: Lake,
     bad_records: BadRecords,
     formats: Formats | None = None,
     read_message: ReadMessage | None = None,
 ) -> Stager:
     """Steps 1 and 2; ``formats`` and ``read_message`` read messages, for batches of messages."""
     many = formats if read_message else None  # else they belong to the consumer's thread
+    spec = lake.spec
     rules = Rules(
         spec.timestamp_column,
         frozenset(spec.columns),
@@ -108,21 +108,20 @@ def new_stager(
     )
     converter = BatchConverter(
         spec=spec,
-        table_root=location.root,
-        schema=schema,
+        table_root=lake.location.root,
+        schema=lake.schema,
         rules=rules,
         metadata=settings.metadata_columns,
         bad_records=bad_records,
-        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key)
+        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key, many.ask_with)
         if many
         else None,
         read_message=read_message,
-        ask_with=many.ask_with if many else None,
     )
-    return Stager(converter, spec, spec.sort_column)
+    return Stager(converter, lake.location.root, spec)
 
 
-def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> BatchLimits:
+def new_batch_limits(settings: Settings, timings: Timings, scratch: Path, commit_seconds: float = inf) -> BatchLimits:
     """The limits of the settings, of this machine's memory and of the scratch folder's disk."""
     memory = settings.memory
     limits = BatchLimits(
@@ -131,6 +130,7 @@ def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> Bat
         gather_seconds=timings.gather_seconds,
         max_record_bytes=memory.max_record_bytes,
         max_buffer_bytes=memory.buffer_mb * _MB,
+        commit_seconds=commit_seconds,
     )
     return limits.fitted(
         heap_mb=memory.heap_mb,
@@ -139,18 +139,12 @@ def new_batch_limits(settings: Settings, timings: Timings, scratch: Path) -> Bat
     )
 
 
-def new_ownership(generations: Partitions, timings: Timings) -> JournalOwnership:
-    """The part that decides which partitions this member may write."""
-    # A partition gets another owner after a session without a heartbeat; half of it is safe.
-    return JournalOwnership(generations.is_current, generations.fence, fresh_seconds=timings.session_seconds / 2)
-
-
-def begin_sweeping(ownership: JournalOwnership, lake: Lake, group: str) -> Sweeper:
+def begin_sweeping(claimer: Claimer, lake: Lake, group: str) -> Sweeper:
     """Delete rolled-back objects that are due, and old logs."""
     logs = ObsoleteLogs(Journal(lake.store, lake.location.root, group))
 
     def sweep(*, is_last: bool) -> None:
-        ownership.sweep(is_last=is_last)
+        claimer.sweep(is_last=is_last)
         if not is_last:
             logs.delete()
 
@@ -198,62 +192,75 @@ class Member:
     """This member of the consumer group, as claims need it.
 
     Args:
-        generations: its own.
         member_id: its id in the group, ``None`` outside of it.
         admin: asks Kafka.
         internal_topics: of the framework.
         keeps_state: whether consuming begins at the group's offset, even if the table is ahead of it.
     """
 
-    generations: Partitions
     member_id: Callable[[], str | None]
     admin: AdminClient
     internal_topics: Sequence[str] = ()
     keeps_state: bool = False
 
 
-def new_claims(base: Base, lake: Lake, name: str, member: Member, ownership: JournalOwnership, group: Group) -> Claims:
+def new_takeover(base: Base, lake: Lake, journal: Journal, member: Member, group: Group) -> Takeover:
+    """The part that fences and settles former owners."""
+    settings = base.settings
+    objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
+    claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
+    first_offsets = FirstOffsets(
+        journal, kafka=group.offsets, reset=settings.auto_offset_reset, internal=member.internal_topics
+    )
+    return Takeover(
+        journal,
+        Settlement(
+            lake.store,
+            partial(roll_forward, lake.store, lake.registrar, objects.map),
+            lake.registrar.has,
+            group.offsets,
+            objects.map,
+        ),
+        Beginnings(group.offsets, group.topic_ids, first_offsets.of, settings.follow_offsets, member.keeps_state),
+        claims.map,
+    )
+
+
+def new_claimer(
+    base: Base, lake: Lake, name: str, member: Member, group: Group, submit: Callable[[Portion], None]
+) -> Claimer:
     """The part that claims partitions for this member of the group with this name."""
     settings, timings, metrics = base.settings, base.timings, base.metrics
     journal = Journal(lake.store, lake.location.root, name)
-    objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
-    recovery = Recovery(lake.store, lake.registrar, lake.spec.bounded_columns, objects.map)
+    objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="placeholders")
     placeholders = Placeholders(lake.store, lake.location.root, DEAD_LETTER, objects.map)
     other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
-    first_offsets = FirstOffsets(
-        journal,
-        kafka=group.offsets,
-        reset=settings.auto_offset_reset,
-        internal=member.internal_topics,
-    )
-    claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
-    return Claims(
-        takeover=Takeover(
+
+    def new_log() -> OwnLog:
+        return OwnLog(
             journal,
-            offsets=group.offsets,
-            register=recovery.register,
-            is_registered=recovery.is_registered,
-            each=claims.map,
-            each_object=objects.map,
+            new_token(),
+            fill=placeholders.put,
+            on_fenced=lambda _: metrics.fenced(),
+            each=objects.map,
+            clock=timings.clock,
+        )
+
+    return Claimer(
+        new_takeover(base, lake, journal, member, group),
+        new_log,
+        Membership(
+            group.topic_ids,
+            other_tables.at_assignment,
+            lambda: is_member(member.admin, name, member.member_id()),
+            KafkaWatch(
+                [lambda: group.topic_ids.recreated(metrics.counts().positions), other_tables.later],
+                seconds=_WATCH_SECONDS,
+            ),
         ),
-        new_generation=lambda token: Generation(
-            journal, token, fill=placeholders.put, each=objects.map, clock=timings.clock
-        ),
-        ownership=ownership,
-        offsets=group.offsets,
-        is_current=member.generations.is_current,
-        first_offset=first_offsets.of,
-        topic_ids=group.topic_ids,
-        follow_offsets=settings.follow_offsets,
-        keeps_state=member.keeps_state,
-        check_group=other_tables.at_assignment,
-        is_member=lambda: is_member(member.admin, name, member.member_id()),
-        on_fenced=member.generations.fence,
-        watch=KafkaWatch(
-            [lambda: group.topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
-        ),
-        metrics=metrics,
-        timings=timings,
+        submit,
+        metrics,
+        timings,
     )
 
 

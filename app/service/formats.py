@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,12 @@ from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.exact_json import loads, new_deserializer
 from app.consumer.registered import KeyDeserializer, RegisteredDeserializer
-from app.convert.batch import Patiently
 from app.convert.json_parser import JsonMessages
-from app.convert.whole_batches import MessageParser, ReadKey
+from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.convert.wire_format import payload
 from app.errors import RetryableError
 from app.model import Headers, RegisteredSchema, SchemaId
-from app.retry import Stopped, until_it_works
+from app.monitoring.waits import Request, Stopped
 from app.service.starting import Base
 
 Find = Callable[[SchemaId], RegisteredSchema | None]
@@ -91,21 +91,11 @@ def waiting(find: Find, base: Base, stop: threading.Event) -> Find:
 
     Kafka throws out a member that does not poll for five minutes, so the process ends before.
     """
-    timings, waits = base.timings, base.metrics.waits
 
     def patient(schema: SchemaId) -> RegisteredSchema | None:
-        give_up = timings.clock() + timings.flush_seconds
-
-        def on_wait(error: RetryableError | None) -> None:
-            if error is None:
-                waits.over("registry")
-                return
-            if timings.clock() > give_up:
-                raise error
-            waits.failed("registry", error)
-
+        ask, seconds = partial(find, schema), base.timings.flush_seconds
         try:
-            return until_it_works(lambda: find(schema), stop=stop, on_wait=on_wait, timings=timings)
+            return base.metrics.waits.retry(Request("registry"), ask, stop=stop, give_up_seconds=seconds)
         except Stopped as stopped:  # the loop takes any other error for one of the record
             cause = "the process stops, and the schema registry does not answer"
             hint = "The next start reads again what was not committed"

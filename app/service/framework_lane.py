@@ -13,19 +13,22 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
-from app.consumer.consumption import Consumption
 from app.consumer.framework.application import Callbacks, mark_commits, run
+from app.consumer.framework.due import Due
 from app.consumer.framework.first_commit import commit_where_partitions_begin
+from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
-from app.consumer.partitions import Partitions
-from app.journal.claims import Claims
+from app.journal.start_offset import Start
+from app.kafka.questions import PartitionOffsets
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Group, Member, new_application
 from app.service.customised import REPARTITIONED
 from app.service.lane import Common, Lane, check_group, new_announcer, open_input, open_way, visible_topics
-from app.service.starting import patiently
+
+Look = Callable[[TopicPartition], tuple[Start, PartitionOffsets]]
 
 
 def new_framework_lane(common: Common) -> Lane:
@@ -42,65 +45,43 @@ def new_framework_lane(common: Common) -> Lane:
     callbacks = Callbacks(current, tick)
     visible = visible_topics(common, _application(common, callbacks))
     build = partial(_built, common, callbacks, visible)
-    application, topic, built, is_aligned = patiently("Kafka", build, timings, metrics.waits)
+    application, topic, built, is_aligned = metrics.waits.at_start("Kafka", build)
     admin = new_admin(application.config.broker_address)
     check_group(common, application, admin, topic)
     announcer = new_announcer(common, application, visible)
-    partitions = Partitions(metrics, timings)
     topics = {each.name: each for each in (topic, *built.topics)}
     current.watch(topics.values(), topic.name)
     internal = [name for name in topics if REPARTITIONED in name]
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
-    member = Member(partitions, lambda: None, admin, internal, keeps_state=True)
-    group, claims, pipeline = open_way(common, application, topic, member)
+    member = Member(lambda: None, admin, internal, keeps_state=True)
+    group, claimer, pipeline = open_way(common, application, topic, member)
 
     def is_heard(tp: TopicPartition) -> bool:
         return callbacks.is_kafka_there and sink.is_read(tp)
 
     sink = callbacks.sink = RowSink(
-        pipeline=pipeline,
-        partitions=partitions,
-        claims=claims,
-        limits=common.limits,
-        bad_records=common.bad_records,
-        commit_interval=settings.commit_interval,
-        current=current,
-        observer=common.stream_timeouts.new_observer(is_heard, announcer),
+        pipeline,
+        Flushing(claimer, pipeline, mark_commits(built.processing_context.consumer), metrics, timings),
+        common.bad_records,
+        current,
+        Due(settings.commit_interval, timings),
+        Observed(common.stream_timeouts.new_observer(is_heard, announcer)),
         on_start=_restoring_signal_handlers(),
-        commit=mark_commits(built.processing_context.consumer),
-        metrics=metrics,
-        timings=timings,
         can_go_back=not is_aligned,
     )
     built.sink(sink)
-    begin = partial(_commit_beginnings, group, topics.keys() - internal, claims, settings.max_write_workers)
-
-    def consumption() -> Consumption:
-        return Consumption(
-            assigned=callbacks.assigned,
-            tps=sink.tps,
-            unclaimed=sink.unclaimed,
-            fenced=partitions.fenced,
-            oldest=sink.oldest_uncommitted,
-            consumed=sink.consumed,
-            due_in=sink.due_in,
-            held_bytes=sink.held_bytes,
-            is_full=sink.is_full,
-            is_paused=False,
-            is_stopping=common.process.stop.is_set(),
-            is_held_up=sink.is_held_up,
-        )
+    begin = partial(_commit_beginnings, group, topics.keys() - internal, claimer.look, settings.max_write_workers)
 
     def stop() -> None:
         sink.stopping()
         application.stop()
 
     def consume() -> bool:
-        patiently("Kafka", begin, timings, metrics.waits)
+        metrics.waits.at_start("Kafka", begin)
         run(application)
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
 
-    return Lane(topic, admin, pipeline, consumption, stop, consume)
+    return Lane(topic, admin, pipeline, lambda: sink.consumption(callbacks.assigned), stop, consume)
 
 
 def _application(common: Common, callbacks: Callbacks) -> Application:
@@ -147,10 +128,10 @@ def _names_of_dataframes(application: Application) -> Collection[str]:
     return names
 
 
-def _commit_beginnings(group: Group, topics: Collection[str], claims: Claims, workers: int) -> None:
+def _commit_beginnings(group: Group, topics: Collection[str], look: Look, workers: int) -> None:
     tps = sorted(TopicPartition(name, number) for name in topics for number in group.offsets.ends(name))
     with ThreadPoolExecutor(workers) as pool:
-        commit_where_partitions_begin(group.consumer, zip(tps, pool.map(claims.look, tps), strict=True))
+        commit_where_partitions_begin(group.consumer, zip(tps, pool.map(look, tps), strict=True))
 
 
 def _restoring_signal_handlers() -> Callable[[], None]:

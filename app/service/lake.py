@@ -13,20 +13,19 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.targets import IcebergTarget, QuixTarget
 from app.config.settings import Settings
+from app.errors import ConfigError
 from app.journal.survey import warn_of_other_groups
 from app.monitoring.waits import Waits
-from app.service.starting import patiently
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.compatibility import open_table
-from app.table.layout import PartitionSpec, dead_letter_root, journal_folder
+from app.table.layout import PartitionSpec, dead_letter_root, journal_folder, object_roots
 from app.table.location import TableLocation, adopted
 from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
-from app.timings import Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +40,19 @@ class Lake:
     query_api: QueryApi | None = None
 
 
-def open_lake(settings: Settings, timings: Timings, waits: Waits) -> Lake:
-    """Connect to the catalog, then to the table's store, with patience, and compare the settings with the table."""
+def open_lake(settings: Settings, waits: Waits) -> Lake:
+    """Connect to the catalog, then to the table's store, and compare the settings with the table.
+
+    ``waits`` repeats what fails, and shows the system that does not answer.
+    """
     store = new_store(settings)
     catalog = new_catalog(settings, store)
-    known = patiently("catalog", catalog.check, timings, waits) if catalog else None
+    known = waits.at_start("catalog", catalog.check) if catalog else None
     location = new_location(settings, store, known)
-    patiently("store", lambda: store.connect(f"{location.root}/"), timings, waits)
+    waits.at_start("store", lambda: store.connect(f"{location.root}/"))
     query_api = QueryApi(settings.query_api) if settings.query_api else None
-    lake = patiently("store", lambda: new_lake(settings, store, location, known, catalog, query_api), timings, waits)
-    patiently("store", lake.schema.open, timings, waits)
+    lake = waits.at_start("store", lambda: new_lake(settings, store, location, known, catalog, query_api))
+    waits.at_start("store", lake.schema.open)
     return lake
 
 
@@ -80,6 +82,13 @@ def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
     store = new_store(settings)
     catalog = new_catalog(settings, store)
     return store, new_location(settings, store, catalog.check() if catalog else None)
+
+
+def require_table(store: ObjectStore, location: TableLocation) -> None:
+    """Refuses a table without a file, a journal and a dead letter, which is most often a misspelled one."""
+    if not any(next(store.list(root), None) for root in object_roots(location.root)):
+        hint = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
+        raise ConfigError("looking for the table", f"there is nothing in {location.uri}", hint)
 
 
 def new_catalog(settings: Settings, store: ObjectStore) -> Catalog | None:

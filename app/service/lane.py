@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
@@ -17,24 +18,24 @@ from quixstreams.models.topics import Topic
 from app import logs
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import ReadMessage
-from app.batch_limits import BatchLimits
-from app.consumer.consumption import Consumption
 from app.errors import RetryableError
-from app.journal.claims import Claims
 from app.kafka.group import check_members, check_topic_rights
-from app.kafka.topics import find_topics, missing_topic, open_topic
+from app.kafka.topics import listing_topics, missing_topic, open_topic
+from app.monitoring.consumption import Consumption
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
+from app.pipeline.claimer import Claimer
+from app.pipeline.deliver import Delivery
+from app.pipeline.flow import Flow
+from app.pipeline.gather import Gathering
+from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.upload import Destination
-from app.retry import Waiting
 from app.service.build import (
     Group,
     Member,
     begin_sweeping,
-    new_claims,
+    new_claimer,
     new_client_id,
-    new_ownership,
     new_stager,
     open_group,
 )
@@ -44,7 +45,7 @@ from app.service.kafka import asking_for_topics
 from app.service.lake import Lake, check_journals
 from app.service.overview import Parts, oversee
 from app.service.process import Process
-from app.service.starting import Base, patiently, spare_the_garbage_collector
+from app.service.starting import Base, spare_the_garbage_collector
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.writer import SparkWriter
 from app.stream_timeouts.events import Announcer
@@ -132,8 +133,7 @@ def check_group(common: Common, application: Application, admin: AdminClient, to
     """
     check_topic_rights(admin, topic.name)
     group, own_id = application.config.consumer_group, new_client_id(common.base.settings, common.lake.location)
-    base = common.base
-    patiently("Kafka", lambda: check_members(admin, group, own_id), base.timings, base.metrics.waits)
+    common.base.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
 
 
 def new_announcer(common: Common, application: Application, visible: Collection[str]) -> Announcer | None:
@@ -147,28 +147,12 @@ def new_announcer(common: Common, application: Application, visible: Collection[
 
 def visible_topics(common: Common, application: Application) -> Collection[str]:
     """Wait for the broker; returns the topics that it shows."""
-    timings, waits = common.base.timings, common.base.metrics.waits
-    waiting = Waiting(timings.clock)
-
-    def failed(error: RetryableError) -> None:
-        waiting.failed(error)
-        waits.failed("start", error.of("Kafka"))
-
-    visible = find_topics(
-        application.config.broker_address,
-        wait_seconds=timings.start_patience_seconds,
-        stop=common.process.stop,
-        clock=timings.clock,
-        on_failure=failed,
-    )
-    waiting.worked()
-    waits.over("start")
-    return visible
+    return common.base.metrics.waits.at_start("Kafka", listing_topics(application.config.broker_address))
 
 
 def open_way(
     common: Common, application: Application, topic: Topic, member: Member, read_message: ReadMessage | None = None
-) -> tuple[Group, Claims, Pipeline]:
+) -> tuple[Group, Claimer, Pipeline]:
     """Build exactly once, and the way of a batch.
 
     Args:
@@ -181,34 +165,24 @@ def open_way(
     base, lake = common.base, common.lake
     settings, timings, metrics = base.settings, base.timings, base.metrics
     name = application.config.consumer_group
-    stager = new_stager(
-        settings, lake.location, lake.spec, lake.schema, common.bad_records, common.formats, read_message
-    )
-    patiently("store", lambda: check_journals(lake, name), timings, metrics.waits)
+    stager = new_stager(settings, lake, common.bad_records, common.formats, read_message)
+    metrics.waits.at_start("store", partial(check_journals, lake, name))
     if common.spark_up.done():
         common.spark_up.result()  # after a failed start of Spark do not join the group
-    ownership = new_ownership(member.generations, timings)
     group = open_group(application.config, member.admin, topic.name, timings)
-    claims = new_claims(base, lake, name, member, ownership, group)
-    common.ends.callback(claims.stop)
-    common.ends.callback(begin_sweeping(ownership, lake, name).stop)
-    pipeline = Pipeline(
-        writer=common.spark,
-        writer_up=common.spark_up,
-        stager=stager,
-        limits=common.limits,
-        destination=Destination(lake.store, lake.location.root, lake.spec.virtual, lake.spec.bounded_columns),
-        registrar=lake.registrar,
-        scratch=base.scratch,
-        workers=settings.max_write_workers,
-        ownership=ownership,
-        recreated=group.topic_ids.recreated,
-        metrics=metrics,
-        timings=timings,
+    flow = Flow(metrics, timings)
+    gathering = Gathering(flow, stager, common.limits, base.scratch, in_files=lake.registrar.in_files)
+    claimer = new_claimer(base, lake, name, member, group, gathering.submit)
+    common.ends.callback(claimer.stop)
+    common.ends.callback(begin_sweeping(claimer, lake, name).stop)
+    delivery = Delivery(
+        flow, lake.store, lake.registrar, settings.max_write_workers, recreated=group.topic_ids.recreated
     )
+    pipeline = Pipeline(flow, gathering, common.spark, delivery, common.spark_up)
+    pipeline.start()
     common.ends.callback(pipeline.stop)
     common.spark.lost.add_done_callback(lambda lost: common.process.end_without_spark(lost.result(), pipeline.fail))
-    return group, claims, pipeline
+    return group, claimer, pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from confluent_kafka.admin import AdminClient
 from app import __version__
 from app.bad_records.policy import BadRecords
 from app.config.settings import Settings
-from app.consumer.consumption import Consumption
 from app.errors import SparkLostError
-from app.kafka.end_offsets import EndOffsets
-from app.monitoring.metrics import Identity, Live, Metrics, SparkState, StateName
+from app.kafka.end_offsets import end_offsets
+from app.monitoring.consumption import Consumption
+from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe
+from app.monitoring.status import Identity, Live, SparkState, StateName
 from app.monitoring.waits import OUTAGE_SECONDS, Trouble
 from app.pipeline.pipeline import Pipeline
 from app.service.lake import dead_letter_address
@@ -72,51 +73,26 @@ def replica_name(settings: Settings) -> str:
 
 def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
     """Let the probes and the monitor sample the running parts from now on."""
-    parts.health.started(
-        spark_alive=lambda: parts.java.alive,
-        ready=lambda: _readiness(parts, parts.consumption()),
-    )
+    parts.health.started(lambda: parts.java.alive)
     buffer_limit = settings.memory.buffer_mb * 2**20
-    monitor.started(lambda: look(parts, buffer_limit), EndOffsets(parts.admin).of)
-
-
-def _readiness(parts: Parts, consumption: Consumption) -> Probe:
-    if not consumption.assigned:
-        return Probe(ok=False, detail="no partitions assigned yet")
-    if consumption.unclaimed:
-        return Probe(ok=False, detail="partitions wait until they are claimed")
-    if not parts.java.is_up:
-        return Probe(ok=False, detail="Spark is starting: what is consumed waits for it")
-    if consumption.is_held_up:
-        return Probe(ok=False, detail="the last flush did not go through")
-    for wait in parts.metrics.waits.current():
-        if wait.seconds >= OUTAGE_SECONDS:
-            return Probe(ok=False, detail=f"{wait.system or 'another system'} is not available")
-    return Probe(ok=True, detail="consuming")
+    monitor.started(lambda: look(parts, buffer_limit), lambda tps: end_offsets(parts.admin, tps))
 
 
 def look(parts: Parts, buffer_limit: int) -> Live:
     """Reads single values without locks: other threads work on the parts."""
-    waits, consumption = parts.metrics.waits.current(), parts.consumption()
-    failure = _failure(parts)
-    state, detail = _state(parts, consumption, failure, waits)
+    waits, consumption, failure = parts.metrics.waits.current(), parts.consumption(), _failure(parts)
+    ready = _readiness(consumption, waits, is_spark_up=parts.java.is_up)
     return Live(
-        state=state,
-        detail=detail,
-        buffered=consumption.held_bytes,
+        state=_state(consumption, failure, is_held_up=bool(waits or consumption.fenced) or not ready.ok),
+        ready=ready,
+        consumption=consumption,
         buffer_limit=buffer_limit,
         under_way=parts.pipeline.under_way,
         skipped=parts.bad_records.skipped,
-        consumed=consumption.consumed,
-        claiming=len(consumption.unclaimed),
-        oldest=consumption.oldest,
-        commit_due_in=consumption.due_in,
         java_pid=parts.java.jvm_pid(),
         spark=_spark_state(parts.java),
         waits=waits,
         failure=failure,
-        fenced=consumption.fenced,
-        unclaimed=consumption.unclaimed,
     )
 
 
@@ -138,20 +114,25 @@ def _failure(parts: Parts) -> Trouble | None:
     return Trouble("Spark", "writing batches", live.detail, exit_code=SparkLostError.exit_code)
 
 
-def _state(
-    parts: Parts, consumption: Consumption, failure: Trouble | None, waits: Sequence[Trouble]
-) -> tuple[StateName, str]:
+def _readiness(consumption: Consumption, waits: Sequence[Trouble], *, is_spark_up: bool) -> Probe:
+    if not consumption.assigned:
+        return Probe(ok=False, detail="no partitions assigned yet")
+    if consumption.unclaimed:
+        return Probe(ok=False, detail="partitions wait until they are claimed")
+    if not is_spark_up:
+        return Probe(ok=False, detail="Spark is starting: what is consumed waits for it")
+    if consumption.is_held_up:
+        return Probe(ok=False, detail="the last flush did not go through")
+    if waits and waits[0].seconds >= OUTAGE_SECONDS:
+        return Probe(ok=False, detail=f"{waits[0].system or 'another system'} is not available")
+    return Probe(ok=True, detail="consuming")
+
+
+def _state(consumption: Consumption, failure: Trouble | None, *, is_held_up: bool) -> StateName:
     if consumption.is_stopping:
-        return "stopping", "what was consumed is brought into the lake"
+        return "stopping"
     if failure:
-        return "failing", f"{failure.doing}: {failure.cause}"
+        return "failing"
     if consumption.is_paused:
-        return "paused", "writing takes longer than a commit may"
-    if waits:
-        return "waiting", f"{waits[0].doing}: {waits[0].cause}"
-    if consumption.fenced:
-        return "waiting", "another member of the group writes some of the partitions"
-    ready = _readiness(parts, consumption)
-    if not ready.ok:
-        return "waiting", ready.detail
-    return "consuming", "the buffer is full: consuming waits for room" if consumption.is_full else ""
+        return "paused"
+    return "waiting" if is_held_up else "consuming"

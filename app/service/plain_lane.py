@@ -3,13 +3,14 @@
 The Quix application opens the topic with its deserializers, and its configuration makes Kafka's client.
 """
 
+from functools import partial
+
 from quixstreams import Application
 
-from app.consumer.partitions import Partitions
 from app.consumer.plain.client import BrokerPresence, new_client
+from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.reader import MessageReader
-from app.consumer.plain.sink import MessageSink
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Member, new_application
@@ -28,31 +29,19 @@ def new_plain_lane(common: Common) -> Lane:
     check_group(common, application, admin, topic)
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
-    partitions = Partitions(metrics, timings)
-    member = Member(partitions, client.memberid, admin)
+    member = Member(client.memberid, admin)
     reader = MessageReader(topic)
-    _, claims, pipeline = open_way(common, application, topic, member, reader.read)
+    _, claimer, pipeline = open_way(common, application, topic, member, reader.read)
 
     def is_heard(tp: TopicPartition) -> bool:
-        return presence.is_there and partitions.is_read(tp)
+        return presence.is_there and loop.is_read(tp)
 
-    sink = MessageSink(
-        pipeline=pipeline,
-        partitions=partitions,
-        limits=common.limits,
-        bad_records=common.bad_records,
-        commit_interval=settings.commit_interval,
-        observer=common.stream_timeouts.new_observer(is_heard, announcer),
-        timings=timings,
-    )
-    loop = PlainLoop(
-        client=client,
-        topic=topic.name,
-        sink=sink,
-        claims=claims,
-        presence=presence,
-        on_turn=common.health.turn,
-        metrics=metrics,
-        timings=timings,
-    )
-    return Lane(topic, admin, pipeline, loop.consumption, loop.stop, loop.run)
+    def on_turn(has_come: bool) -> None:
+        if has_come:
+            presence.heard()
+        common.health.turn()
+
+    observer = common.stream_timeouts.new_observer(is_heard, announcer)
+    intake = Intake(common.limits.max_record_bytes, common.bad_records, observer)
+    loop = PlainLoop(client, intake, claimer, pipeline, on_turn, metrics, timings)
+    return Lane(topic, admin, pipeline, loop.consumption, loop.stop, partial(loop.run, topic.name))

@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from math import inf
 
 from app import logs
 from app.config.settings import Settings
@@ -19,7 +20,7 @@ from app.service.lane import Common, Lane, run_lane
 from app.service.overview import new_monitor
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
-from app.service.starting import Base, patiently
+from app.service.starting import Base
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
@@ -52,7 +53,7 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
         try:
             process.handle_signals()
             _log_settings(settings)
-            consume(Base(settings, timings, Metrics(), scratch), spark, process, ends)
+            consume(Base(settings, timings, Metrics(timings=timings), scratch), spark, process, ends)
         except StopRequested:
             logger.info("stopped while starting")
         except ConnectorError as error:
@@ -85,8 +86,9 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     if settings.http_port:  # probes are answered from the start; the monitor learns the rest later
         monitor.serve(settings.http_host, settings.http_port, settings.http_allowed_hosts)
     bad_records = new_bad_records(settings)
-    limits = new_batch_limits(settings, timings, base.scratch)
     new_lane = _lane_for(customised, settings)
+    commit_seconds = settings.commit_interval if new_lane is new_plain_lane else inf  # quixstreams asks for commits
+    limits = new_batch_limits(settings, timings, base.scratch, commit_seconds)
     registry = new_registry(settings, base.scratch) if settings.needs_registry else None
     find = registry.find if registry else None
     formats = new_formats(
@@ -96,14 +98,14 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     spark_up = spark.start()  # takes seconds; the rest connects meanwhile
 
     # The catalog, the store and the table.
-    lake = open_lake(settings, timings, metrics.waits)
+    lake = open_lake(settings, metrics.waits)
     if lake.query_api:
         ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
     monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
 
     if registry:
         subject = f"{settings.input_topic}-value"
-        patiently("registry", lambda: registry.latest(subject), timings, metrics.waits)
+        metrics.waits.at_start("registry", lambda: registry.latest(subject))
 
     # Kafka, exactly once, the way of a batch, and the loop.
     common = Common(

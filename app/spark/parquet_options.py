@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.spark.staged_file import columns_without_dictionary, largest_row, with_large_values
+from app.model import StagedFile
 
 _BYTES_BETWEEN_CHECKS = 2**20
 _ROWS_BETWEEN_CHECKS = 10_000
@@ -15,13 +15,11 @@ _LENGTH_BYTES = 4  # of a text, before its bytes
 _FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides about a dictionary
 
 
-def parquet_options(schema: pa.Schema, rows: int) -> Mapping[str, str]:
-    """Returns options for files of at most ``rows`` rows each, written from a staged file of this schema."""
-    options = _encodings(schema) | _statistics(with_large_values(schema))
-    largest = largest_row(schema)
-    if largest is None:
-        return options
-    return options | _size_checks(largest) | _page_size(rows * (largest + _LENGTH_BYTES))
+def parquet_options(staged: StagedFile) -> Mapping[str, str]:
+    """Returns the options for the files that become of a staged one."""
+    largest_file = max(file.rows for file in staged.groups) * (staged.largest_row + _LENGTH_BYTES)
+    options = _encodings(staged.without_dictionary) | _statistics(staged.large_values)
+    return options | _size_checks(staged.largest_row) | _page_size(largest_file)
 
 
 def _size_checks(largest: int) -> dict[str, str]:
@@ -39,10 +37,9 @@ def _page_size(file_bytes: int) -> dict[str, str]:
     return {"parquet.page.size": str(max(_SMALLEST_PAGE, min(_LARGEST_PAGE, file_bytes)))}
 
 
-def _encodings(schema: pa.Schema) -> dict[str, str]:
+def _encodings(without_dictionary: Sequence[str]) -> dict[str, str]:
     # In a setting's name a dot separates a column and its field; other names are left to Parquet.
-    names = (name for name in columns_without_dictionary(schema) if name.isidentifier())
-    return {f"parquet.enable.dictionary#{name}": "false" for name in names}
+    return {f"parquet.enable.dictionary#{name}": "false" for name in without_dictionary if name.isidentifier()}
 
 
 def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:

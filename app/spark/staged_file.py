@@ -1,9 +1,8 @@
-"""The Parquet file that hands a batch to Spark, and the facts about its rows in its metadata.
+"""Writes the Parquet file that hands a batch to Spark, and finds out what its rows are like.
 
 It is read once, on this machine, so it is uncompressed and has no dictionaries or statistics: 200,000 rows take 30 ms.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,20 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app.model import DataFile, OffsetRange, StagedFile
+
 _LARGE_VALUE_BYTES = 64 * 1024  # Parquet leaves bounds of more than 4 KB out of a footer
 _MAX_ROW_GROUP_BYTES = 16 * 2**20  # Spark holds one in its heap, and twice its strings while they are growing
 _WORD_BYTES = 8
 _SORTED_ROW_BYTES = 48  # beside its values: its head, and its place in the list that is sorted
-_LARGEST_ROW = b"largest_row"
-_LARGE_VALUES = b"large_values"
-_WITHOUT_DICTIONARY = b"without_dictionary"
 
 
 class StagedWriter:
     """Writes a staged file, table by table; its reader loads a row group at once."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, without_dictionary: Sequence[str] = ()) -> None:
         self.schema = schema.remove_metadata()
+        self.without_dictionary = without_dictionary
         self.nbytes = 0  # of all rows, in Arrow's memory
         self.sort_bytes = 0  # of all rows, about, in the memory of Spark's sort
         self.path = path
@@ -46,45 +45,22 @@ class StagedWriter:
         for group in _row_groups(table):
             self._writer.write_table(group, row_group_size=group.num_rows)
 
-    def close(self, without_dictionary: Sequence[str] = ()) -> None:
-        """Finishes the file; Parquet holds the columns ``without_dictionary`` as they are."""
-        facts = {
-            _LARGEST_ROW: str(self._largest),
-            _LARGE_VALUES: json.dumps(sorted(self._large)),
-            _WITHOUT_DICTIONARY: json.dumps([*without_dictionary]),
-        }
-        self._writer.add_key_value_metadata(facts)
+    def close(self) -> None:
         self._writer.close()
 
-
-def write_staged(table: pa.Table, path: Path, without_dictionary: Sequence[str] = ()) -> None:
-    writer = StagedWriter(path, table.schema)
-    writer.append(table)
-    writer.close(without_dictionary)
-
-
-def read_staged_schema(path: Path) -> pa.Schema:
-    """Reads the schema of a staged file, or of another Parquet file, with the facts in its metadata."""
-    metadata = pq.read_metadata(path)
-    return metadata.schema.to_arrow_schema().with_metadata(metadata.metadata)
-
-
-def largest_row(schema: pa.Schema) -> int | None:
-    """Reads the upper bound of a row's bytes from the file's schema; ``None`` if the schema has none."""
-    size = (schema.metadata or {}).get(_LARGEST_ROW)
-    return int(size) if size is not None else None
-
-
-def with_large_values(schema: pa.Schema) -> list[tuple[str, ...]]:
-    """Reads Spark's paths of leaf columns with a value of more than 64 KiB from the file's schema."""
-    paths = (schema.metadata or {}).get(_LARGE_VALUES, b"[]")
-    return [tuple(path) for path in json.loads(paths)]
-
-
-def columns_without_dictionary(schema: pa.Schema) -> list[str]:
-    """Reads the columns that are not worth a dictionary from the file's schema."""
-    names = (schema.metadata or {}).get(_WITHOUT_DICTIONARY, b"[]")
-    return [str(name) for name in json.loads(names)]
+    def finish(
+        self,
+        group_column: str,
+        groups: tuple[DataFile, ...],
+        sort_column: str | None = None,
+        offsets: tuple[OffsetRange, ...] = (),
+    ) -> StagedFile:
+        """Closes the file and returns it with what is known of its rows."""
+        self.close()
+        large = sorted(self._large)
+        return StagedFile(
+            self.path, group_column, groups, sort_column, offsets, self._largest, large, self.without_dictionary
+        )
 
 
 def _largest_row(table: pa.Table) -> int:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TypeVar
@@ -25,14 +26,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
-from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition, WrittenFile
+from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
 from app.spark.batch_offsets import as_column_metadata
 from app.spark.java import find_java
 from app.spark.launch import RESTART_HINT, START_HINT, START_SECONDS, connect, ended_at_start, java_log, start_java
 from app.spark.options import SparkOptions
 from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
-from app.spark.staged_file import read_staged_schema, write_staged
+from app.spark.staged_file import StagedWriter
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class SparkWriter:
         job_seconds: time limit for one call of Spark.
 
     Attributes:
+        is_up: whether it has started.
         lost: gets the error once the JVM has died or hangs.
 
     Raises:
@@ -71,7 +73,7 @@ class SparkWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
-        self._is_up = False
+        self.is_up = False
         self._closing = threading.Event()
         self.lost: Future[SparkLostError] = Future()
         self._writes = 0
@@ -85,10 +87,6 @@ class SparkWriter:
         return self._thread.submit(self._start)
 
     @property
-    def is_up(self) -> bool:
-        return self._is_up
-
-    @property
     def alive(self) -> bool:
         """Whether the JVM starts or runs, as far as is known without a call."""
         return not self.lost.done() and (self._process is None or self._process.poll() is None)
@@ -98,9 +96,15 @@ class SparkWriter:
 
     def versions(self) -> str:
         """Returns the versions of Spark and Java, in words; raises as ``write``."""
-        return self._call(self._versions, "asking Spark for its version")
 
-    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
+        def ask() -> str:
+            assert self._session is not None  # noqa: S101 - start() came first
+            java = SparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+            return f"Spark {self._session.version} in Java {java}"
+
+        return self._call(ask, "asking Spark for its version")
+
+    def write(self, staged: StagedFile, out: Path) -> list[DataFile]:
         """Writes one Parquet file per group of the staged batch below the new folder ``out``.
 
         Rows are in ascending order of the sort column, with NaN above all numbers and nulls last. So the last row
@@ -148,7 +152,7 @@ class SparkWriter:
             raise self._start_error(error) from None
         finally:
             watchdog.cancel()
-        self._is_up = True
+        self.is_up = True
         threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
 
     def _start_error(self, error: Exception) -> ConnectorError:
@@ -179,7 +183,6 @@ class SparkWriter:
         SparkContext._ensure_initialized(gateway=connect(started))
 
     def _warm_up(self) -> None:
-        staged = self._scratch / "warm-up.parquet"
         rows = 1_000
         table = pa.table(
             {
@@ -189,24 +192,22 @@ class SparkWriter:
                 "group": pa.array([i % 4 for i in range(rows)], pa.int32()),
             }
         )
-        write_staged(table, staged)
-        part = BatchPart(OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1), "warm-up", 0)
-        groups = tuple(OutputFile((part,), {}, rows // 4) for _ in range(4))
+        writer = StagedWriter(self._scratch / "warm-up.parquet", table.schema)
+        writer.append(table)
+        offsets = OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1)
+        staged = writer.finish("group", (DataFile("warm-up", {}, rows // 4),) * 4, offsets=(offsets,))
         out = self._scratch / "warm-up"
-        self._write(StagedFile(staged, "group", groups, offsets=(part.offsets,)), out)
+        self._write(staged, out)
         shutil.rmtree(out)
-        staged.unlink()
+        staged.path.unlink()
 
-    def _write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
-        schema = read_staged_schema(staged.path)
-        frame = self._read(staged.path, schema)
-        frame = _with_offsets(frame, staged.offsets)
+    def _write(self, staged: StagedFile, out: Path) -> list[DataFile]:
+        frame = _with_offsets(self._read(staged.path), staged.offsets)
         # Spark's sort by the group column is stable, so rows keep the order of arrival inside each file. Spark skips it
         # for rows already in that order. A second key would disable its radix sort.
         if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(quoted(staged.group_column), quoted(staged.sort_column).asc_nulls_last())
-        options = parquet_options(schema, max(group.rows for group in staged.groups))
-        frame.write.options(**options).partitionBy(staged.group_column).parquet(str(out))
+        frame.write.options(**parquet_options(staged)).partitionBy(staged.group_column).parquet(str(out))
         self._give_back()
         return _collect(staged, out)
 
@@ -216,19 +217,14 @@ class SparkWriter:
         if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
             gc.collect(1)
 
-    def _versions(self) -> str:
-        assert self._session is not None  # noqa: S101 - start() came first
-        java = SparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
-        return f"Spark {self._session.version} in Java {java}"
-
-    def _read(self, path: Path, schema: pa.Schema) -> DataFrame:
+    def _read(self, path: Path) -> DataFrame:
         """Reads a staged file as one task."""
         assert self._session is not None  # noqa: S101 - start() came first
         reader = self._session.read
         # A given schema saves a job per batch, which would read it from the file's footer. PySpark has no type for
         # uint64, so there Spark reads the footer and takes it as decimal(20, 0).
         with contextlib.suppress(PySparkTypeError):
-            reader = reader.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
+            reader = reader.schema(from_arrow_schema(pq.read_schema(path), prefer_timestamp_ntz=True))
         return reader.parquet(str(path))
 
     def _watch(self) -> None:
@@ -274,23 +270,17 @@ def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame
     return frame.withColumn(first, quoted(first).alias(first, metadata=as_column_metadata(offsets)))
 
 
-def _collect(staged: StagedFile, out: Path) -> list[WrittenFile]:
+def _collect(staged: StagedFile, out: Path) -> list[DataFile]:
     """Returns the written files in the order of their groups, each checked against its staged rows."""
     files = []
-    for index, group in enumerate(staged.groups):
+    for index, file in enumerate(staged.groups):
         written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))
         rows = sum(pq.read_metadata(path).num_rows for path in written)
-        if len(written) != 1 or rows != group.rows:
+        if len(written) != 1 or rows != file.rows:
             raise FatalError(
                 "checking what Spark wrote",
-                f"{group.rows:,} rows of {group.parts[0].offsets.tp}{_others(group)} became {len(written)} files"
-                f" with {rows:,} rows",
+                f"{file.rows:,} rows of {file.key} became {len(written)} files with {rows:,} rows",
                 "Nothing of this batch was uploaded; please report this as a bug",
             )
-        files.append(WrittenFile(written[0], written[0].stat().st_size, group))
+        files.append(replace(file, path=written[0], size=written[0].stat().st_size))
     return files
-
-
-def _others(group: OutputFile) -> str:
-    count = len(group.parts) - 1
-    return f" and {count:,} more partitions" if count else ""

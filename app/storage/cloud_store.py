@@ -27,11 +27,9 @@ class MissingBucketError(FatalError):
 
 
 class Sink(Protocol):
-    """Takes the bytes of an object as they arrive."""
+    """Takes the bytes of an object as they arrive, all of them at each call."""
 
-    def write(self, data: bytes, /) -> int:
-        """Takes all bytes and returns their number."""
-        ...
+    def write(self, data: bytes, /) -> int: ...
 
 
 class CloudStore(ABC):
@@ -64,9 +62,7 @@ class CloudStore(ABC):
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
         """Replaces that version; readers see all of the new object or nothing.
 
-        Raises:
-            ChangedError: the stored version is another one.
-            NoConditionsError: the store does not implement conditions.
+        Raises ``ChangedError`` if the stored version is another one, ``NoConditionsError`` for a store without them.
         """
 
     @abstractmethod

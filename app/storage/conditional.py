@@ -53,10 +53,8 @@ class ConditionalWriter(Generic[_Body]):
     A lost answer is neither a failure nor another writer's version, and an SDK may send a request twice.
     So after every answer but success the object is read: if it has our body, the write took place.
 
-    Args:
-        put: replaces a version by a body and returns the new version; may raise ``ChangedError`` and
-            ``NoConditionsError``.
-        look: reads an object and compares it with a body; ``None`` if it does not exist.
+    ``put`` replaces a version by a body; it may raise ``ChangedError`` and ``NoConditionsError``. ``look`` reads an
+    object and compares it with a body; ``None`` if it does not exist.
     """
 
     def __init__(

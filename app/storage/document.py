@@ -47,11 +47,7 @@ class Document(Generic[_D]):
         return f"{self._store.uri}/{self._key}"
 
     def read(self) -> _D | None:
-        """Reads the stored version; ``None`` if there is none.
-
-        Raises:
-            UnreadableError: it cannot be parsed.
-        """
+        """Reads the stored version; ``None`` if there is none. ``UnreadableError`` if it cannot be parsed."""
         found = self._store.read(self._key)
         try:
             self.current = self._form.parse(found.body) if found else None

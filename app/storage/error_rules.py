@@ -33,12 +33,7 @@ PASSES: Final = Rule(RetryableError)
 
 @dataclass(frozen=True, slots=True)
 class ErrorRules:
-    """The rules of one kind of store.
-
-    Args:
-        passing: retryable HTTP statuses beside 5xx.
-        lasting: the 5xx statuses that are not retryable.
-    """
+    """The rules of one kind of store: ``passing`` statuses beside 5xx, and the 5xx that are ``lasting``."""
 
     by_name: Mapping[str, Rule]
     passing: frozenset[int] = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import FatalError, RetryableError
 
 # A network file system whose server restarts, a drive unmounted for a moment, a burst of open files. A soft NFS mount
 # gives EIO after its time-out, and ESTALE once the server has lost its state.
@@ -40,13 +40,10 @@ def os_translated(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise translate(error, doing) from error
-
-
-def translate(error: OSError, doing: str) -> ConnectorError:
-    cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error)
-    if error.errno == errno.ENOSPC:
-        return RetryableError(doing, cause, "Free some space on that disk")
-    if error.errno in _PASSING:
-        return RetryableError(doing, cause, "Check that the disk or network share is there")
-    return FatalError(doing, cause, _HINTS.get(error.errno or 0, "Check the folder and its file system"))
+        cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error)
+        if error.errno == errno.ENOSPC:
+            raise RetryableError(doing, cause, "Free some space on that disk") from error
+        if error.errno in _PASSING:
+            raise RetryableError(doing, cause, "Check that the disk or network share is there") from error
+        hint = _HINTS.get(error.errno or 0, "Check the folder and its file system")
+        raise FatalError(doing, cause, hint) from error

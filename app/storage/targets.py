@@ -46,12 +46,8 @@ class GcsTarget:
 class AzureTarget:
     """A container of Azure Blob Storage.
 
-    Attributes:
-        account: the storage account's name; not needed where ``endpoint_url`` or ``connection_string`` has it.
-        endpoint_url: the address of the account's blob service, where it is not ``<account>.blob.core.windows.net``.
-        connection_string: as the portal shows it; all else is then taken from it.
-        sas_token: a shared access signature. Without it and without a key, an identity of this machine is used:
-            environment, workload identity, managed identity, the Azure CLI.
+    ``account`` is not needed where ``endpoint_url`` (the blob service, if not ``<account>.blob.core.windows.net``) or
+    ``connection_string`` has it. Without a key and ``sas_token``, an identity of this machine is used.
     """
 
     container: str

@@ -31,10 +31,7 @@ class KeyObserver:
     """Restarts the timers of the keys whose records come to the sink.
 
     Only records that reach the sink count, as rows or as bad records; those dropped by ``transform()`` do not.
-
-    Args:
-        raw_keys: the deserializer of the input topic's keys.
-        on_turn: called at each turn of the consumer's loop.
+    ``on_turn`` is called at each turn of the consumer's loop.
     """
 
     def __init__(self, tracker: TimeoutTracker, raw_keys: RawKeys, on_turn: Callable[[], None]) -> None:

@@ -64,12 +64,8 @@ class TimeoutTracker:
     """Watches the keys of all assigned partitions; notifies once of each silence.
 
     A key that comes on several partitions times out when it does on all of them. The keys of a revoked partition are
-    forgotten: its next owner sees them with their next records.
-
-    Args:
-        timeout_ms: the time without a record of a key, above 0.
-        max_bytes: most memory for keys; beyond it new ones are not watched.
-        is_heard: whether a partition is being consumed.
+    forgotten: its next owner sees them with their next records. Beyond ``max_bytes`` new keys are not watched.
+    ``is_heard``: whether a partition is being consumed.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Checks that the settings fit a table that may exist already, in the store and in the catalog."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -46,16 +46,11 @@ def open_table(
     """Compares the settings with the table in the store and in the catalog, and decides on the null folder's name.
 
     ``known`` is ``None`` without a catalog, and for a table that it does not know. With ``auto`` a table without a null
-    folder gets ``default_null``.
-
-    Raises:
-        ConfigError: the table has other partition columns.
+    folder gets ``default_null``. Raises what ``check_spec`` does.
     """
     location = f"{store.uri}/{table_root}"
     found, values = existing_layout(store, table_root, wanted.columns, most_files)
-    warning = check_spec(wanted.columns, found, f"the table at {location}", wanted.virtual)
-    if warning:
-        logger.warning("%s", warning)
+    check_spec(wanted.columns, found, f"the table at {location}", wanted.virtual)
     if known:
         check_catalog_table(known, wanted)
     if wanted.null_value != "auto":
@@ -64,27 +59,18 @@ def open_table(
 
 
 def check_catalog_table(table: CatalogTable, wanted: PartitionSpec) -> None:
-    """Refuses a table that the catalog holds with other partition columns.
-
-    Raises:
-        ConfigError: the columns differ; the message has both sides.
-    """
+    """Compares the partition columns with those of a table in the catalog, as ``check_spec`` does."""
     if table.partition_spec or table.columns is not None:  # that of Quix fills an empty one from the first files
-        warning = check_spec(wanted.order, [table.partition_spec], "the table in the catalog", wanted.virtual)
-        if warning:
-            logger.warning("%s", warning)
+        check_spec(wanted.order, [table.partition_spec], "the table in the catalog", wanted.virtual)
 
 
 def check_spec(
-    configured: Sequence[str], existing: Iterable[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
-) -> str | None:
-    """Compares the configured columns with those a table already has; returns a warning if only the order differs.
+    configured: Sequence[str], existing: Collection[tuple[str, ...]], where: str, virtual: Sequence[str] = ()
+) -> None:
+    """Compares the configured columns with those a table already has; warns if only the order differs.
 
     ``configured`` are the folders or, where a catalog is compared, all levels of the tree. ``virtual`` are those of
-    them that are no folders. ``where`` names the table in messages.
-
-    Raises:
-        ConfigError: other columns; both specs are in the message.
+    them that are no folders. ``where`` names the table in messages. Raises ``ConfigError`` with both specs.
     """
     for spec in existing:
         if set(spec) != set(configured):
@@ -94,13 +80,15 @@ def check_spec(
                 f"Set HIVE_COLUMNS={_setting(spec, configured, virtual)} to go on with this table, "
                 "or TABLE_NAME to begin another",
             )
-    for spec in existing:
-        if tuple(configured) != spec:
-            return (
-                f"{where} has its partition columns in the order {_listed(spec)}, HIVE_COLUMNS in the order "
-                f"{_listed(configured)}: both work, but readers that list folders find two orders"
-            )
-    return None
+    other = next((spec for spec in existing if tuple(configured) != spec), None)
+    if other is not None:
+        logger.warning(
+            "%s has its partition columns in the order %s, HIVE_COLUMNS in the order %s: both work, but readers that "
+            "list folders find two orders",
+            where,
+            _listed(other),
+            _listed(configured),
+        )
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -74,11 +74,6 @@ class PartitionSpec:
         """Levels without folders: columns of the records, even with the name of a time part."""
         return tuple(name for name in self.order if name not in self.columns)
 
-    @property
-    def bounded_columns(self) -> frozenset[str] | None:
-        """The only columns with zone maps in the catalog of Quix, ``None`` for all. Iceberg has its own."""
-        return frozenset() if self.in_files else frozenset(self.stats_columns) or None
-
 
 class SharedFile(NamedTuple):
     """The name of a file with rows of several topic-partitions; ``topic`` is the first of their topics."""

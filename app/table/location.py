@@ -27,11 +27,7 @@ class TableLocation:
         return f"{self.store_uri}/{self.root}"
 
     def is_named_by(self, location: str) -> bool:
-        """Whether a registered location is this folder.
-
-        Raises:
-            ConfigError: it is in another store, or no folder at all.
-        """
+        """Whether a registered location is this folder; raises ``ConfigError`` if it is in another store, or none."""
         return _root_of(location, self.store_uri) == self.root
 
 

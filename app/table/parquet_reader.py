@@ -12,8 +12,7 @@ from app.storage.base import ObjectStore
 def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
     """Reads the footer of a Parquet file; one request to the store for less than 64 KiB, otherwise two.
 
-    Raises:
-        FatalError: the object is no Parquet file.
+    Raises ``FatalError`` if the object is none.
     """
     try:
         return pq.read_metadata(RangeFile(store, key, size))

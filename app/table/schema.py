@@ -40,11 +40,7 @@ class TableSchema:
 
     @classmethod
     def from_document(cls, document: object) -> "TableSchema":
-        """Reads the schema that ``to_document`` gave.
-
-        Raises:
-            ValueError: what is wrong with the document.
-        """
+        """Reads the schema that ``to_document`` gave; raises ``ValueError`` with what is wrong."""
         if not isinstance(document, dict) or not isinstance(document.get("version"), int):
             raise ValueError("it is no JSON object with a version")  # noqa: TRY004 - one error for a bad document
         if document["version"] != VERSION:
@@ -63,8 +59,7 @@ class TableSchema:
     def from_arrow(cls, schema: pa.Schema) -> "TableSchema":
         """Makes the schema of a file that exists; leaves out columns without a type (void).
 
-        Raises:
-            ValueError: a column has a type that this connector cannot write.
+        Raises ``ValueError`` if a column has a type that this connector cannot write.
         """
         kinds = ((column.name, _canonical(column.type, column.name)) for column in schema)
         return cls({name: kind for name, kind in kinds if kind is not None})

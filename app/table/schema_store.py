@@ -40,11 +40,8 @@ def schema_document(store: ObjectStore, table_root: str) -> Document[TableSchema
 class SchemaStore:
     """Holds the schema, and writes an extended one before the first file that needs it. For one thread.
 
-    A ``RetryableError`` leaves it as it was, so that the call can be repeated.
-
-    Args:
-        types: the columns whose types the settings fix (``COLUMN_TYPES``).
-        iceberg: the columns that the table has in an Iceberg catalog; ``None`` if the table is not one of Iceberg.
+    A ``RetryableError`` leaves it as it was, so that the call can be repeated. ``types`` are those that the settings
+    fix (``COLUMN_TYPES``), ``iceberg`` the columns that the table has in an Iceberg catalog, if it is one of Iceberg.
     """
 
     def __init__(

@@ -29,11 +29,7 @@ _TOKEN = re.compile(
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Returns the name of a type, which ``parse_type`` reads back.
-
-    Raises:
-        ValueError: no column of a table has such a type.
-    """
+    """Returns the name of a type, which ``parse_type`` reads back; ``ValueError`` for one that no column has."""
     if kind in _NAMES:
         return _NAMES[kind]
     if pa.types.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
@@ -46,12 +42,9 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Parses the name of a type, ignoring case.
+    """Parses the name of a type, ignoring case; ``ValueError`` says what is wrong with it.
 
     Fields whose names differ only in case are taken: files of other tools have such.
-
-    Raises:
-        ValueError: what is wrong with the name.
     """
     parser = _Parser(text, fold=lambda name: name)
     kind = parser.type()
@@ -63,10 +56,7 @@ def parse_column_types(text: str) -> dict[str, pa.DataType]:
     """Parses columns and their types, as in ``temp:double,price:decimal(10,2),tags:array<string>``.
 
     Names that hold one of ``,:<>()`` stand in backticks. A comma may end the list. A text without any column is an
-    empty dict.
-
-    Raises:
-        ValueError: what is wrong with the text; also for names that are given twice, in whatever case.
+    empty dict. ``ValueError`` says what is wrong with it, also for names that are given twice, in whatever case.
     """
     if not text.strip():
         return {}

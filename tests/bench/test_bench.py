@@ -130,13 +130,6 @@ def test_the_messages_in_avro_have_the_values_of_those_in_json(workload: Workloa
         assert rest.read() == b""
 
 
-def test_a_device_keeps_to_one_partition_and_all_partitions_get_as_many() -> None:
-    produced = list(records(Workload(COUNT, 24)))
-
-    assert len({(key, partition) for key, _, _, partition in produced}) == DEVICES
-    assert {sum(partition == number for *_, partition in produced) for number in range(24)} == {COUNT // 24}
-
-
 def test_the_first_readings_of_each_partition_are_those_that_were_produced_first() -> None:
     workload = Workload(COUNT, 3)
     produced = [json.loads(value or b"{}")["seq"] for _, value, _, partition in records(workload) if partition == 1]

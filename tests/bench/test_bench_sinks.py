@@ -1,4 +1,4 @@
-"""How far a peer is, and what its table holds, is read from what it writes by itself."""
+"""The table of a peer that writes Iceberg is compared by what its files hold."""
 
 import json
 from datetime import UTC, datetime
@@ -11,30 +11,9 @@ import pytest
 from bench.lake import check_table
 from bench.messages import Workload, expected_totals, records
 from bench.sinks import iceberg_table
-from bench.sinks.streaming import CommittedTriggers
 from bench.totals import WrongRowsError
 
 WORKLOAD = Workload(480, 4)
-
-
-def _write_trigger(checkpoint: Path, number: int, offsets: dict[str, int], committed: bool) -> None:
-    for folder in ("offsets", "commits"):
-        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
-    lines = ["v1", json.dumps({"batchWatermarkMs": 0}), json.dumps({"readings": offsets})]
-    (checkpoint / "offsets" / str(number)).write_text("\n".join(lines))
-    if committed:
-        (checkpoint / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-
-
-def test_a_streaming_query_has_committed_the_offsets_of_its_last_finished_trigger(tmp_path: Path) -> None:
-    progress = CommittedTriggers(tmp_path)
-    assert progress.rows() == 0
-
-    for number in range(11):  # by number, not by name: 10 comes after 9
-        _write_trigger(tmp_path, number, {"0": 10 * number, "1": number}, committed=True)
-    _write_trigger(tmp_path, 11, {"0": 500, "1": 500}, committed=False)
-
-    assert progress.rows() == 110
 
 
 def _iceberg(folder: Path, *, spoil: float = 0.0) -> str:

@@ -22,8 +22,11 @@ from app import errors
 from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES
 from app.model import TopicPartition
+from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
-from app.monitoring.metrics import OPERATIONS, Identity, Live, Metrics
+from app.monitoring.history import History
+from app.monitoring.metrics import OPERATIONS, Metrics
+from app.monitoring.status import Identity, Live, Status
 from app.service.process import LONGEST_STOP_SECONDS
 from dev.image import DEFAULT_TAG, HARDENED
 
@@ -297,7 +300,8 @@ def test_every_metric_has_a_row() -> None:
     metrics.begins(partition, 0)
     metrics.committed({partition: 1})
     identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True)
-    text = Exposition(lambda: identity, metrics, lambda: Live(commit_due_in=1.0)).text().decode()
+    status = Status(identity, Live(consumption=Consumption(due_in=1.0)), metrics.counts(), History(), 0.0)
+    text = Exposition(metrics.registry, lambda: status).text().decode()
     served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))
     cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
     assert served == {one for one in re.findall(r"`(lake_sink_\w+)", cells) if "_java_" not in one}

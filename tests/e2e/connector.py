@@ -1,6 +1,5 @@
 """The real ``main.py`` as a process of its own, watched from outside."""
 
-import os
 import re
 import signal
 import subprocess
@@ -9,49 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 import requests
 
-from app.config.settings import VARIABLES
+from dev.child import Child
+from dev.connector import REPO, environment
 from dev.server import free_ports, tail
 from tests.support import waiting
 
-REPO = Path(__file__).resolve().parents[2]
 LIGHT = Path(__file__).with_name("light.py")
 
 _LOG_LINES = 60
 _PAUSE = 0.1  # seconds; most looks cost a request
 
 
-def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The variables to run with; all others of the connector count as unset.
-
-    Empty counts as unset, and keeps a .env file beside main.py from setting anything.
-    """
-    blank = dict.fromkeys(VARIABLES, "")
-    return {**os.environ, **blank, **settings}
-
-
-def run_command(*arguments: str, settings: Mapping[str, str], root: Path = REPO) -> "subprocess.CompletedProcess[str]":
-    """Run ``main.py`` with a command, to its end."""
-    try:
-        return subprocess.run(
-            [sys.executable, str(root / "main.py"), *arguments],
-            cwd=root,
-            env=environment(settings),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=waiting.PATIENCE,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise waiting.TookTooLong(f"not within {waiting.PATIENCE:.0f} s: the end of {arguments[0]}") from error
-
-
-class ConnectorProcess:
-    """Use as a context manager: after the block the process and its Java are gone, and had gone by themselves.
+class ConnectorProcess(Child):
+    """After the block the process and its Java are gone, and had gone by themselves.
 
     Args:
         settings: the variables to set; all others of the connector count as unset.
@@ -66,20 +38,12 @@ class ConnectorProcess:
         self.temporary.mkdir(parents=True, exist_ok=True)  # it may be a disk of its own
         self.log_file = folder / "connector.log"
         self.http_port = int(settings.get("HTTP_PORT") or free_ports(1)[0])
-        with self.log_file.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, str(root / "main.py")] if java else [sys.executable, str(LIGHT), str(root)],
-                cwd=folder,
-                env=environment({**settings, "HTTP_PORT": str(self.http_port), "TMPDIR": str(self.temporary)}),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # its group is how its Java is found, whatever its parent is by then
-            )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        program = [str(root / "main.py")] if java else [str(LIGHT), str(root)]
+        variables = environment({**settings, "HTTP_PORT": str(self.http_port), "TMPDIR": str(self.temporary)})
+        # It leads a session: its group is how its Java is found, whatever its parent is by then.
+        super().__init__(
+            "the connector", [sys.executable, *program], folder=folder, environment=variables, log=self.log_file
+        )
 
     @property
     def log(self) -> str:
@@ -165,9 +129,6 @@ class ConnectorProcess:
         """Wait until no process that it started runs any more."""
         waiting.wait_until(lambda: not self._group(), "the end of its child processes", details=self._tail)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -176,8 +137,7 @@ class ConnectorProcess:
             if error is None:
                 self.wait_until_nothing_is_left()
         finally:
-            if self._group():
-                os.killpg(self.pid, signal.SIGKILL)
+            super().__exit__(kind, error, trace)
 
     def _group(self) -> list[tuple[int, str]]:
         """Processes that run (zombies do not) of the session that it leads, itself left out."""

@@ -28,7 +28,7 @@ vars(app.spark.writer)["SparkWriter"] = ReadyWriter  # before those are loaded t
 
 import app.service.run  # noqa: E402
 from app.consumer.framework.sink import RowSink  # noqa: E402
-from app.journal.generation import Generation  # noqa: E402
+from app.journal.own_log import OwnLog  # noqa: E402
 from app.pipeline.upload import Upload  # noqa: E402
 from app.timings import Timings  # noqa: E402
 # isort: on
@@ -36,7 +36,7 @@ from app.timings import Timings  # noqa: E402
 # A method, and whether the process dies after it.
 PLACES: dict[str, tuple[Any, str, bool]] = {
     "before upload": (Upload, "run", False),
-    "before the log's last write": (Generation, "done", False),
+    "before the log's last write": (OwnLog, "done", False),
     "between log and commit": (RowSink, "_flush", True),
 }
 

@@ -14,8 +14,9 @@ from confluent_kafka import TopicPartition
 
 from app.spark.java import find_java
 from dev.broker import Broker, Record
+from dev.connector import REPO
 from dev.minio import LocalMinio
-from tests.e2e.connector import REPO, ConnectorProcess
+from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Lake
 from tests.e2e.records import records
 from tests.services.leave_group import leave_group

@@ -12,12 +12,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from app.table.schema import TableSchema
+from dev.connector import REPO, environment
 from dev.minio import LocalMinio
 from dev.server import free_ports
-from tests.e2e.connector import REPO, run_command
 from tests.e2e.scenario import Scenario, customised, s3_store
 from tests.fakes.catalog_contract import Table
 from tests.fakes.catalog_server import CatalogServer
+from tests.services.main_process import run_main
 
 SECRET = "do-not-show-me"
 WITHOUT_SPARK = ("--without", "spark")
@@ -54,8 +55,8 @@ class Checker:
     def __call__(self, *arguments: str, root: Path = REPO, **changed: str) -> Checked:
         scratch = self._folder / f"tmp-{uuid.uuid4().hex[:8]}"
         scratch.mkdir()
-        settings = {**self.settings, "TMPDIR": str(scratch), **changed}
-        done = run_command("check", *arguments, settings=settings, root=root)
+        variables = environment({**self.settings, "TMPDIR": str(scratch), **changed})
+        done = run_main("check", *arguments, environment=variables, main=[str(root / "main.py")], folder=root)
         checked = Checked(done.returncode, done.stdout + done.stderr)
         assert SECRET not in checked.output
         assert [path.name for path in scratch.glob("quix-*")] == [], "its scratch folder is gone"

@@ -17,13 +17,14 @@ from app.storage.local.store import LocalStore
 from app.storage.s3.store import S3Store
 from app.storage.targets import AzureTarget, GcsTarget
 from dev.azurite import LocalAzurite
+from dev.connector import environment
 from dev.gcs_server import LocalGcsServer
 from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
-from tests.e2e.connector import run_command
 from tests.e2e.homes import Home
 from tests.e2e.lake import FILE_NAME, Tally
 from tests.e2e.scenario import s3_store
+from tests.services.main_process import run_main
 from tests.services.no_conditions import ignoring_conditions, refusing_conditions
 
 STORES = ("s3", "s3_refusing_conditions", "s3_ignoring_conditions", "gcs", "azure", "local")
@@ -99,7 +100,7 @@ def test_each_row_is_there_once_though_a_member_dies_at_work(new_scenario: NewSc
     assert {log["state"] for log in home.logs(table)} == {"done"}
     assert [found.key for found in home.objects("") if not belongs(found.key, table)] == []
     topic = {"input": scenario.topic, "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}  # an audit needs no broker
-    audit = run_command("audit", "--json", settings=home.settings | topic)
+    audit = run_main("audit", "--json", environment=environment(home.settings | topic))
     assert (audit.returncode, audit.stderr) == (0, "")
     findings = json.loads(audit.stdout)["partitions"]
     assert [(each["doubled"], each["missing"]) for each in findings] == [([], []), ([], [])]

@@ -1,11 +1,7 @@
 """What a user may do with records on their way: deserialize, filter, change and split them."""
 
-import json
-import struct
 from datetime import UTC, datetime
 from pathlib import Path
-
-import pyarrow.parquet as pq
 
 from tests.e2e.records import records
 from tests.e2e.scenario import Scenario, customised
@@ -40,42 +36,3 @@ def test_a_transform_that_filters_adds_and_splits(scenario: Scenario, tmp_path: 
     assert {seen for *_, seen, _ in rows} == {datetime(2024, 1, 1, 10, tzinfo=UTC).timestamp() * 1000}
     assert all(key == f"device-{n % 10}" for n, *_, key in rows)
     assert not connector.complaints()
-
-
-def test_keys_of_any_type_and_records_of_any_shape(scenario: Scenario, tmp_path: Path) -> None:
-    values = [
-        {"ts_ms": FIRST_MS, "a": 1, "A": "x", "nested": {"list": [1, 2], "empty": {}}, "temp (C)": 1.5},
-        {"a": 2, "nested": None, "late": True, "year": "no number", "": "nameless"},
-        {"ts_ms": None, "a": None},
-        {},
-    ]
-    keys = [7, -1, 2**31 - 1, 0]
-    stamps = [FIRST_MS + n * 86_400_000 for n in range(4)]
-    scenario.produce(
-        (struct.pack(">i", key), json.dumps(value), stamp, 0)
-        for key, value, stamp in zip(keys, values, stamps, strict=True)
-    )
-    connector = scenario.connector(KAFKA_KEY_DESERIALIZER="int", HIVE_COLUMNS="year,day,late", BATCH_SIZE="4")
-    scenario.wait_until_committed(4, by=connector)
-    assert connector.stop() == 0
-
-    files = scenario.lake.files()
-    folders = {str(file.parent.relative_to(scenario.lake.folder)) for file in files}
-    null = "__HIVE_DEFAULT_PARTITION__"
-    assert folders == {
-        f"year=2024/day=01/late={null}",
-        "year=2024/day=02/late=True",  # by the Kafka timestamp, for it has none of its own
-        f"year={null}/day={null}/late={null}",
-        f"year=2024/day=04/late={null}",
-    }
-    rows = {row["__key"]: row for file in files for row in pq.ParquetFile(file).read().to_pylist()}
-    assert set(rows) == set(keys)
-    assert rows[7]["ts_ms"] == FIRST_MS
-    assert rows[-1]["ts_ms"] == stamps[1]
-    assert rows[2**31 - 1]["ts_ms"] is None
-    assert rows[0]["ts_ms"] == stamps[3]
-    assert rows[7]["nested"] == {"list": [1, 2]}
-    assert (rows[7]["a"], rows[7]["temp (C)"]) == (1, 1.5)
-    assert json.loads(rows[-1]["_rescued_data"])[""] == "nameless"
-    assert json.loads(rows[7]["_rescued_data"]) == {"A": "x"}  # most readers take it for the column "a"
-    assert all("year" not in row for row in rows.values())

@@ -1,4 +1,4 @@
-"""Topics in Avro and JSON Schema, as Confluent's own serializers write them."""
+"""Topics in Avro, as Confluent's own serializers write them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from dev.schema_registry import LocalSchemaRegistry
@@ -22,7 +21,6 @@ AT = {"type": "long", "logicalType": "timestamp-millis"}
 READING = record(("n", "long"), ("moment", AT), ("site", {"type": "enum", "name": "Site", "symbols": ["A", "B"]}))
 LATER = record(("n", "long"), ("moment", AT), ("note", ["null", "string"]))
 KEY = record(("device", "string"), name="Key")
-JSON_SCHEMA = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Reading", "type": "object"}
 FIRST_MS = 1_704_067_200_000
 
 
@@ -36,8 +34,7 @@ def serializer(
     registry: FakeSchemaRegistry | LocalSchemaRegistry, topic: str, schema: Any, field: str = MessageField.VALUE
 ) -> Callable[[Any], bytes]:
     client = SchemaRegistryClient({"url": registry.url})
-    made: Any = JSONSerializer if "$schema" in schema else AvroSerializer
-    serialize = made(*((json.dumps(schema), client) if made is JSONSerializer else (client, json.dumps(schema))))
+    serialize: Any = AvroSerializer(client, json.dumps(schema))
     return lambda value: bytes(serialize(value, SerializationContext(topic, field)))
 
 
@@ -85,16 +82,6 @@ def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
     assert "no schema with the id 99" in found[1][1]
     assert "no schema id" in found[2][1]
     assert registry.asked.count("/schemas/ids/1") == 1
-
-
-def test_json_schema(scenario: Scenario, registry: FakeSchemaRegistry) -> None:
-    serialize = serializer(registry, scenario.topic, JSON_SCHEMA)
-    scenario.produce((None, serialize({"n": n, "ts_ms": FIRST_MS}), None, 0) for n in range(500))
-    connector = scenario.connector(KAFKA_VALUE_DESERIALIZER="json-schema")
-    scenario.wait_until_committed(500, connector)
-    assert connector.stop() == 0
-    assert scenario.lake.query("SELECT n FROM {source} ORDER BY n") == [(n,) for n in range(500)]
-    assert not connector.complaints()
 
 
 def test_a_real_registry(scenario: Scenario, schema_registry: LocalSchemaRegistry) -> None:

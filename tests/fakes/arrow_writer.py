@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.model import OffsetRange, StagedFile, WrittenFile
+from app.model import DataFile, OffsetRange, StagedFile
 from app.spark.batch_offsets import as_column_metadata
 
 
@@ -24,17 +25,17 @@ class ArrowWriter:
         self.before = before
         self.batches = 0
 
-    def write(self, staged: StagedFile, out: Path) -> list[WrittenFile]:
+    def write(self, staged: StagedFile, out: Path) -> list[DataFile]:
         number, self.batches = self.batches, self.batches + 1
         self.before(number)
         table = pq.read_table(staged.path)
         files = []
-        for index, group in enumerate(staged.groups):
+        for index, file in enumerate(staged.groups):
             path = out / f"{staged.group_column}={index}" / "part-0.parquet"
             path.parent.mkdir(parents=True)
             rows = table.filter(pc.equal(table.column(staged.group_column), index))
             pq.write_table(with_offsets(rows.drop_columns([staged.group_column]), staged.offsets), path)
-            files.append(WrittenFile(path, path.stat().st_size, group))
+            files.append(replace(file, path=path, size=path.stat().st_size))
         return files
 
 

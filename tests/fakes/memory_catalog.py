@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from app.errors import ConnectorError
-from app.model import Mark, StoredFile
+from app.model import DataFile, Mark
 from app.table.catalog_table import CatalogTable
 from app.table.layout import PartitionSpec
 
@@ -29,7 +29,7 @@ class MemoryCatalog:
         self.created: list[tuple[str, tuple[str, ...], str]] = []
         self.wanted: list[PartitionSpec] = []
         self.sources: list[str] = []
-        self.requests: list[list[StoredFile]] = []
+        self.requests: list[list[DataFile]] = []
         self.topics: list[str | None] = []
         self._most_files = most_files
 
@@ -58,7 +58,7 @@ class MemoryCatalog:
     def add_source(self, topic: str) -> None:
         self.sources.append(topic)
 
-    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         return (files[start : start + self._most_files] for start in range(0, len(files), self._most_files))
 
     def has(self, marks: Sequence[Mark]) -> bool:
@@ -66,7 +66,7 @@ class MemoryCatalog:
 
     def add_files(
         self,
-        files: Sequence[StoredFile],
+        files: Sequence[DataFile],
         topic: str | None,
         marks: Sequence[Mark] = (),
     ) -> None:

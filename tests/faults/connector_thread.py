@@ -36,11 +36,11 @@ import app.service.plain_lane
 import app.service.run
 import app.service.stores
 from app.config.settings import Settings
-from app.consumer.consumption import Consumption
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
 from app.journal.entry import group_folder, is_log, log_key
+from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
 from app.pipeline.pipeline import Pipeline
 from app.service.customised import Customised, load_customised
@@ -64,7 +64,6 @@ _TICKS = {"statistics.interval.ms": 100}
 CONSUMER = "connector"  # the name of the thread on which a connector consumes
 FAST = Timings(
     start_patience_seconds=0.0,
-    start_pause_seconds=0.05,
     gather_seconds=0.0,
     flush_seconds=20.0,
     revoke_seconds=10.0,  # below a fifth of what the consumer may not poll
@@ -126,7 +125,7 @@ class ConnectorThread:
         self.lane: Lane | None = None
         self.is_heard: Callable[[Any], bool] = lambda _: False
         self.assigned: set[int] | None = None  # in the framework's lane, which claims at a flush
-        self.count_waiting: Callable[[], int] = lambda: 0
+        self.count_waiting: Callable[[], int] = lambda: 0  # in the framework's sink
         self._thread = threading.Thread(target=self._live, name=CONSUMER, daemon=True)
         self._thread.start()
 
@@ -144,7 +143,7 @@ class ConnectorThread:
     @property
     def waiting_rows(self) -> int:
         """How many rows are read and not in a batch yet."""
-        return self.count_waiting()
+        return self.count_waiting() + self.pipeline._gathering._size.records if self.lane else 0
 
     @property
     def is_paused(self) -> bool:
@@ -208,7 +207,8 @@ class ConnectorThread:
     def _live(self) -> None:
         _HERE.connector = self
         with ExitStack() as ends:
-            base = Base(self.settings, self.timings, Metrics(), ends.enter_context(scratch_folder()))
+            metrics, scratch = Metrics(timings=self.timings), ends.enter_context(scratch_folder())
+            base = Base(self.settings, self.timings, metrics, scratch)
             spark: Any = ReadyWriter()
             try:
                 app.service.run.consume(base, spark, Process(lambda: None), ends)
@@ -232,8 +232,8 @@ def _crash() -> None:
     raise Crashed
 
 
-def _new_pipeline(**arguments: Any) -> Pipeline:
-    current().pipeline = Pipeline(**arguments)
+def _new_pipeline(*arguments: Any) -> Pipeline:
+    current().pipeline = Pipeline(*arguments)
     return current().pipeline
 
 
@@ -283,13 +283,13 @@ class _Application(Application):
 
 
 class _RowSink(RowSink):
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, *parts: Any, **others: Any) -> None:
         self._connector = current()
         self._connector.count_waiting = self._count_waiting
-        super().__init__(**parts)
+        super().__init__(*parts, **others)
 
     def _count_waiting(self) -> int:
-        return sum(len(each.rows) + len(each.rejected) for each in self._waiting.copy().values())
+        return sum(len(each.rows) + len(each.rejected) for each in self._processed.of.copy().values())
 
     def flush(self) -> None:
         super().flush()
@@ -301,11 +301,9 @@ class _RowSink(RowSink):
 
 
 class _PlainLoop(PlainLoop):
-    def __init__(self, **parts: Any) -> None:
+    def __init__(self, *parts: Any) -> None:
         self._connector = current()
-        partitions = parts["sink"].partitions
-        self._connector.count_waiting = lambda: sum(each.waiting for each in partitions.by_tp.values())
-        super().__init__(**parts)
+        super().__init__(*parts)
 
     def _turn(self) -> None:
         self._connector.in_turn()

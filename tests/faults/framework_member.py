@@ -10,9 +10,13 @@ from quixstreams.models import Row, Topic
 
 from app.bad_records.policy import BadRecords
 from app.consumer.framework.application import Callbacks, mark_commits, translated
+from app.consumer.framework.due import Due
+from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
 from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage
 from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
 from tests.faults.memory_lake import ROOT
@@ -39,11 +43,9 @@ class Client(Consumer):
 class FrameworkMember(Process):
     """A process of the framework's lane; the arguments are those of ``Process``."""
 
-    sink: RowSink
-
     def __init__(self, name: str, world: World) -> None:
         client = Client(world.group)
-        super().__init__(name, world, client, stager(spec("p"), table_root=ROOT, metadata=METADATA))
+        super().__init__(name, world, client, stager(spec("p"), table_root=ROOT, metadata=METADATA), LIMITS)
         current = CurrentMessage(1_000_000)
         callbacks = Callbacks(current)
         arguments = callbacks.arguments({})
@@ -60,16 +62,14 @@ class FrameworkMember(Process):
         for method in ("poll_row", "commit", "assign", "assignment", "position", "pause", "resume", "seek"):
             setattr(consumer, method, getattr(client, method))
         mark_commits(consumer)
+        self._due = Due(COMMIT_SECONDS, self.timings)
         self.sink = callbacks.sink = RowSink(
-            pipeline=self.pipeline,
-            partitions=self.partitions,
-            claims=self.claims,
-            limits=LIMITS,
-            bad_records=BadRecords("dead-letter", lambda _: None, world.clock),
-            commit_interval=COMMIT_SECONDS,
-            current=current,
-            commit=consumer.commit,
-            timings=self.timings,
+            self.pipeline,
+            Flushing(self.claimer, self.pipeline, consumer.commit, Metrics(), self.timings),
+            BadRecords("dead-letter", lambda _: None, world.clock),
+            current,
+            self._due,
+            Observed(None),
         )
         client.on_error = lambda error, message: bool(
             arguments["on_consumer_error"](error, message, logging.getLogger())
@@ -83,6 +83,10 @@ class FrameworkMember(Process):
         self._context.sink_manager.register(self.sink)
         self._context.init_checkpoint()  # type: ignore[no-untyped-call]
         self._is_stable = True
+
+    @property
+    def held_bytes(self) -> int:
+        return self.sink.consumption(0).held_bytes
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         """A partition without records is not claimed."""
@@ -99,7 +103,7 @@ class FrameworkMember(Process):
 
     def _turn(self) -> None:
         self._application._process_message({TOPIC: self._dataframe})  # type: ignore[no-untyped-call]
-        due_in = self.sink.due_in
+        due_in = self._due.seconds
         if due_in is not None and due_in <= 0:
             self._commit()
 

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,18 +20,23 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.catalog.targets import QuixTarget
-from app.journal.claims import Claims
+from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, group_folder, log_key
-from app.journal.generation import Generation
-from app.journal.journal import FencedError, Journal
-from app.journal.ownership import JournalOwnership
-from app.journal.recovery import Recovery
+from app.journal.journal import Journal
+from app.journal.own_log import OwnLog, new_token
+from app.journal.recovery import roll_forward
+from app.journal.settle import Settlement
 from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
-from app.kafka.watch import TopicIds
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
+from app.pipeline.assignment import Assignment, Piece
+from app.pipeline.claimer import Claimer, Membership
+from app.pipeline.deliver import Delivery
+from app.pipeline.flow import Flow
+from app.pipeline.gather import Gathering
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.upload import Destination
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import TableLocation
@@ -38,7 +44,7 @@ from app.table.placeholder import Placeholders
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.faults.site import Site
-from tests.support.batches import UNBOUNDED, batch_of, row, spec, stager
+from tests.support.batches import UNBOUNDED, row, spec, stager
 from tests.support.waiting import PATIENCE, TookTooLong, wait_until
 
 TOPIC = "sensors"
@@ -129,9 +135,6 @@ class Member:
         partitions: what it is assigned.
         workers: uploads, and requests of claims, at the same time.
 
-    Attributes:
-        token: of its generation.
-        fenced: the reasons by token.
     """
 
     def __init__(
@@ -143,58 +146,51 @@ class Member:
         partitions: Sequence[TopicPartition] = PARTITIONS,
         workers: int = 4,
     ) -> None:
-        self._store = store or table.site.store
+        store = store or table.site.store
         self._partitions = partitions
-        self.token = secrets.token_hex(4)
-        self.fenced: dict[str, FencedError] = {}
-        self.ownership = JournalOwnership(self._is_current, self.fenced.__setitem__, fresh_seconds=10.0)
         catalog_server = table.site.catalog
         catalog = QuixCatalog(QuixTarget(table.site.to_catalog.url, catalog_server.token, "default", table.name), NEVER)
-        registrar = Registrar(catalog, TableLocation(self._store.uri, table.root), spec("p"), TOPIC, None)
+        registrar = Registrar(catalog, TableLocation(store.uri, table.root), spec("p"), TOPIC, None)
         self._objects = ThreadPoolExecutor(workers)
         self._claiming = ThreadPoolExecutor(workers)
-        journal = Journal(self._store, table.root, GROUP)
-        recovery = Recovery(self._store, registrar, None)
-        self._claims = Claims(
-            takeover=Takeover(
+        folder = scratch / secrets.token_hex(4)
+        folder.mkdir()
+        flow = Flow(timings=_HURRY)
+        gathering = Gathering(flow, stager(spec("p"), "fail", table_root=table.root), UNBOUNDED, folder)
+        self.pipeline = Pipeline(flow, gathering, ArrowWriter(), Delivery(flow, store, registrar, workers))
+        self.pipeline.start()
+        journal, offsets = Journal(store, table.root, GROUP), _Topic()
+        topic_ids = TopicIds(lambda topic: f"{topic}-1")
+        self._claimer = Claimer(
+            Takeover(
                 journal,
-                offsets=_Topic(),
-                register=recovery.register,
-                is_registered=recovery.is_registered,
-                each=self._claiming.map,
-                each_object=self._objects.map,
+                Settlement(
+                    store,
+                    partial(roll_forward, store, registrar, self._objects.map),
+                    registrar.has,
+                    offsets,
+                    self._objects.map,
+                ),
+                Beginnings(offsets, topic_ids, lambda _, kafka: kafka.low),
+                self._claiming.map,
             ),
-            new_generation=lambda token: Generation(
+            lambda: OwnLog(
                 journal,
-                token,
-                fill=Placeholders(self._store, table.root, DEAD_LETTER, self._objects.map).put,
+                new_token(),
+                fill=Placeholders(store, table.root, DEAD_LETTER, self._objects.map).put,
                 each=self._objects.map,
             ),
-            ownership=self.ownership,
-            offsets=_Topic(),
-            is_current=self._is_current,
-            first_offset=lambda _, kafka: kafka.low,
-            topic_ids=TopicIds(lambda topic: f"{topic}-1"),
-            follow_offsets="",
-            keeps_state=False,
-            is_member=lambda: True,
-            on_fenced=self.fenced.__setitem__,
-            timings=_HURRY,
+            Membership(topic_ids, lambda: None, lambda: True, KafkaWatch([], PATIENCE)),
+            gathering.submit,
+            Metrics(),
+            _HURRY,
         )
         self.starts: dict[TopicPartition, int] = {}
-        self._folder = scratch / secrets.token_hex(4)
-        self._folder.mkdir()
-        self.pipeline = Pipeline(
-            writer=ArrowWriter(),
-            stager=stager(spec("p"), "fail", table_root=table.root),
-            limits=UNBOUNDED,
-            destination=Destination(self._store, table.root),
-            registrar=registrar,
-            scratch=self._folder,
-            workers=workers,
-            ownership=self.ownership,
-            timings=_HURRY,
-        )
+
+    @property
+    def _assignment(self) -> Assignment:
+        assert self._claimer.current is not None
+        return self._claimer.current
 
     def claim(self) -> None:
         """Claim the partitions.
@@ -203,14 +199,17 @@ class Member:
             ConnectorError: a claim failed.
             FencedOff: the log was closed meanwhile.
         """
-        self._claims.begin(self._partitions, self.token)
+        self._claimer.begin(self._partitions)
         wait_until(self._has_claimed, "the claims", pause=0.002)
 
     def _has_claimed(self) -> bool:
-        self.starts |= {claim.tp: claim.start.offset for claim in self._claims.finished()}
-        if self.fenced:
-            raise FencedOff(*self.fenced.values())
+        self.starts |= {claim.tp: claim.start.offset for claim in self._assignment.new_claims()}
+        self._raise_if_fenced()
         return len(self.starts) == len(self._partitions)
+
+    def _raise_if_fenced(self) -> None:
+        if self._assignment.fenced:
+            raise FencedOff(*self._assignment.fenced.values())
 
     def write(self, batches: int = BATCHES) -> None:
         """Write what is left, in up to so many batches, each delivered before the next.
@@ -224,14 +223,14 @@ class Member:
             rows = {tp: rows_of(tp, first) for tp, first in nexts.items() if first <= LAST}
             if not rows:
                 return
-            self.pipeline.submit(batch_of(rows, number=number, owners=dict.fromkeys(rows, self.token)))
-            delivered = self.pipeline.wait_delivered(number, PATIENCE)
+            self._assignment.take([Piece(tp, some[-1].offset, rows=some) for tp, some in rows.items()], 100)
+            self._assignment.end_batch("test")
+            delivered = self.pipeline.wait_delivered(self._assignment, PATIENCE)
             if self.pipeline.failure:
                 raise self.pipeline.failure
+            self._raise_if_fenced()
             if not delivered:
                 raise TookTooLong(f"batch {number} is not delivered: {self.pipeline.obstacle}")
-            if self.fenced:
-                raise FencedOff(*self.fenced.values())
             nexts = {tp: some[-1].offset + 1 for tp, some in rows.items()}
 
     def live(self) -> None:
@@ -241,13 +240,10 @@ class Member:
 
     def die(self) -> None:
         """Do nothing more; what is on its way stays there."""
-        self._claims.stop()
+        self._claimer.stop()
         self.pipeline.stop()
         self._claiming.shutdown(wait=False, cancel_futures=True)
         self._objects.shutdown(wait=False, cancel_futures=True)
-
-    def _is_current(self, token: str) -> bool:
-        return token == self.token
 
     def __enter__(self) -> Self:
         return self

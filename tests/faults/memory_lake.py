@@ -15,7 +15,7 @@ from app.errors import FatalError, RetryableError
 from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key, is_log, log_key
 from app.journal.log import GenerationLog, Progress, log_form
-from app.model import Mark, StoredFile, TopicPartition
+from app.model import DataFile, Mark, TopicPartition
 from app.storage.base import ChangedError, Content, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
 from app.table.catalog_table import CatalogTable
@@ -64,7 +64,7 @@ class MemoryStore:
         self.logs: dict[str, GenerationLog] = {}  # by key
         self.claims: dict[str, PartitionClaim] = {}
         self.revoked: set[str] = set()  # keys of all batches that were ever rolled back
-        self.registered: dict[str, StoredFile] = {}
+        self.registered: dict[str, DataFile] = {}
 
     # --- as the connector sees it -----------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class MemoryStore:
         assert log
         assert progress
         is_there = log.state == "pending" and set(log.deciding) <= self._with_rows
-        return max(progress.end, progress.to or -1) if is_there else progress.end
+        return max(progress.end, -1 if progress.to is None else progress.to) if is_there else progress.end
 
     def rows_of(self, keys: set[str]) -> Counter[RowId]:
         """How often these files have each row."""
@@ -248,7 +248,7 @@ class WatchfulCatalog:
         self._properties: dict[str, str] = {}
 
     @property
-    def files(self) -> dict[str, StoredFile]:
+    def files(self) -> dict[str, DataFile]:
         return self._store.registered
 
     def check(self) -> CatalogTable | None:
@@ -266,7 +266,7 @@ class WatchfulCatalog:
     def add_source(self, topic: str) -> None:
         """It counts no sources."""
 
-    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         if files:
             yield files
 
@@ -277,7 +277,7 @@ class WatchfulCatalog:
 
     def add_files(
         self,
-        files: Sequence[StoredFile],
+        files: Sequence[DataFile],
         topic: str | None,
         marks: Sequence[Mark] = (),
     ) -> None:
@@ -290,7 +290,7 @@ class WatchfulCatalog:
             changes=True,
         )
 
-    def _add(self, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+    def _add(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         self._commit(files, marks)
         for file in files:
             if file.key not in self._store.objects:
@@ -305,7 +305,7 @@ class WatchfulCatalog:
             if (former.size, former.rows, former.partition_values) != (file.size, file.rows, file.partition_values):
                 self._violations.append(f"{file.key} is registered again as another file")
 
-    def _commit(self, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+    def _commit(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         """As a table of Iceberg does, which does not know files by their paths."""
         keys = {file.key for file in files}
         if are_in(self._properties, "group", marks):

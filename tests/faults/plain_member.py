@@ -1,6 +1,7 @@
 """A process of the plain lane: its own loop over Kafka's client, with the parts of ``stepped_member``."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,17 +10,17 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, no_object
 from app.consumer.framework.rejections import not_processed
-from app.consumer.plain.client import BrokerPresence
+from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.sink import MessageSink
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
 from app.model import Message, Row, TopicPartition
+from app.monitoring.metrics import Metrics
 from app.pipeline.stage import Stager
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
-from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
+from tests.faults.kafka_model import Consumer, Group, to_kafka
 from tests.faults.memory_lake import ROOT
 from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process, World
 from tests.support.batches import spec
@@ -65,29 +66,13 @@ class Client(Consumer):
 class PlainMember(Process):
     """A process of the plain lane; the arguments are those of ``Process``."""
 
-    sink: MessageSink
-
     def __init__(self, name: str, world: World) -> None:
         self._client = client = Client(world.group)
-        super().__init__(name, world, client, _stager())
-        self.sink = MessageSink(
-            pipeline=self.pipeline,
-            partitions=self.partitions,
-            limits=LIMITS,
-            bad_records=BadRecords("dead-letter", lambda _: None, world.clock),
-            commit_interval=COMMIT_SECONDS,
-            timings=self.timings,
-        )
+        limits = replace(LIMITS, commit_seconds=COMMIT_SECONDS)
+        super().__init__(name, world, client, _stager(), limits)
         played: Any = client
-        self._loop = PlainLoop(
-            client=played,
-            topic=TOPIC,
-            sink=self.sink,
-            claims=self.claims,
-            presence=BrokerPresence(),
-            on_turn=lambda: None,
-            timings=self.timings,
-        )
+        intake = Intake(limits.max_record_bytes, BadRecords("dead-letter", lambda _: None, world.clock))
+        self._loop = PlainLoop(played, intake, self.claimer, self.pipeline, lambda _: None, Metrics(), self.timings)
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         """A control record that nothing follows cannot be seen."""
@@ -103,7 +88,7 @@ class PlainMember(Process):
             self._loop._turn()
 
     def _checkpoint(self) -> None:
-        self.sink._due_at = 0.0
+        self.gathering.ends._due_at = 0.0
         self._loop._turn()
 
     def _revoke(self) -> None:
@@ -121,7 +106,7 @@ class PlainMember(Process):
         self._revoke()
 
     def _fail(self) -> None:
-        self._loop._copy(asynchronous=False)
+        self._loop._give_up()
 
 
 def _messages(tp: TopicPartition, offset: int, kind: str) -> list[KafkaMessage]:
@@ -157,4 +142,4 @@ def _stager() -> Stager:
         whole_batches=WholeBatches(of_table, rules, METADATA),
         read_message=_read,
     )
-    return Stager(converter, of_table, None)
+    return Stager(converter, ROOT, of_table)

@@ -1,6 +1,6 @@
 """One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,25 +11,28 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import app.consumer.partitions
+import app.journal.own_log
 from app.catalog.registrar import Registrar
-from app.consumer.framework.sink import RowSink
-from app.consumer.partitions import Partitions
-from app.consumer.plain.sink import MessageSink
 from app.errors import ConnectorError
-from app.journal.claims import Claims
-from app.journal.generation import Generation
-from app.journal.journal import FencedError, Journal
-from app.journal.ownership import JournalOwnership
-from app.journal.recovery import Recovery
+from app.journal.beginning import Beginnings
+from app.journal.journal import Journal
+from app.journal.own_log import OwnLog
+from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
+from app.journal.settle import Settlement
 from app.journal.takeover import Takeover
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
+from app.monitoring.waits import Stopped
+from app.pipeline.assignment import Assignment
+from app.pipeline.claimer import Claimer, Membership
+from app.pipeline.deliver import Delivery
+from app.pipeline.flow import Flow
+from app.pipeline.gather import Gathering
+from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
-from app.pipeline.upload import Destination
-from app.retry import Stopped
 from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
@@ -55,52 +58,55 @@ KINDS: dict[str, list[Any]] = {
 }
 
 
+class SteppedFlow(Flow):
+    """Its waits let the test choose who runs."""
+
+    def __init__(self, timings: Timings, clock: Clock) -> None:
+        super().__init__(Metrics(timings=timings))
+        self._clock = clock
+        self.stop = LaneStop()  # type: ignore[assignment]
+        for handover in (self.staged, self.written):
+            handover._queue = Queue()  # of any length: one portion may end two batches, and nobody takes the first
+
+    def wait(self, seconds: float) -> None:
+        pause("a change")
+        self._clock.advance(1.0)
+
+
 class SteppedPipeline(Pipeline):
     """The pipeline without its threads."""
 
-    def __init__(self, clock: Clock, **arguments: Any) -> None:
-        self._clock = clock
-        super().__init__(**arguments)
-        self._pool = AtOnce()  # type: ignore[assignment]
-        self._stop = LaneStop()  # type: ignore[assignment]
-        for handover in (self._staged, self._written):
-            handover._queue = Queue()  # of any length: one portion may end two batches, and nobody takes the first
-
-    def _run(self, step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
-        """Its threads end at once."""
-
-    @property
-    def can_prepare(self) -> bool:
-        return self.failure is None and not self._waiting_rows.empty() and self._written.is_empty
+    def __init__(self, flow: SteppedFlow, gathering: Gathering, delivery: Delivery) -> None:
+        super().__init__(flow, gathering, ArrowWriter(), delivery)
+        delivery._pool = AtOnce()  # type: ignore[assignment]
 
     def prepare(self) -> None:
-        """Steps 1 and 2 of the next portion, and step 3 if it ends a batch."""
-        self._stage_next()
-        while not self._staged.is_empty:
-            self._write_next()
+        """Steps 1 to 3 of what was taken."""
+        is_left = True
+        while is_left and self.failure is None and self._flow.written.is_empty:
+            is_left = not self._gathering._submitted.empty()
+            self._gathering.step(0.0)
+            while not self._flow.staged.is_empty:
+                self.write_next()
 
     @property
     def can_deliver(self) -> bool:
-        return self.failure is None and not self._written.is_empty
+        return self.failure is None and not self._flow.written.is_empty
 
     def deliver(self) -> None:
         """Steps 4 to 7 of what is prepared by then."""
-        super()._run(self._deliver_prepared, self.fail)
+        try:
+            while not self._flow.written.is_empty:
+                self._delivery.step()
+        except Stopped:
+            pass
+        except ConnectorError as error:
+            self.fail(error)
 
-    def _deliver_prepared(self) -> None:
-        if self._written.is_empty:
-            raise Stopped
-        self._deliver_next()
-
-    def wait_delivered(self, number: int, seconds: float) -> bool:
-        if seconds and self._delivered < number and self.failure is None:
-            pause("the end of a batch")
-            self._clock.advance(1.0)
-        return self._delivered >= number
-
-    def wait_for_change(self, seconds: float) -> None:
-        pause("room in the buffer")
-        self._clock.advance(1.0)
+    def wait_delivered(self, assignment: Assignment, seconds: float) -> bool:
+        if seconds and not (assignment.is_delivered or assignment.is_over or self.failure):
+            self.wait_for_change(seconds)
+        return assignment.is_delivered
 
 
 @dataclass(frozen=True)
@@ -122,61 +128,49 @@ class Process:
         world: where it lives.
         kafka: its client.
         stager: steps 1 and 2 of its pipeline.
+        limits: of a batch.
     """
 
-    sink: MessageSink | RowSink
-
-    def __init__(self, name: str, world: World, kafka: Consumer, stager: Stager) -> None:
+    def __init__(self, name: str, world: World, kafka: Consumer, stager: Stager, limits: BatchLimits) -> None:
         clock, store, group = world.clock, world.store, world.group
         scratch = world.scratch / name
         scratch.mkdir()
         self.group = group
         self.kafka = kafka
-        self.timings = timings = Timings(clock=clock, sleep=clock.advance)
-        self.partitions = Partitions(timings=timings)
+        self.timings = timings = Timings(clock=clock)
         self._store = store
-        self.ownership = JournalOwnership(self.partitions.is_current, self._fenced, fresh_seconds=10.0)
         catalog = world.catalog
         registrar = Registrar(catalog, TableLocation(URI, ROOT), spec("p"), TOPIC, catalog.table())
         registrar._lock = LaneLock()  # type: ignore[assignment]
-        self.pipeline = SteppedPipeline(
-            clock,
-            writer=ArrowWriter(),
-            stager=stager,
-            limits=UNBOUNDED,
-            destination=Destination(store, ROOT),
-            registrar=registrar,
-            scratch=scratch,
-            workers=1,
-            ownership=self.ownership,
-            timings=timings,
-        )
+        flow = SteppedFlow(timings, clock)
+        self.gathering = Gathering(flow, stager, limits, scratch)
+        self.pipeline = SteppedPipeline(flow, self.gathering, Delivery(flow, store, registrar, workers=1))
         offsets: Any = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
-        recovery = Recovery(store, registrar, None)
-        self.claims = Claims(
-            takeover=Takeover(
-                Journal(store, ROOT, GROUP),
-                offsets=offsets,
-                register=recovery.register,
-                is_registered=recovery.is_registered,
-                now=lambda: _EPOCH + clock.now,
+        journal, topic_ids = Journal(store, ROOT, GROUP), TopicIds(group.topic_id)
+        unwatched: Any = SimpleNamespace(start=lambda: None, stop=lambda: None, raise_found=lambda: None)
+        self.claimer = Claimer(
+            Takeover(
+                journal,
+                Settlement(
+                    store,
+                    partial(roll_forward, store, registrar, map),
+                    registrar.has,
+                    offsets,
+                    map,
+                    lambda: _EPOCH + clock.now,
+                ),
+                Beginnings(offsets, topic_ids, lambda _, kafka: kafka.low, group.follow_offsets),
             ),
-            new_generation=lambda token: _generation(store, token, clock),
-            ownership=self.ownership,
-            offsets=offsets,
-            is_current=self.partitions.is_current,
-            first_offset=lambda _, kafka: kafka.low,
-            topic_ids=TopicIds(group.topic_id),
-            follow_offsets=group.follow_offsets,
-            keeps_state=False,
-            is_member=lambda: group.has(self.kafka),
-            on_fenced=self._fenced,
-            timings=timings,
+            partial(self._new_log, journal, clock),
+            Membership(topic_ids, lambda: None, lambda: group.has(self.kafka), unwatched),
+            self.gathering.submit,
+            flow.metrics,
+            timings,
         )
         self.background = LanePool(f"{name}: claims")
-        self.claims._pool = self.background  # type: ignore[assignment]
-        self.claims._stop = LaneStop()  # type: ignore[assignment]
-        self._sweeper = Sweeper(self.ownership.sweep, 10.0)  # its own thread is not started
+        self.claimer._pool = self.background  # type: ignore[assignment]
+        self.claimer._stop = LaneStop()  # type: ignore[assignment]
+        self._sweeper = Sweeper(self.claimer.sweep, 10.0)  # its own thread is not started
         self.consuming = Lane(f"{name}: consumer")
         self.delivering = Lane(f"{name}: deliver")
         self.has_ended = False
@@ -210,8 +204,13 @@ class Process:
     @property
     def token(self) -> str:
         """Of the generation in which it has its partitions."""
-        assert self.partitions.token is not None
-        return self.partitions.token
+        assert self.claimer.current is not None
+        return self.claimer.current.log.token
+
+    @property
+    def held_bytes(self) -> int:
+        """Of records in memory."""
+        return self.pipeline.held_bytes
 
     @property
     def is_zombie(self) -> bool:
@@ -224,20 +223,30 @@ class Process:
         return self.kafka.is_at_end and all(self._is_journaled(tp) for tp in self.kafka.assigned)
 
     @property
-    def is_fenced(self) -> bool:
-        """Whether it knows that it must not write any more."""
-        return bool(self.partitions.fenced)
-
-    @property
     def lanes(self) -> list[Lane]:
         """Those that have something to do."""
         return [lane for lane in (self.consuming, self.delivering, *self.background.lanes) if not lane.is_idle]
 
-    def _fenced(self, token: str, error: FencedError) -> None:
-        log = self._store.log_of(token)
+    def _new_log(self, journal: Journal, clock: Clock) -> OwnLog:
+        own = OwnLog(
+            journal,
+            app.journal.own_log.new_token(),
+            fill=self._fill,
+            on_fenced=self._fenced,
+            clock=clock,
+            now=lambda: _EPOCH + clock.now,
+        )
+        own._lock = LaneLock()  # type: ignore[assignment]
+        return own
+
+    def _fill(self, keys: Collection[str]) -> None:
+        for key in keys:
+            self._store.overwrite(key, b"")
+
+    def _fenced(self, own: OwnLog) -> None:
+        log = self._store.log_of(own.token)
         if log is not None and not log.closed:
-            self._store.violations.append(f"{token} was fenced though its log is open: {error}")
-        self.partitions.fence(token, error)
+            self._store.violations.append(f"{own.token} was fenced though its log is open: {own.fence}")
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         return self._end(tp) == len(self.group.records[tp]) - 1
@@ -245,7 +254,7 @@ class Process:
     def _end(self, tp: TopicPartition) -> int:
         """Where the log ends."""
         progress = self._store.progress(tp)
-        return -2 if progress is None else max(progress.end, progress.to or -1)
+        return -2 if progress is None else max(progress.end, -1 if progress.to is None else progress.to)
 
     # --- from outside -----------------------------------------------------------------------------------------------
 
@@ -283,8 +292,7 @@ class Process:
 
     def prepare(self) -> None:
         """Spark writes the next batch, if it can."""
-        if self.pipeline.can_prepare:
-            self.pipeline.prepare()
+        self.pipeline.prepare()
         self._deliver()
 
     def _deliver(self) -> None:
@@ -325,23 +333,6 @@ def time_stands_still(clock: Clock) -> Iterator[None]:
     with ExitStack() as patches:
         # Tokens order what is done for several partitions: with random ones, no run could be repeated.
         tokens = (f"{number:024x}" for number in count())
-        patches.enter_context(patch.object(app.consumer.partitions, "new_token", lambda: next(tokens)))
+        patches.enter_context(patch.object(app.journal.own_log, "new_token", lambda: next(tokens)))
         patches.enter_context(patch("quixstreams.internal_consumer.consumer.monotonic", clock))
         yield
-
-
-def _generation(store: MemoryStore, token: str, clock: Clock) -> Generation:
-    generation = Generation(
-        Journal(store, ROOT, GROUP),
-        token,
-        fill=partial(_fill, store),
-        clock=clock,
-        now=lambda: _EPOCH + clock.now,
-    )
-    generation._lock = LaneLock()  # type: ignore[assignment]
-    return generation
-
-
-def _fill(store: MemoryStore, keys: Collection[str]) -> None:
-    for key in keys:
-        store.overwrite(key, b"")

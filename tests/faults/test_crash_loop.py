@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from dev.connector import REPO
 from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.kafka import LocalKafka
-from tests.e2e.connector import REPO, ConnectorProcess
+from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Lake, Tally, mirror
 from tests.e2e.scenario import Scenario, tree_of
 from tests.faults.site import Site

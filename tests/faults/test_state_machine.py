@@ -290,7 +290,7 @@ class Faults(Crowd, RuleBasedStateMachine):
     def memory_is_bounded(self) -> None:
         """Invariant 4."""
         for member in self.members:
-            assert member.sink.held_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
+            assert member.held_bytes <= MAX_BUFFER_BYTES + LARGEST_RECORD
 
     def _check_commit(self, tp: TopicPartition, offset: int) -> None:
         """Invariant 1."""
@@ -301,7 +301,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         if missing:
             self.violations.append(f"{offset} of {tp} was committed while {missing} were not in the lake")
         progress = self.store.progress(tp)
-        if progress is None or max(progress.end, progress.to or -1) < offset - 1:
+        if progress is None or max(progress.end, -1 if progress.to is None else progress.to) < offset - 1:
             self.violations.append(f"{offset} of {tp} was committed while the journal said {progress}")
 
     # --- at the end -------------------------------------------------------------------------------------------------

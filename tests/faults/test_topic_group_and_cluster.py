@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import ConfigError, RetryableError
 from app.kafka.connection import KafkaConnection
-from app.kafka.end_offsets import EndOffsets
+from app.kafka.end_offsets import end_offsets
 from app.kafka.group import check_members, check_topic_rights
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
@@ -197,11 +197,10 @@ def test_a_client_that_waits_for_a_dead_broker_pauses_between_two_tries(other_ka
     other_kafka.create_topic("tried", 1)
     connection = KafkaConnection.to(other_kafka.bootstrap_servers, {})
     admin = new_admin(connection, **{"stats_cb": note, "statistics.interval.ms": 500})
-    ends, tps = EndOffsets(admin), [TopicPartition("tried", 0)]
     assert "tried" in admin.list_topics(timeout=30).topics
     other_kafka.stop()
     with pytest.raises(RetryableError):
-        ends.of(tps)
+        end_offsets(admin, [TopicPartition("tried", 0)])
     admin.poll(0)
     other_kafka.start()
     assert tries[-1] < 100

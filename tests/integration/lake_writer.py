@@ -6,14 +6,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.catalog.registrar import Registrar
 from app.model import Row, TopicPartition
-from app.pipeline.upload import Destination
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
 from app.table.layout import PartitionSpec
+from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
-from tests.support.batches import NOON, batch_of, spec, stager
+from tests.support.batches import NOON, batch_of, spec, stage, stager
 
 TABLE = "data/readings"
 
@@ -44,6 +45,7 @@ class LakeWriter:
         self._batches = 0
         self._offset = 0
         self._types = types or {}
+        self._registrar = Registrar(None, TableLocation(store.uri, TABLE), partitions, "readings", None)
         self._keeper = SchemaStore(store, TABLE, self._types)
         self._keeper.open()
 
@@ -56,14 +58,14 @@ class LakeWriter:
         self._batches += 1
         rows = [Row(value, "k", NOON, self._offset + index, [("h", b"1")]) for index, value in enumerate(values)]
         self._offset += len(values)
-        batch = batch_of({TopicPartition("readings", 0): rows}, number=self._batches)
+        batch = batch_of({TopicPartition("readings", 0): rows})
         staging = stager(self._partitions, table_root=TABLE, schema=self._keeper, metadata=metadata, types=self._types)
         folder = self._scratch / f"batch-{self._batches}"
         folder.mkdir()
-        staged = staging.stage(batch, folder / "staged.parquet", lambda extend: extend())
+        staged = stage(staging, batch, folder / "staged.parquet", self._batches)
         assert staged.file is not None
         assert not staged.rejected
-        to = Destination(self._store, TABLE, self._partitions.virtual)
         files = self._writer.write(staged.file, folder / "out")
-        upload_items = [*map(to.data_file, files), *to.sidecars(files, folder)]
-        return [self._store.upload(item.path, item.key).key for item in upload_items]
+        indexes = self._registrar.write_indexes(files, folder)
+        stored = [self._store.upload(file.path, file.key).key for file in files]
+        return stored + [self._store.upload(index.path, index.key).key for index in indexes]

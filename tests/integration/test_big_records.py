@@ -13,7 +13,7 @@ from app.container import MemoryLimit
 from app.model import Row
 from app.spark.writer import SparkWriter
 from tests.services.spark import started_spark
-from tests.support.batches import TP, batch_of, row, spec, stager
+from tests.support.batches import TP, batch_of, row, spec, stage, stager
 
 AROUND = 100  # bytes of a message beside its one long text
 
@@ -39,7 +39,7 @@ def text(size: int) -> str:
 def write_and_read(writer: SparkWriter, rows: list[Row], *folders: str, scratch: Path) -> list[dict[int, str]]:
     """Per file the texts by their offsets."""
     path = scratch / "staged.parquet"
-    staged = stager(spec(*folders), metadata=["__offset"]).stage(batch_of({TP: rows}), path, lambda work: work())
+    staged = stage(stager(spec(*folders), metadata=["__offset"]), batch_of({TP: rows}), path)
     assert staged.file is not None
     assert staged.rejected == ()
     files = writer.write(staged.file, scratch / "out")
@@ -68,13 +68,6 @@ def test_a_buffer_full_of_the_largest_records(
     assert {offset: each for file in found for offset, each in file.items()} == dict(enumerate(texts))
 
 
-def test_a_buffer_full_of_rather_large_records(writer: SparkWriter, plan: MemoryPlan, tmp_path: Path) -> None:
-    size = 200_000
-    texts = [text(size) for _ in range(as_many_as_the_buffer_holds(plan, size))]
-    rows = [row({"text": each}, offset) for offset, each in enumerate(texts)]
-    assert write_and_read(writer, rows, scratch=tmp_path) == [dict(enumerate(texts))]
-
-
 def test_large_records_one_after_another_among_thousands_of_small_ones(
     writer: SparkWriter, plan: MemoryPlan, tmp_path: Path
 ) -> None:
@@ -87,7 +80,7 @@ def test_large_records_one_after_another_among_thousands_of_small_ones(
 def test_only_columns_with_large_values_are_without_bounds(writer: SparkWriter, tmp_path: Path) -> None:
     large = text(100_000)
     rows = [row({"a": n, "b": large, "über maß": large, "c": {"d": [large], "e": "x"}}, n) for n in range(3)]
-    staged = stager(spec()).stage(batch_of({TP: rows}), tmp_path / "staged.parquet", lambda work: work())
+    staged = stage(stager(spec()), batch_of({TP: rows}), tmp_path / "staged.parquet")
     assert staged.file is not None
     [file] = writer.write(staged.file, tmp_path / "out")
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,6 @@ from dev.minio import LocalMinio
 from dev.spark_cluster import SparkCluster, spark_cluster
 from tests.services.main_process import MAIN, run_main
 from tests.services.spark import kept_variables
-from tests.support.journals import keep_journal
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
@@ -69,7 +68,6 @@ class Bucket:
             "AWS_ACCESS_KEY_ID": self.server.access_key,
             "AWS_SECRET_ACCESS_KEY": self.server.secret_key,
             "AWS_REGION": self.server.region,
-            "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
             "input": "readings",
             "HIVE_COLUMNS": "place",
             "SPARK_DRIVER_MEMORY": "512m",
@@ -87,30 +85,27 @@ class Bucket:
         return {**kept_variables(), **self.settings(), **on_cluster, **variables}
 
     @contextmanager
-    def begun(
-        self, *command: str, until: Callable[[str], object], on: SparkCluster | None = None
-    ) -> "Iterator[subprocess.Popen[bytes]]":
-        """Start a command; the block begins once ``until`` is true of what it has printed, or it has ended."""
+    def compacting(self, on: SparkCluster | None = None) -> "Iterator[subprocess.Popen[bytes]]":
+        """Compact; the block begins once a folder is done, or the command has ended."""
         with (
             self.printed.open("wb") as printed,
             self.complaints.open("wb") as complaints,
             subprocess.Popen(
-                [sys.executable, str(MAIN), *command], env=self.environment(on), stdout=printed, stderr=complaints
+                [sys.executable, str(MAIN), "compact", "--when-cold", "0m"],
+                env=self.environment(on),
+                stdout=printed,
+                stderr=complaints,
             ) as process,
         ):
             try:
                 wait_until(
-                    lambda: until(self.printed.read_text()) or process.poll() is not None,
-                    "what the command prints",
+                    lambda: self.printed.read_text() or process.poll() is not None,
+                    "a folder is done",
                     details=self.complaints.read_text,
                 )
                 yield process
             finally:
                 process.kill()
-
-    def compacting(self, folders: int, on: SparkCluster | None = None) -> Any:
-        """Compact, with so many folders done when the block begins."""
-        return self.begun("compact", "--when-cold", "0m", until=lambda said: said.count("\n") >= folders, on=on)
 
     def run(
         self,
@@ -246,22 +241,6 @@ def test_erased_rows_are_in_no_file_and_rows_with_a_null_stay(lake: Bucket) -> N
     assert lake.files("place=b") == before
 
 
-def test_an_erasure_waits_for_a_batch_that_is_not_finished(lake: Bucket, tmp_path: Path) -> None:
-    rows = {"device": ["x", "y"], "n": [1, 2]}
-    lake.put("place=a/1.parquet", rows)
-    pending, revoked = (tmp_path / ROOT / f"place=b/{number}.parquet" for number in (2, 3))
-    log = keep_journal(tmp_path, ROOT, pending=pending, revoked=revoked)
-    key = str(log.relative_to(tmp_path))
-    lake.client.put_object(Bucket=lake.name, Key=key, Body=log.read_bytes())
-    with lake.begun("erase", "--where", "device = 'x'", until=lambda said: "waiting for 1 folder" in said) as process:
-        lake.put("place=b/2.parquet", rows)
-        lake.client.delete_object(Bucket=lake.name, Key=key)
-        wait_until(lambda: process.poll() is not None, "the end of the command", details=lake.complaints.read_text)
-    assert process.returncode == 0, lake.complaints.read_text()
-    assert "2 rows erased from 2 files in 2 folders" in lake.printed.read_text()
-    assert [lake.open(key).read()["device"].to_pylist() for key in lake.files()] == [["y"], ["y"]]
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
@@ -286,7 +265,7 @@ def numbers(lake: Bucket) -> list[int]:
 def test_a_java_that_dies_ends_the_run_with_advice_and_the_next_one_completes_it(lake: Bucket) -> None:
     fill(lake, folders=8, files=10)
     wanted = numbers(lake)
-    with lake.compacting(folders=1) as process:
+    with lake.compacting() as process:
         children = [tasks.read_text().split() for tasks in Path(f"/proc/{process.pid}/task").glob("*/children")]
         [java] = (int(pid) for pids in children for pid in pids)
         os.kill(java, signal.SIGKILL)
@@ -318,7 +297,7 @@ def test_on_a_cluster_a_worker_and_a_driver_may_die(lake: Bucket, cluster: Spark
     """The last of these tests: one worker is left then."""
     fill(lake, folders=6, files=20)
     wanted = numbers(lake)
-    with lake.compacting(folders=1, on=cluster):
+    with lake.compacting(on=cluster):
         os.kill(cluster.workers[0].pid, signal.SIGKILL)
         wait_until(
             lambda: lake.printed.read_text().count("\n") > 1, "another folder", details=lake.complaints.read_text

@@ -1,7 +1,6 @@
 """The page for who customises keeps its word: each example is put through what it says, and gives what it says."""
 
 import ast
-import os
 import re
 from pathlib import Path
 
@@ -9,16 +8,11 @@ import pytest
 import quixstreams
 
 from app.config.settings import VARIABLES
+from dev.connector import environment
 from tests.services.customise_page import PAGE, TESTS, TRIED, Example
 from tests.services.main_process import run_main
 
 SINK = "core/quix_ts_datalake_sink.py"
-
-
-def environment(**settings: str) -> dict[str, str]:
-    """Nothing of the connector's is set but this."""
-    unset = dict.fromkeys(VARIABLES, "")
-    return {**os.environ, **unset, "PYTEST_ADDOPTS": "", **settings}
 
 
 def test_the_page_has_an_example_of_each_kind() -> None:
@@ -30,7 +24,7 @@ def test_an_example_gives_what_the_page_says(example: Example, tmp_path: Path) -
     arguments = ["--envelope"] if example.takes_keys else []
     settings = {"HIVE_COLUMNS": "room"} if "room=" in example.answer else {}
     tree = example.tree(tmp_path / "tree")
-    main, variables = [str(tree / "main.py")], environment(**settings)
+    main, variables = [str(tree / "main.py")], environment(settings)
     done = run_main("try", *arguments, main=main, environment=variables, records=example.records, folder=tree)
     assert (done.stdout, done.stderr) == (example.answer, "")
     assert done.returncode == (1 if "\nbad " in example.answer else 0)
@@ -39,8 +33,9 @@ def test_an_example_gives_what_the_page_says(example: Example, tmp_path: Path) -
 def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     tree = TRIED["Modules of your own"].tree(tmp_path / "tree")
     (tree / "test_transform.py").write_text(TESTS.files["test_transform.py"])
-    quiet = ["-q", "-p", "no:cacheprovider"]
-    done = run_main(*quiet, "test_transform.py", main=["-m", "pytest"], environment=environment(), folder=tree)
+    pytest_quietly = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    variables = environment({"PYTEST_ADDOPTS": ""})
+    done = run_main("test_transform.py", main=pytest_quietly, environment=variables, folder=tree)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

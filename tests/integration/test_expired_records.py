@@ -1,6 +1,5 @@
 """A batch left incomplete whose records a real Kafka has deleted meanwhile, or has in a topic that was recreated."""
 
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,7 @@ from app.kafka.questions import GroupOffsets
 from app.model import TopicPartition
 from dev.broker import ADMIN_TIMEOUT, Broker
 from tests.support.waiting import wait_until
-from tests.unit.journal.claims_bench import Bench, claim_of
-from tests.unit.journal.journal_bench import intent, key_of
+from tests.unit.journal.journal_bench import FORMER, Bench, claim_of, intent, key_of
 
 
 class Topic:
@@ -67,13 +65,6 @@ def topic(kafka: Broker) -> Iterator[Topic]:
     topic.consumer.close()
 
 
-def test_deleting_records_neither_frees_nor_keeps_the_list_of_offsets(kafka: Broker, topic: Topic) -> None:
-    offsets = [KafkaTopicPartition(topic.name, 0, 25)]
-    before = sys.getrefcount(offsets)
-    kafka.delete_records(offsets)
-    assert sys.getrefcount(offsets) == before
-
-
 def test_the_ends_of_a_topic_are_what_kafka_still_has(topic: Topic) -> None:
     offsets = GroupOffsets(topic.consumer, topic.admin)
     topic.expire(25)
@@ -88,15 +79,15 @@ def test_a_file_of_an_incomplete_batch_stays_where_kafka_cannot_give_its_records
     tmp_path: Path, topic: Topic, what: str, kept: bool, offset: int
 ) -> None:
     bench = RealBench(tmp_path, topic)
-    former = bench.left_behind(9, topic_id=bench.kafka.topic_id(topic.name))
+    former = bench.begun(FORMER, end=9, topic_id=bench.kafka.topic_id(topic.name))
     former.intend(intent("1", "2", end=39))
-    bench.journals.store_files("1")
+    bench.store_files("1")
     if what == "expire":
         topic.expire(38)
     elif what == "recreate":
         topic.recreate()
 
-    assert claim_of(bench.claims(reset="earliest")).start.offset == offset
-    assert bench.journals.has("1") is kept
+    assert claim_of(bench.claimer()).start.offset == offset
+    assert bench.has("1") is kept
     assert bench.registered == ([[key_of("1")]] if kept else [])
     bench.stop()

@@ -1,13 +1,8 @@
-"""What members ask of a real REST catalog: at the same time, behind a login, and for tables that are not theirs."""
+"""What a member asks of a real REST catalog: behind a login, and for tables that are not its own."""
 
-import multiprocessing
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Barrier
-from typing import TypeVar
 
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -16,16 +11,11 @@ from pyiceberg.types import NestedField, StringType
 from pyiceberg.utils.config import Config
 
 from app.catalog.targets import IcebergTarget
-from app.errors import ConfigError, FatalError, RetryableError
-from app.model import Mark, StoredFile
+from app.errors import ConfigError
 from dev.iceberg_catalog import LocalIcebergCatalog
 from tests.fakes.oauth_gate import CLIENT, OTHER_TOKENS, SECRET, TOKENS, OAuthGate
 from tests.support.environment import load
-from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
-
-MEMBERS, BATCHES = 8, 30
-T = TypeVar("T")
 
 
 @pytest.fixture
@@ -53,52 +43,6 @@ def behind(gate: OAuthGate, secret: str) -> Mapping[str, str]:
     return target.properties
 
 
-@pytest.mark.night  # loads pyiceberg eight times; threads in tests/unit/catalog are for every day
-def test_processes_that_register_the_same_batches_at_once_register_each_once(
-    bench: IcebergBench, tmp_path: Path, namespace: str
-) -> None:
-    batches = [([bench.file(f"batch-{n}", {"n": [n]})], marks(n)) for n in range(BATCHES)]
-    spawn = multiprocessing.get_context("spawn")
-    all_ready = spawn.Barrier(MEMBERS)
-    members = [
-        spawn.Process(target=register, args=(tmp_path, bench.properties, namespace, batches, all_ready))
-        for _ in range(MEMBERS)
-    ]
-    for member in members:
-        member.start()
-    wait_until(lambda: all(member.exitcode is not None for member in members), "the end of all members")
-    assert [member.exitcode for member in members] == [0] * MEMBERS
-    assert sorted(row["n"] for row in bench.rows("n")) == list(range(BATCHES))
-    assert bench.table.inspect.files().num_rows == BATCHES
-
-
-def register(
-    folder: Path,
-    properties: Mapping[str, str],
-    namespace: str,
-    batches: Sequence[tuple[Sequence[StoredFile], Sequence[Mark]]],
-    all_ready: Barrier,
-) -> None:
-    """Work as one member; the table is created by the quickest of them."""
-    all_ready.wait(PATIENCE)
-    member = patiently(IcebergBench(folder, properties, namespace).member)
-    for files, of_batch in batches:
-        patiently(partial(member.add_files, files, "readings", of_batch))
-
-
-def patiently(ask: Callable[[], T]) -> T:
-    """The answer, however often the catalog is to be asked; the connector tries again too."""
-    answers: list[T] = []
-
-    def has_answered() -> bool:
-        with suppress(RetryableError):
-            answers.append(ask())
-        return bool(answers)
-
-    wait_until(has_answered, "an answer of the catalog", pause=0)
-    return answers[0]
-
-
 @pytest.mark.parametrize("address", [TOKENS, pytest.param(OTHER_TOKENS, marks=pytest.mark.night)])
 def test_a_login_is_a_token_that_is_fetched_again_when_it_has_run_out(
     tmp_path: Path, gate: OAuthGate, namespace: str, monkeypatch: pytest.MonkeyPatch, address: str
@@ -118,13 +62,6 @@ def test_a_login_is_a_token_that_is_fetched_again_when_it_has_run_out(
     member.add_files([bench.file("two", {"n": [2]})], "readings", marks(1))
     assert (gate.issued, gate.refused, gate.asked) == (issued + 1, 1, {address})
     assert [row["n"] for row in bench.rows("n")] == [1, 2]
-
-
-@pytest.mark.night
-def test_a_wrong_login_is_named_without_its_secret(tmp_path: Path, gate: OAuthGate, namespace: str) -> None:
-    with pytest.raises(FatalError, match=r"invalid_client.*CATALOG_CLIENT_ID") as caught:
-        IcebergBench(tmp_path, behind(gate, "wrong-secret"), namespace).member()
-    assert "wrong-secret" not in str(caught.value)
 
 
 @pytest.mark.night

@@ -18,8 +18,9 @@ from quixstreams import Application
 from app.config.settings import Settings, load_settings
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
-from app.kafka.topics import find_topics, new_admin
+from app.kafka.topics import listing_topics, new_admin
 from app.model import TopicPartition as OurPartition
+from app.monitoring.waits import Request, Waits
 from app.service.build import new_application, open_group
 from app.service.kafka import kafka_connection
 from app.service.lake import new_location
@@ -133,13 +134,7 @@ def topics_of(environment: Mapping[str, str], folder: Path, *, tries_again: bool
     connection = kafka_connection(settings_of(environment, folder))
     assert connection is not None
     wait_seconds, answer_seconds = (PATIENCE, 2.0) if tries_again else (0.0, 20.0)
-    return find_topics(
-        connection,
-        wait_seconds=wait_seconds,
-        answer_seconds=answer_seconds,
-        stop=threading.Event(),
-        clock=time.monotonic,
-    )
+    return Waits().retry(Request("Kafka"), listing_topics(connection, answer_seconds), give_up_seconds=wait_seconds)
 
 
 # --- right ones -------------------------------------------------------------------------------------------------------
@@ -196,12 +191,6 @@ def polled(consumer: Any) -> bytes | None:
 
 WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorError], str, str]] = {
     "no certificate": (mtls, ConfigError, "certificate required", "KAFKA_SSL_CERTIFICATE and KAFKA_SSL_KEY"),
-    "brokers of an unknown authority": (
-        lambda kafka: mtls(kafka, KAFKA_SSL_CA_LOCATION=str(kafka.folder / "other-ca.pem"), **certificates(kafka)),
-        ConfigError,
-        "certificate verify failed",
-        "Check KAFKA_SSL_CA_LOCATION",
-    ),
     "another host": (
         lambda kafka: mtls(kafka, KAFKA_BOOTSTRAP_SERVERS=kafka.address("MTLS").replace("127.0.0.1", "localhost")),
         ConfigError,
@@ -237,12 +226,6 @@ WRONG: dict[str, tuple[Callable[[SecuredKafka], Environment], type[ConnectorErro
         ConfigError,
         "certificate",
         "KAFKA_OAUTH_CA_LOCATION",
-    ),
-    "server of tokens that is away": (
-        lambda kafka: oidc(kafka, KAFKA_OAUTH_TOKEN_URL="https://127.0.0.1:1/token"),
-        RetryableError,
-        "Could not connect to server",
-        "Check KAFKA_OAUTH_TOKEN_URL, the network",
     ),
 }
 

@@ -255,19 +255,6 @@ def test_whole_numbers_before_fractions_are_read_by_three(of_two_types: tuple[Pa
     assert rows_of(found) == rows
 
 
-def test_whole_numbers_that_no_double_holds_are_rounded_by_two_and_refused_by_one(
-    writer: SparkWriter, tmp_path: Path
-) -> None:
-    lake = new_lake(tmp_path, writer)
-    lake.write({"n": 0, "place": "a", "v": 2**53 + 1})
-    lake.write({"n": 1, "place": "a", "v": 1.5})
-    table = tmp_path / "lake" / TABLE
-    for read in (_duckdb, _polars_of_two_types):
-        assert [row["v"] for row in rows_of(read(table))] == [float(2**53), 1.5]
-    with pytest.raises(pa.ArrowInvalid, match="9007199254740993"):
-        _pyarrow(table)
-
-
 def test_spark_reads_them_after_a_compaction_and_so_do_all_without_options(of_two_types: tuple[Path, Rows]) -> None:
     table, rows = of_two_types
     with pytest.raises(Py4JJavaError, match="CANNOT_MERGE_SCHEMAS"):

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,22 +13,21 @@ import fastavro
 import pytest
 
 import app
-from app.config.settings import VARIABLES
+from dev.connector import REPO, environment
 from tests.e2e.scenario import customised
-from tests.services.main_process import REPO, run_main
+from tests.services.main_process import run_main
 from tests.support.commands import run_command
 from tests.support.environment import load
 
 GOOD = '{"ts_ms": 1704067200000, "n": 1}\n'
-_BLANK = dict.fromkeys(VARIABLES, "")
 
 
 def run(
     tree: Path, *arguments: str, records: str | bytes = GOOD, **settings: str
 ) -> "subprocess.CompletedProcess[str]":
     """Nothing of the connector's is set but this."""
-    environment = {**os.environ, **_BLANK, **settings}
-    return run_main(*arguments, environment=environment, main=[str(tree / "main.py")], records=records, folder=tree)
+    main = [str(tree / "main.py")]
+    return run_main(*arguments, environment=environment(settings), main=main, records=records, folder=tree)
 
 
 Here = Callable[..., tuple[int, str, str]]
@@ -246,9 +244,8 @@ def test_the_first_lines_are_enough(tmp_path: Path) -> None:
     """As with `| head -1`: a reader that goes away is no failure."""
     (tmp_path / "samples").write_text(GOOD * 5000)
     command = f"{sys.executable} {REPO}/main.py try {tmp_path}/samples | head -1; echo ${{PIPESTATUS[0]}}"
-    environment = {**os.environ, **_BLANK}
     done = subprocess.run(
-        ["bash", "-c", command], cwd=REPO, env=environment, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", command], cwd=REPO, env=environment({}), capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.stdout.splitlines()[1], done.stderr) == ("0", "")
 

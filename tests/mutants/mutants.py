@@ -41,7 +41,7 @@ class Mutant:
 
 
 _STAGE = "app/pipeline/open_batch.py"
-_PIPELINE = "app/pipeline/pipeline.py"
+_DELIVER = "app/pipeline/deliver.py"
 _OF_STAGE = (
     "tests/unit/pipeline/test_stage.py",
     "tests/unit/pipeline/test_stage_rejects.py",
@@ -52,7 +52,7 @@ _LOG = "app/journal/log.py"
 _TAKEOVER = "app/journal/takeover.py"
 _OF_ICEBERG = ("tests/unit/catalog/test_iceberg.py",)
 _OF_JOURNAL = (
-    "tests/unit/journal/test_generation.py",
+    "tests/unit/journal/test_own_log.py",
     "tests/unit/journal/test_fencing.py",
     "tests/unit/journal/test_settle.py",
     "tests/unit/journal/test_entry.py",
@@ -92,23 +92,30 @@ MUTANTS = (
     Mutant(
         "a bad record is in no dead letter",
         _STAGE,
-        "self._close_file(), rejected, self.rescued",
-        "self._close_file(), (), self.rescued",
+        "tuple(rejected), dead_letters",
+        "tuple(rejected), []",
         _OF_STAGE,
     ),
     Mutant(
         "files are deleted that are registered",
-        _PIPELINE,
-        "        self._ownership.registered(token, intent.batch)\n",
-        "        self._ownership.registered(token, intent.batch)\n        [*map(to.store.delete, uploaded)]\n",
+        _DELIVER,
+        "        log.registered()\n",
+        "        log.registered()\n        [*map(to.store.delete, uploaded)]\n",
         _OF_PIPELINE,
     ),
     Mutant(
         "the log is not read before files are registered",
-        _PIPELINE,
-        "if not self._ownership.confirm(token):",
-        "if False:",
+        _DELIVER,
+        "            log.verify()  # at each try",
+        "            log.check_open()  # at each try",
         _OF_PIPELINE,
+    ),
+    Mutant(
+        "a batch is confirmed by the one before",
+        "app/journal/own_log.py",
+        'if log.state == "pending" and log.batch == self._registered:',
+        'if log.state == "pending":',
+        _OF_JOURNAL,
     ),
     Mutant(
         "a batch counts as stored after an upload that failed",
@@ -119,9 +126,9 @@ MUTANTS = (
     ),
     Mutant(
         "offsets are committed of rows that are not in the lake",
-        "app/consumer/plain/sink.py",
-        "        while self._sealed and self._is_delivered(self._sealed[0][0]):\n",
-        "        while self._sealed:\n",
+        "app/consumer/plain/copies.py",
+        "dict(assignment.to_commit())",
+        "{each: each.taken for each in assignment.claimed}",
         ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(
@@ -148,28 +155,28 @@ MUTANTS = (
     Mutant(
         "messages of a generation that has ended are taken",
         "app/consumer/plain/loop.py",
-        "        if partition is None or not partition.is_claimed:\n",
-        "        if partition is None:\n",
+        "partition if partition and partition.is_claimed else None",
+        "partition",
         ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(
         "offsets of records without rows are committed before the log has them",
-        _PIPELINE,
-        "        advance = partial(self._ownership.advance, batch.owner, batch.ends)\n",
-        "        advance = partial(self._ownership.advance, batch.owner, {})\n",
+        _DELIVER,
+        "log.advance, batch.ends))",
+        "log.advance, {}))",
         _OF_PIPELINE,
     ),
     Mutant(
         "offsets that a batch has beyond its last row are committed before the log has them",
         _LOG,
-        "        for tp, last in ends.items():\n            before",
+        "        for tp, last in intent.ends.items():\n            before",
         "        for tp, last in {}.items():\n            before",
-        ("tests/unit/journal/test_ownership.py",),
+        ("tests/unit/journal/test_own_log.py",),
     ),
     Mutant(
         "a start that followed the group's offset follows it again",
-        "app/journal/claims.py",
-        "            followed=self._follow_offsets or",
+        "app/journal/beginning.py",
+        "            followed=self.follow_offsets or",
         "            followed='' or",
         ("tests/unit/journal/test_claims.py",),
     ),
@@ -189,7 +196,7 @@ MUTANTS = (
     ),
     Mutant(
         "objects that a former generation has rolled back are forgotten",
-        "app/journal/generation.py",
+        "app/journal/own_log.py",
         "for item in (*revoked, *log.revoked)}",
         "for item in log.revoked}",
         _OF_JOURNAL,
@@ -205,22 +212,21 @@ MUTANTS = (
         "a former owner's files are looked for before its log is closed",
         _TAKEOVER,
         "                if not document.current.closed:\n",
-        "                self._settlement.settle(document)\n                if not document.current.closed:\n",
+        "                self.takeover.settlement.settle(document)\n                if not document.current.closed:\n",
         _OF_JOURNAL,
     ),
     Mutant(
         "a former owner's files are registered before it is written that they are kept",
         "app/journal/settle.py",
-        "            document.write(self._decided(document.where, document.current))\n"
-        '        if document.current.state == "kept":\n'
-        "            self.register(document.current.files, document.current.marks)\n",
-        "            decided = self._decided(document.where, document.current)\n"
-        '            if decided.state == "kept":\n'
-        "                self.register(decided.files, decided.marks)\n"
-        "            document.write(decided)\n"
-        '        elif document.current.state == "kept":\n'
-        "            self.register(document.current.files, document.current.marks)\n"
-        '        if document.current.state == "kept":\n',
+        "            document.write(log)\n"
+        '        if log.state == "kept":\n'
+        "            if not is_registered:\n"
+        "                self.register(log.files, log.marks)\n",
+        '        if log.state == "kept" and not is_registered:\n'
+        "            self.register(log.files, log.marks)\n"
+        "        if log is not document.current:\n"
+        "            document.write(log)\n"
+        '        if log.state == "kept":\n',
         _OF_JOURNAL,
     ),
     Mutant(
@@ -275,14 +281,14 @@ MUTANTS = (
     Mutant(
         "half a file counts as stored when a former owner's batch is settled",
         "app/journal/settle.py",
-        "if size is None or wanted.get(key, size) != size]",
-        "if size is None]",
+        "if stored is None or wanted.get(key, stored.size) != stored.size]",
+        "if stored is None]",
         _OF_JOURNAL,
     ),
     Mutant(
         "the files of a batch that is rolled back stay",
         _TAKEOVER,
-        "                generation.remove_rolled_back()\n",
+        "                own.remove_rolled_back()\n",
         "                pass\n",
         _OF_JOURNAL,
     ),
@@ -302,9 +308,9 @@ MUTANTS = (
     ),
     Mutant(
         "files are uploaded that no log names",
-        _PIPELINE,
-        "partial(self._ownership.intend, token, intent))\n",
-        "partial(self._ownership.is_owner, token))\n",
+        _DELIVER,
+        "lambda: log.intend(intent))\n",
+        "log.verify)\n",
         _OF_PIPELINE,
     ),
     Mutant(
@@ -324,23 +330,22 @@ MUTANTS = (
     Mutant(
         "a claim names a log that does not have the partition yet",
         _TAKEOVER,
-        "        generation.take_over(",
-        "        self._possible(lambda tp: self._point(claims[tp], token, begins[tp], is_wanted), begins)\n"
-        "        generation.take_over(",
+        "        self.own.take_over(",
+        "        self._possible(lambda tp: self._point(claims[tp], begins[tp]), begins)\n        self.own.take_over(",
         _OF_JOURNAL,
     ),
     Mutant(
         "a member that the group has expelled closes the log of the next owner",
-        "app/journal/claims.py",
-        "                if self._is_member():\n",
-        "                if self._is_member() or True:\n",
+        "app/pipeline/claimer.py",
+        "                if self._membership.is_member():\n",
+        "                if self._membership.is_member() or True:\n",
         ("tests/unit/journal/test_claims_again.py",),
     ),
     Mutant(
         "a deleted table is begun anew with the rest of its records",
-        "app/journal/claims.py",
-        "        if former is None and self._topic_ids.was_claimed(tp):\n",
-        "        if former is None and not self._topic_ids.was_claimed(tp):\n",
+        "app/journal/beginning.py",
+        "former is None and self.topic_ids.was_claimed(tp):",
+        "former is None and not self.topic_ids.was_claimed(tp):",
         ("tests/unit/journal/test_claims_again.py",),
     ),
     Mutant(
@@ -374,7 +379,7 @@ MUTANTS = (
     Mutant(
         "a run that continues does not look for the merged file",
         "app/commands/compact/merger.py",
-        "if path is None and self._rows_of(self._store.find(intent.out)) == 0:",
+        "if path is None and self._table.rows_of(self._table.store.find(intent.out)) == 0:",
         "if path is None:",
         _OF_COMPACTION,
     ),

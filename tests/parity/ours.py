@@ -7,20 +7,24 @@ from pathlib import Path
 from quixstreams.models import MessageContext
 
 from app.bad_records.refusals import NotARowError, Refusal
+from app.commands.offline import OfflineClaimer
 from app.config.settings import Settings
+from app.consumer.framework.due import Due
+from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
-from app.consumer.partitions import Partitions
+from app.journal.journal import Journal
 from app.model import Rejected, TopicPartition
+from app.pipeline.deliver import Delivery
+from app.pipeline.flow import Flow
+from app.pipeline.gather import Gathering
 from app.pipeline.pipeline import Pipeline, Writer
-from app.pipeline.upload import Destination
 from app.service.build import new_bad_records, new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_lake, new_location
 from app.storage.local.store import LocalStore
 from app.timings import DEFAULT
 from tests.fakes.catalog_server import CatalogServer
-from tests.fakes.instant_claims import InstantClaims
-from tests.fakes.open_ownership import OpenOwnership
 from tests.parity.case import BUCKET, PREFIX, TABLE, TOPIC, Case, Record
 from tests.parity.lake import Lake, Outcome
 from tests.support.environment import load
@@ -57,27 +61,20 @@ class Ours:
         lake = new_lake(settings, store, place, known, catalog_client)
         self.spec, self.schema = lake.spec, lake.schema
         self.schema.open()
-        partitions = Partitions()
         scratch.mkdir(exist_ok=True)
         limits = new_batch_limits(settings, DEFAULT, scratch)
-        self._pipeline = Pipeline(
-            writer=writer,
-            stager=new_stager(settings, place, self.spec, self.schema, bad_records),
-            limits=limits,
-            destination=Destination(store, place.root, self.spec.virtual, self.spec.bounded_columns),
-            registrar=lake.registrar,
-            scratch=scratch,
-            workers=2,
-            ownership=OpenOwnership(partitions.is_current),
-        )
+        flow = Flow()
+        gathering = Gathering(flow, new_stager(settings, lake, bad_records), limits, scratch)
+        self._pipeline = Pipeline(flow, gathering, writer, Delivery(flow, store, lake.registrar, workers=2))
+        self._pipeline.start()
+        claimer = OfflineClaimer(Journal(store, place.root, settings.consumer_group), gathering.submit)
         self._sink = RowSink(
-            pipeline=self._pipeline,
-            partitions=partitions,
-            claims=InstantClaims(),
-            limits=limits,
-            bad_records=bad_records,
-            commit_interval=5.0,
-            current=CurrentMessage(limits.max_record_bytes),
+            self._pipeline,
+            Flushing(claimer, self._pipeline, lambda **_: None, flow.metrics, DEFAULT),
+            bad_records,
+            CurrentMessage(limits.max_record_bytes),
+            Due(5.0, DEFAULT),
+            Observed(None),
         )
         self._sink.setup()
 

@@ -118,7 +118,7 @@ def reads(step: StagingStep, values: list[bytes], path: Path) -> int:
     before = step.reader.reads
     staged = step.stage(messages(*values, raw_key=b"k"), path)
     rows = 0 if staged.file is None else pq.read_metadata(staged.file.path).num_rows
-    assert rows + sum(len(records) for _, records in staged.rejected) == len(values)
+    assert rows + len(staged.rejected) == len(values)
     return step.reader.reads - before
 
 
@@ -172,7 +172,7 @@ def test_where_all_are_odd_little_is_tried_in_vain(step: StagingStep, path: Path
     reads(step, values, path)
     with patch.object(WholeBatches, "convert", autospec=True, side_effect=WholeBatches.convert) as tried:
         assert reads(step, values, path) == 10_000
-    assert sum(len(call.args[1]) for call in tried.call_args_list) < 2 * 10_000
+    assert sum(len(call.args[1]) for call in tried.call_args_list) < 3 * 10_000
 
 
 # --- whatever comes -------------------------------------------------------------------------------------------------

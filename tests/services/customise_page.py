@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.connector import REPO
+from dev.connector import REPO
 from tests.e2e.scenario import customised
 
 PAGE = (REPO / "docs/customise.md").read_text()

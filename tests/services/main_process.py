@@ -5,9 +5,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dev.connector import REPO
 from tests.support.waiting import PATIENCE, TookTooLong
 
-REPO = Path(__file__).parents[2]
 MAIN = REPO / "main.py"
 
 
@@ -34,5 +34,5 @@ def run_main(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TookTooLong(str(error)) from error
+        raise TookTooLong(f"not within {PATIENCE:.0f} s: {' '.join(arguments)}") from error
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from app.model import BatchPart, OffsetRange, OutputFile, StagedFile, TopicPartition
+from app.model import DataFile, StagedFile
 from app.spark.launch import forget_java
 from app.spark.options import SparkOptions
-from app.spark.staged_file import write_staged
+from app.spark.staged_file import StagedWriter
 from app.spark.writer import SparkWriter
 
 
@@ -40,11 +40,12 @@ def staged_file(
 ) -> StagedFile:
     """The table as step 2 leaves it; by default all rows in one group."""
     ids = groups or [0] * table.num_rows
-    path = folder / "staged.parquet"
-    write_staged(table.append_column("__file_group", pa.array(ids, pa.int32())), path, without_dictionary)
-    part = BatchPart(OffsetRange(TopicPartition("t", 0), 0, table.num_rows), "0badcafe", 0)
+    table = table.append_column("__file_group", pa.array(ids, pa.int32()))
+    writer = StagedWriter(folder / "staged.parquet", table.schema, without_dictionary)
+    writer.append(table)
     rows = Counter(ids)
-    return StagedFile(path, "__file_group", tuple(OutputFile((part,), {}, rows[i]) for i in range(len(rows))))
+    files = tuple(DataFile(f"{i}.parquet", {}, rows[i]) for i in range(len(rows)))
+    return writer.finish("__file_group", files)
 
 
 def kept_variables() -> dict[str, str]:

@@ -1,15 +1,17 @@
-"""Rows and batches as the sink would have made them, with only what a test cares about."""
+"""Rows and batches with only what a test cares about."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from app.bad_records.policy import BadRecords, OnBadRecord
-from app.batch_limits import BatchLimits
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
+from app.pipeline.limits import BatchLimits
+from app.pipeline.open_batch import Staged
 from app.pipeline.stage import Stager
 from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
@@ -17,7 +19,7 @@ from tests.fakes.memory_schema import MemorySchema
 
 TP = TopicPartition("sensors", 0)
 NOON = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
-# A batch ends when its rows say so.
+# A batch ends when a portion says so.
 UNBOUNDED = BatchLimits(
     batch_size=2**40,
     target_file_bytes=2**40,
@@ -38,24 +40,20 @@ def part(tp: TopicPartition = TP, first: int = 0, last: int = 9, owner: str = OW
     return BatchPart(OffsetRange(tp, first, last), owner, number)
 
 
-def batch(*values: dict[str, Any], tp: TopicPartition = TP, first: int = 0, number: int = 1, size: int = 100) -> Batch:
-    """A batch of one topic-partition, its offsets one after another."""
-    return batch_of({tp: [row(value, first + index) for index, value in enumerate(values)]}, number=number, size=size)
+def batch(*values: dict[str, Any], tp: TopicPartition = TP, first: int = 0) -> Batch:
+    """Records of one topic-partition, their offsets one after another."""
+    return batch_of({tp: [row(value, first + index) for index, value in enumerate(values)]})
 
 
-def batch_of(
-    rows: dict[TopicPartition, list[Row]],
-    *,
-    number: int = 1,
-    size: int = 100,
-    owners: dict[TopicPartition, str] | None = None,
-) -> Batch:
-    parts = tuple(
-        part(tp, some[0].offset, some[-1].offset, (owners or {}).get(tp, OWNER), number - 1)
-        for tp, some in rows.items()
-    )
-    ends = {each.offsets.tp: each.offsets.last for each in parts}
-    return Batch(number, "test", parts, tuple(rows.values()), size, owner=parts[0].owner, ends=ends)
+def batch_of(rows: dict[TopicPartition, list[Row]]) -> Batch:
+    return Batch(tuple(part(tp, some[0].offset, some[-1].offset) for tp, some in rows.items()), tuple(rows.values()))
+
+
+def stage(to: Stager, some: Batch, path: Path, number: int = 0) -> Staged:
+    """Stage a whole batch of this number."""
+    opened = to.open(number, path)
+    opened.append(some, to.convert(some, lambda work: work()))
+    return opened.close()
 
 
 def spec(*columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL) -> PartitionSpec:
@@ -69,7 +67,6 @@ def stager(
     table_root: str = "data/t",
     schema: Schema | None = None,
     metadata: Sequence[str] = (),
-    sort_column: str | None = None,
     types: Mapping[str, pa.DataType] | None = None,
 ) -> Stager:
     """A staging step that keeps the table's schema in memory."""
@@ -81,4 +78,4 @@ def stager(
         metadata=metadata,
         bad_records=BadRecords(choice, lambda _: None),
     )
-    return Stager(converter, wanted, sort_column)
+    return Stager(converter, table_root, wanted)

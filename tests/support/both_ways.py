@@ -22,7 +22,7 @@ from app.convert.chunks import FEW
 from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
-from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
+from app.model import Batch, Message, Row, TopicPartition
 from app.pipeline.open_batch import Staged
 from app.pipeline.stage import Stager
 from app.service.formats import json_schema
@@ -32,7 +32,7 @@ from app.table.schema import TableSchema
 from app.table.type_names import parse_column_types
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
-from tests.support.batches import OWNER
+from tests.support.batches import part, stage
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class StagingStep:
         self.reader = CountingReader(_topic(table))
         parser = table.avro or JsonMessages(have_schemas=table.json_schema)
         read_key = table.avro.read_key if table.avro and table.avro_keys else None
-        whole_batches = WholeBatches(spec, rules, table.metadata, parser, read_key)
+        ask_with = table.avro.ask_with if table.avro else None
+        whole_batches = WholeBatches(spec, rules, table.metadata, parser, read_key, ask_with, few)
         converter = BatchConverter(
             spec=spec,
             table_root="data/t",
@@ -91,10 +92,8 @@ class StagingStep:
             bad_records=BadRecords("dead-letter", lambda _: None),
             whole_batches=whole_batches if at_once else None,
             read_message=self.reader.read,
-            ask_with=table.avro.ask_with if table.avro else None,
-            few=few,
         )
-        self._stager = Stager(converter, spec, None)
+        self._stager = Stager(converter, "data/t", spec)
         self._batches = 0
 
     def stage(self, messages: Sequence[KafkaMessage], path: Path) -> Staged:
@@ -103,17 +102,12 @@ class StagingStep:
         for message in messages:
             of_partitions.setdefault(message.partition(), []).append(message)
         parts = tuple(
-            BatchPart(
-                OffsetRange(TopicPartition("sensors", partition), some[0].offset(), some[-1].offset()),
-                OWNER,
-                self._batches,
-            )
+            part(TopicPartition("sensors", partition), some[0].offset(), some[-1].offset())
             for partition, some in of_partitions.items()
         )
         self._batches += 1
-        lists = tuple(of_partitions.values())
-        batch = Batch(self._batches, "test", parts, tuple([] for _ in parts), 100, (), lists)
-        return self._stager.stage(batch, path, lambda work: work())
+        batch = Batch(parts, tuple([] for _ in parts), tuple(of_partitions.values()))
+        return stage(self._stager, batch, path, self._batches)
 
 
 def _topic(table: Table) -> Topic:
@@ -131,7 +125,7 @@ def outcome_of(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:
     Only where the column of rescued values stands is left open: a column that becomes double has rows rescued before.
     """
     outcome: dict[str, Any] = {
-        "rejected": [(part, [repr(record) for record in records]) for part, records in staged.rejected],
+        "rejected": [repr(record) for record in staged.rejected],
         "rescued": staged.rescued,
         "schema": [column for column in schema.current.columns.items() if column[0] != RESCUED_COLUMN],
         "has rescued": RESCUED_COLUMN in schema.current.columns,

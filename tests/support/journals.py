@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from app.journal.entry import JournaledFile, RolledBack, log_key
+from app.journal.entry import RolledBack, log_key
 from app.journal.log import GenerationLog, Progress
+from app.model import DataFile
 
 
 def keep_journal(lake: Path, table_root: str, *, pending: Path, revoked: Path) -> Path:
@@ -16,7 +17,7 @@ def keep_journal(lake: Path, table_root: str, *, pending: Path, revoked: Path) -
         batch=1,
         state="pending",
         partitions=(Progress(topic="readings", partition=3, end=9, to=19),),
-        files=(JournaledFile(key=waiting, size=1, rows=10, partition_values={}),),
+        files=(DataFile(waiting, {}, rows=10, size=1),),
         revoked=(RolledBack(key=undone, since=0),),
     )
     path = lake / log_key(table_root, "group", "aaaaaaaa")

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app.model import TopicPartition
+from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
-from app.monitoring.metrics import DeliveredBatch, Identity, Live, Metrics, StateName
+from app.monitoring.history import History
+from app.monitoring.metrics import DeliveredBatch, Metrics
+from app.monitoring.status import Identity, Live, StateName, Status
 
 MINUTE = 60
 HOUR = 60 * MINUTE
@@ -66,7 +69,7 @@ class Replica:
         """Begin as a new process."""
         self.now = self.began = self._last = now
         self.metrics = Metrics(lambda: self.now)
-        self._exposition = Exposition(self._identity, self.metrics, self._live)
+        self._exposition = Exposition(self.metrics.registry, self._status)
         self.is_up = True
         self._assigned = set()
         self._oldest = {}
@@ -123,12 +126,12 @@ class Replica:
                 yield sample.name, sample.labels, sample.value
         yield "process_start_time_seconds", {}, self.began
 
-    def _identity(self) -> Identity:
+    def _status(self) -> Status:
         is_found = self.state != "starting"
-        return Identity("sensors", self.group, self.table, "data", {"version": "1"}, self.interval, is_found)
-
-    def _live(self) -> Live:
-        return Live(self.state, oldest=self._oldest, claiming=self.claiming)
+        identity = Identity("sensors", self.group, self.table, "data", {"version": "1"}, self.interval, is_found)
+        unclaimed = frozenset(_tp(number) for number in range(self.claiming))
+        live = Live(self.state, consumption=Consumption(oldest=self._oldest, unclaimed=unclaimed))
+        return Status(identity, live, self.metrics.counts(), History(), self.now)
 
 
 Event = Callable[[], None]

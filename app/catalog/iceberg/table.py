@@ -44,7 +44,8 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     pyarrow_to_schema,
 )
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
@@ -56,8 +57,8 @@ from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mappi
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.catalog.targets import IcebergTarget
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
-from app.model import Mark, StoredFile
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words, one_line
+from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.table.catalog_table import CatalogTable
 from app.table.layout import PartitionSpec
@@ -161,7 +162,7 @@ class IcebergTable:
     def add_source(self, topic: str) -> None:
         """Does nothing: the marks name the topic."""
 
-    def portions(self, files: Sequence[StoredFile]) -> Iterator[Sequence[StoredFile]]:
+    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         """Puts all files in one commit."""
         if files:
             yield files
@@ -173,7 +174,7 @@ class IcebergTable:
 
         return self._ask(f"reading {self._words}", look)
 
-    def add_files(self, files: Sequence[StoredFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
+    def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
         """Appends the files of a batch, unless the table has them already; see ``app.catalog.base.Catalog``."""
         seconds = _DEADLINE_SECONDS + len(files) * _SECONDS_A_FILE
         self._ask(f"committing files to {self._words}", lambda: self._append(files, marks), seconds)
@@ -268,7 +269,7 @@ class IcebergTable:
         except (TableAlreadyExistsError, CommitFailedException):
             logger.debug("another member has created %s", self._words)
 
-    def _append(self, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+    def _append(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         table, self._table = self._table, None  # a try that goes on behind its deadline must not share it
         for conflicts in range(_MOST_CONFLICTS):
             table = table or self._load()
@@ -295,7 +296,7 @@ class IcebergTable:
                 return
         raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
 
-    def _commit(self, table: Table, files: Sequence[StoredFile], marks: Sequence[Mark]) -> None:
+    def _commit(self, table: Table, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         table.metadata.properties[_RETRIES] = "0"  # in memory: pyiceberg would commit again without a look
         schemas = _schemas(files)
         with table.transaction() as transaction:
@@ -371,7 +372,7 @@ def _map_names(transaction: Transaction) -> None:
         transaction.set_properties({_MAPPING: mapping.model_dump_json()})
 
 
-def _schemas(files: Sequence[StoredFile]) -> list[pa.Schema]:
+def _schemas(files: Sequence[DataFile]) -> list[pa.Schema]:
     return [file.footer.schema.to_arrow_schema().remove_metadata() for file in files]
 
 
@@ -393,13 +394,13 @@ def _warn_of_dropped(name: str) -> None:
         logger.warning("%s was dropped from the table: its values are in new files, where no engine reads them", name)
 
 
-def _data_file(metadata: TableMetadata, plan: _Plan, file: StoredFile) -> DataFile:
+def _data_file(metadata: TableMetadata, plan: _Plan, file: DataFile) -> IcebergFile:
     statistics = data_file_statistics_from_parquet_metadata(file.footer, *plan)
     for field_id, found in list(statistics.column_aggregates.items()):
         # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.
         if any(isinstance(value, float) and math.isnan(value) for value in (found.current_min, found.current_max)):
             del statistics.column_aggregates[field_id]
-    return DataFile.from_args(
+    return IcebergFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.uri,
         file_format=FileFormat.PARQUET,
@@ -416,7 +417,7 @@ def _data_file(metadata: TableMetadata, plan: _Plan, file: StoredFile) -> DataFi
 def _translated(doing: str, error: Exception, secrets: Sequence[str]) -> ConnectorError:
     if isinstance(error, ConnectorError):
         return error
-    cause = str(error) or repr(error)
+    cause = last_words(error) if innermost(error) is not error else str(error) or repr(error)
     for secret in secrets:  # a library may show the header or the address that it was given
         cause = cause.replace(secret, "***")
     cause = one_line(cause)

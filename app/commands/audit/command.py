@@ -15,38 +15,27 @@ from app.commands.audit.held_offsets import HeldOffsets
 from app.commands.audit.report import Report, as_json, as_text
 from app.commands.batches_in_files import PARTS
 from app.commands.compact.record import listed_as_open
-from app.commands.existing_table import require_table
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.model import TopicPartition
-from app.service.lake import find_table
+from app.service.lake import find_table, require_table
 
 
 def audit(settings: Settings, options: Namespace) -> int:
-    """Print which offsets the table's files hold.
-
-    Returns:
-        1 if offsets are there twice, or may be, else 0.
-
-    Raises:
-        ConfigError: there is no such table.
-        ConnectorError: the store fails, or a file cannot be read.
-        OSError: the temporary folder has no more space.
-    """
+    """Print which offsets the table's files hold; 1 if some are there twice, or may be."""
     store, location = find_table(settings)
     require_table(store, location)
     root, workers, most = location.root, settings.max_write_workers, options.most
-    files, batches, merged, left_out, others = list_table(store, root, workers, most, with_keys=options.offsets)
+    table = list_table(store, root, workers, most, with_keys=options.offsets)
     rejected = list_dead_letter(store, root)
     under_way = sum(1 for _ in listed_as_open(store, root))
-    report = Report(location.uri, options.offsets, files.num_rows + merged, left_out, under_way, others, Listing(most))
+    report = Report(location.uri, options.offsets, table, under_way, Listing(most))
     with TemporaryFile() as file:
-        portions = _by_name
+        batches, portions = table.batches, _by_name
         if options.offsets:
             held = HeldOffsets(file, store, root, workers, most)
-            batches = held.read(files, batches)
-            portions = held.portions
-            report.misplaced, report.without_offsets = held.misplaced, held.without_offsets + merged
+            batches, portions = held.read(table.files, batches), held.portions
+            report.misplaced, report.without_offsets = held.misplaced, held.without_offsets + table.merged
         for tp, of_partition in _by_partition(batches):
             of_rejected = rejected.filter((pc.field("topic") == tp.topic) & (pc.field("partition") == tp.partition))
             count = partial(count_rejected, store, workers, of_rejected)

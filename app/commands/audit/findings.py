@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -14,32 +15,21 @@ _T = TypeVar("_T")
 
 
 class Listing(Generic[_T]):
-    """The first findings of a kind, and how many there are in all.
-
-    Args:
-        most: how many are kept.
-    """
+    """The first findings of a kind, so many at the most, and how many there are in all."""
 
     def __init__(self, most: int) -> None:
         self.kept: list[_T] = []
         self.count = 0
         self._most = most
 
-    @property
-    def room(self) -> int:
-        """How many more are kept."""
-        return max(0, self._most - len(self.kept))
+    def add(self, *findings: _T) -> None:
+        """Count them, and keep them while there is room."""
+        self.take(findings, len(findings))
 
-    @property
-    def rest(self) -> int:
-        """The number of findings that are not kept."""
-        return self.count - len(self.kept)
-
-    def add(self, finding: _T) -> None:
-        """Count it, and keep it while there is room."""
-        self.count += 1
-        if self.room:
-            self.kept.append(finding)
+    def take(self, findings: Iterable[_T], count: int) -> None:
+        """The same with so many, of which only those are made that are kept."""
+        self.count += count
+        self.kept += islice(findings, max(0, self._most - len(self.kept)))
 
 
 class Doubled(NamedTuple):
@@ -95,15 +85,10 @@ CountRejected = Callable[[pa.RecordBatch], pa.Array]  # for each of the ranges, 
 def find(
     tp: TopicPartition, batches: pa.Table, held: Iterable[pa.RecordBatch], count_rejected: CountRejected, most: int
 ) -> Findings:
-    """Compare the ranges of offsets that the batches of a topic-partition hold.
+    """Compare the ranges of offsets that the batches of a topic-partition hold; keep so many findings of each kind.
 
-    Args:
-        tp: the topic-partition.
-        batches: at least one, sorted by their first offsets.
-        held: the columns ``first``, ``last`` and ``batch``, the number of the row in ``batches``. All are sorted by
-            ``first``. Those of one batch do not meet, and lie within the offsets that it names.
-        count_rejected: of this topic-partition.
-        most: how many findings of each kind are kept; the others are counted.
+    Batches and ranges are sorted by ``first``. ``held`` has the columns ``first``, ``last`` and ``batch``, the row in
+    ``batches``. The ranges of one batch do not meet, and lie within the offsets that it names.
     """
     first, last = batches["first"][0].as_py(), pc.max(batches["last"]).as_py()
     findings = Findings(tp, batches, first, last, Listing(most), Listing(most))
@@ -151,9 +136,7 @@ def _note_missing(gaps: pa.RecordBatch, findings: Findings, count_rejected: Coun
     if not gaps.num_rows:
         return
     rejected = count_rejected(gaps)
-    listing = findings.missing
-    shown = (column.slice(0, listing.room).to_pylist() for column in (*gaps.columns, rejected))
-    listing.kept += map(Missing, *shown)
-    listing.count += gaps.num_rows
+    rows = zip(*gaps.columns, rejected, strict=True)
+    findings.missing.take((Missing(*(value.as_py() for value in row)) for row in rows), gaps.num_rows)
     findings.missing_offsets += count(gaps)
     findings.dead_letters += pc.sum(rejected).as_py()

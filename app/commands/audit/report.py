@@ -1,12 +1,13 @@
 """Writes the answer of ``audit``, as text and as JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow.compute as pc
 
+from app.commands.audit.batches import TableFiles
 from app.commands.audit.findings import Doubled, Findings, Listing, Missing
 from app.commands.audit.held_offsets import Misplaced
 from app.formatting import counted
@@ -16,18 +17,12 @@ _LEFT = 2  # columns
 
 @dataclass(slots=True)
 class Report:
-    """The findings for a table.
+    """The findings for a table; ``under_way`` is the number of folders that ``compact`` or ``erase`` is at, or was."""
 
-    ``others`` are keys of Parquet files that do not say which offsets they hold, ``under_way`` is the number of folders
-    that ``compact`` or ``erase`` is at, or was.
-    """
-
-    table: str
+    uri: str
     by_column: bool
-    files: int
-    left_out: int
+    table: TableFiles
     under_way: int
-    others: Listing[str]
     misplaced: Listing[Misplaced]
     without_offsets: int = 0
     partitions: list[Findings] = field(default_factory=list)
@@ -41,16 +36,16 @@ class Report:
 def as_json(report: Report) -> str:
     """One JSON object; offsets are numbers, and ranges include both of their ends."""
     answer = {
-        "table": report.table,
+        "table": report.uri,
         "by": "column" if report.by_column else "name",
         "partitions": [_partition(findings) for findings in report.partitions],
         "misplaced": [{"file": each.key, **_range(each), "offsets": each.offsets} for each in report.misplaced.kept],
         "misplaced_count": report.misplaced.count,
         "files_without_offsets": report.without_offsets,
-        "unsettled_files": report.left_out,
+        "unsettled_files": report.table.left_out,
         "folders_in_compaction": report.under_way,
-        "other_files": report.others.kept,
-        "other_files_count": report.others.count,
+        "other_files": report.table.others.kept,
+        "other_files_count": report.table.others.count,
     }
     return json.dumps(answer, indent=2)
 
@@ -83,107 +78,105 @@ def _files(findings: Findings) -> int:
     return int(pc.sum(findings.batches["files"]).as_py())
 
 
-def _batch(findings: Findings, row: int) -> str:
-    """The end of the names of a batch's files, before ``.parquet``."""
-    owner, number = (findings.batches[name][row].as_py() for name in ("owner", "number"))
-    return f"{owner}-{number}"
-
-
-def _is_merged(findings: Findings, row: int) -> bool:
-    return bool(findings.batches["merged"][row].as_py())
-
-
-def _marked(findings: Findings, row: int) -> str:
-    return _batch(findings, row) + ("*" if _is_merged(findings, row) else "")
+def _batch(findings: Findings, row: int, merged: str = "") -> str:
+    """The end of the names of a batch's files, before ``.parquet``; then ``merged``, if it is merged with others."""
+    owner, number, is_merged = (findings.batches[name][row].as_py() for name in ("owner", "number", "merged"))
+    return f"{owner}-{number}{merged if is_merged else ''}"
 
 
 def as_text(report: Report) -> str:
-    """Lines of aligned columns; empty sections are left out."""
-    return "\n".join(_lines(report))
-
-
-def _lines(report: Report) -> Iterator[str]:
+    """Sections of lines, with aligned columns; empty ones are left out."""
     how = "by the offsets in them" if report.by_column else "by their names"
-    yield f"{report.table}: {counted(report.files, 'file')}, {how}"
-    if report.partitions:
-        yield ""
-        yield from _overview(report.partitions)
-    yield from _doubled(report)
-    yield from _misplaced(report)
-    yield from _missing(report.partitions)
-    if report.without_offsets:
-        yield ""
-        files = counted(report.without_offsets, "file")
-        yield f"{files} without __offset, or merged: all offsets of their batches count as held."
-        yield "A file of several partitions needs __partition too."
-    if report.left_out:
-        yield ""
-        yield f"{counted(report.left_out, 'file')} left out: of batches that the connector is at,"
-        yield "or will finish or delete when it starts."
-    if report.under_way:
-        yield ""
-        yield f"{counted(report.under_way, 'folder')} that compact or erase is at, or was when it was cut off:"
-        yield "rows may be there twice until its next run."
-    if report.others.count:
-        yield ""
-        yield f"{counted(report.others.count, 'other Parquet file')}, which do not say the offsets in them:"
-        yield from (f"  {key}" for key in report.others.kept)
-        yield from _rest(report.others.rest)
+    sections = [
+        [f"{report.uri}: {counted(report.table.files.num_rows + report.table.merged, 'file')}, {how}"],
+        _overview(report.partitions),
+        _doubled(report),
+        _misplaced(report.misplaced),
+        _missing(report.partitions),
+        _counted(
+            report.without_offsets,
+            "file",
+            " without __offset, or merged: all offsets of their batches count as held.",
+            "A file of several partitions needs __partition too.",
+        ),
+        _counted(
+            report.table.left_out,
+            "file",
+            " left out: of batches that the connector is at,",
+            "or will finish or delete when it starts.",
+        ),
+        _counted(
+            report.under_way,
+            "folder",
+            " that compact or erase is at, or was when it was cut off:",
+            "rows may be there twice until its next run.",
+        ),
+        _counted(
+            report.table.others.count,
+            "other Parquet file",
+            ", which do not say the offsets in them:",
+            *(f"  {key}" for key in report.table.others.kept),
+            *_rest(report.table.others.count - len(report.table.others.kept)),
+        ),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def _overview(partitions: Sequence[Findings]) -> Iterator[str]:
-    rows = []
+def _counted(count: int, noun: str, rest: str, *lines: str) -> list[str]:
+    return [f"{counted(count, noun)}{rest}", *lines] if count else []
+
+
+def _overview(partitions: Sequence[Findings]) -> list[str]:
+    rows: list[tuple[str, ...]] = []
+    if partitions:
+        rows.append(("", "offsets", "files", "batches", "doubled", "missing"))
     for each in partitions:
         counts = (_files(each), each.batches.num_rows, each.doubled_offsets, each.missing_offsets)
         rows.append((str(each.tp), _offsets(each), *(f"{count:,}" for count in counts)))
-    return _aligned([("", "offsets", "files", "batches", "doubled", "missing"), *rows])
+    return _aligned(rows)
 
 
-def _doubled(report: Report) -> Iterator[str]:
+def _doubled(report: Report) -> list[str]:
     rows = [
-        (f"  {findings.tp}", _offsets(each), _size(each), _marked(findings, each.one), _marked(findings, each.other))
-        for findings in report.partitions
-        for each in findings.doubled.kept
+        (f"  {each.tp}", _offsets(found), _size(found), *(_batch(each, row, "*") for row in (found.one, found.other)))
+        for each in report.partitions
+        for found in each.doubled.kept
     ]
     count = sum(findings.doubled.count for findings in report.partitions)
     if not count:
-        return
-    yield ""
+        return []
     if report.by_column:
-        yield "Doubled: two batches hold these offsets. The files of one, *_<batch>.parquet, can be deleted if others"
-        yield "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each."
-        yield "Keep both if the topic was recreated in between: they hold other records."
-        if any(
-            _is_merged(findings, row)
-            for findings in report.partitions
-            for each in findings.doubled.kept
-            for row in each[2:]
-        ):
-            yield "A batch with a * is merged with others, and counts with all of its offsets: perhaps nothing is"
-            yield "doubled there. Delete no file then, but look for rows with the same __offset."
+        said = [
+            "Doubled: two batches hold these offsets. The files of one, *_<batch>.parquet, can be deleted if others",
+            "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each.",
+            "Keep both if the topic was recreated in between: they hold other records.",
+        ]
+        if any(name.endswith("*") for row in rows for name in row[-2:]):
+            said += [
+                "A batch with a * is merged with others, and counts with all of its offsets: perhaps nothing is",
+                "doubled there. Delete no file then, but look for rows with the same __offset.",
+            ]
     else:
-        yield "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets."
-        yield "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks it exactly."
-    yield from _aligned([("", "offsets", "count", "batch", "batch"), *rows])
-    yield from _rest(count - len(rows))
+        said = [
+            "Doubled, perhaps: the names of two batches, *_<batch>.parquet, say that both hold these offsets.",
+            "If the files have the column __offset (METADATA_COLUMNS), audit --offsets checks it exactly.",
+        ]
+    return [*said, *_aligned([("", "offsets", "count", "batch", "batch"), *rows]), *_rest(count - len(rows))]
 
 
-def _misplaced(report: Report) -> Iterator[str]:
-    if not report.misplaced.count:
-        return
-    yield ""
-    yield "Files with offsets that are not those of their names, copied or renamed: rows may be doubled. Delete copies."
-    for each in report.misplaced.kept:
-        yield f"  {_offsets(each)}{_more(each)} in {each.key}"
-    yield from _rest(report.misplaced.rest)
+def _misplaced(found: Listing[Misplaced]) -> list[str]:
+    if not found.count:
+        return []
+    lines = [
+        "Files with offsets that are not those of their names, copied or renamed: rows may be doubled. Delete copies."
+    ]
+    for each in found.kept:
+        more = each.offsets - (each.last - each.first + 1)
+        lines.append(f"  {_offsets(each)}{f' and {more:,} more' if more else ''} in {each.key}")
+    return lines + _rest(found.count - len(found.kept))
 
 
-def _more(each: Misplaced) -> str:
-    more = each.offsets - (each.last - each.first + 1)
-    return f" and {more:,} more" if more else ""
-
-
-def _missing(partitions: Sequence[Findings]) -> Iterator[str]:
+def _missing(partitions: Sequence[Findings]) -> list[str]:
     rows = [
         (f"  {findings.tp}", _offsets(each), _size(each), f"{each.dead_letters:,}")
         for findings in partitions
@@ -191,30 +184,26 @@ def _missing(partitions: Sequence[Findings]) -> Iterator[str]:
     ]
     count = sum(findings.missing.count for findings in partitions)
     if not count:
-        return
-    offsets = sum(findings.missing_offsets for findings in partitions)
+        return []
+    offsets = counted(sum(findings.missing_offsets for findings in partitions), "offset")
     dead_letters = sum(findings.dead_letters for findings in partitions)
-    yield ""
-    yield f"Missing: {counted(offsets, 'offset')}, {dead_letters:,} of them in the dead letter. Gaps come, too, from"
-    yield "records that transform() drops, and from transactions and compaction of the topic."
-    yield from _aligned([("", "offsets", "count", "dead letter"), *rows])
-    yield from _rest(count - len(rows))
+    return [
+        f"Missing: {offsets}, {dead_letters:,} of them in the dead letter. Gaps come, too, from",
+        "records that transform() drops, and from transactions and compaction of the topic.",
+        *_aligned([("", "offsets", "count", "dead letter"), *rows]),
+        *_rest(count - len(rows)),
+    ]
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Topic-partition and offsets to the left, all else to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.ljust(width) if index < _LEFT else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells)
+    sides = ["<"] * _LEFT + [">"] * len(widths)
+    return ["  ".join(map("{:{}{}}".format, row, sides, widths)) for row in rows]
 
 
-def _rest(count: int) -> Iterator[str]:
-    if count:
-        yield f"  … and {count:,} more: --most N lists more of them"
+def _rest(count: int) -> list[str]:
+    return [f"  … and {count:,} more: --most N lists more of them"] if count else []
 
 
 def _offsets(found: Findings | Doubled | Missing | Misplaced) -> str:

@@ -4,26 +4,26 @@ import contextlib
 import logging
 import secrets
 import shutil
-import threading
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from quixstreams import Application
 from quixstreams.models.topics import Topic, TopicManager
 
-from app.commands.check.checks import Check, as_json, line, run
+from app.commands.check.checks import ANSWER_SECONDS, Check, as_json, line, run
+from app.commands.offline import AnyTopic
 from app.commands.output import log_warnings_only, print_line
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
-from app.consumer.offline import AnyTopic
 from app.errors import cut
 from app.formatting import counted
 from app.kafka.group import check_group_rights, check_members, check_topic_rights
-from app.kafka.topics import find_topics, new_admin, open_topic
+from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.monitoring.http_server import listen
+from app.monitoring.waits import Request, Waits
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
 from app.service.formats import new_registry
@@ -43,18 +43,13 @@ from app.table.null_folder import likely_meant
 logger = logging.getLogger(__name__)
 
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
-_ANSWER_SECONDS: Final = 30.0
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
 _SHOWN: Final = 300  # characters of a schema
 _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 
 
 def check(settings: Settings, options: Namespace) -> int:
-    """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for.
-
-    Returns:
-        1 if anything failed, else 0.
-    """
+    """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for; 1 for a failure."""
     log_warnings_only()
     if settings.memory_warning:
         logger.warning("%s", settings.memory_warning)
@@ -82,6 +77,8 @@ def _warn(setting: str, column: str, names: Iterable[str], outcome: str) -> None
 class _Attempts:
     """The single attempts. Later ones use the findings of earlier ones."""
 
+    _application: Application  # once the broker is reached
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._ends = contextlib.ExitStack()
@@ -89,42 +86,34 @@ class _Attempts:
         self._store = new_store(settings)
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
-        self._application: Application | None = None
         self._visible: Sequence[str] = ()  # topics as the broker calls them
         self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
 
     def checks(self) -> list[Check]:
-        """All of them. Spark, which takes longest, is the last."""
+        """All of them, each behind those whose findings it uses. Spark, which takes longest, is the last."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
-        after_catalog = ("catalog",) if settings.catalog else ()  # it may have the table elsewhere
-        checks = [
-            Check("broker", broker, self._reach_broker, _BROKER_SECONDS + _ANSWER_SECONDS),
-            Check("topic", settings.input_topic, self._open_topic, _ANSWER_SECONDS, needs=("broker",)),
-            Check("group", settings.consumer_group, self._look_at_group, _ANSWER_SECONDS, ("topic",), after_catalog),
-        ]
-        if settings.stream_timeout_topic:
-            topic = settings.stream_timeout_topic
-            checks.append(  # after the other topic, for quixstreams asks for one at a time
-                Check("silence", topic, self._find_silence_topic, _ANSWER_SECONDS, ("broker",), ("topic",))
-            )
-        elif settings.stream_timeout_ms:
-            checks.append(Check("silence", "on_stream_timeout()", self._find_silence_hook, _ANSWER_SECONDS))
-        names = tuple(check.name for check in checks)  # quixstreams asks for one topic at a time
-        checks.append(Check("transform", "app/transform.py", self._build, _ANSWER_SECONDS, after=names))
-        if settings.catalog:
-            checks.append(Check("catalog", settings.catalog.url, self._ask_catalog, _ANSWER_SECONDS))
-        if settings.registry_url:
-            checks.append(Check("registry", settings.registry_url, self._ask_registry, _ANSWER_SECONDS))
-        checks += [
-            Check("store", settings.storage.uri, self._try_store, _ANSWER_SECONDS, after=after_catalog),
-            Check("table", settings.table, self._compare_table, _TABLE_SECONDS, needs=("store", *after_catalog)),
-        ]
-        if settings.http_port:
-            checks.append(Check("port", f"HTTP_PORT={settings.http_port}", self._try_port, _ANSWER_SECONDS))
+        events, registry = settings.stream_timeout_topic, settings.registry_url
+        catalog = settings.catalog and settings.catalog.url
+        hook = settings.stream_timeout_ms and not events
+        table_needs = ("store", "catalog") if catalog else ("store",)
         spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
-        return [*checks, Check("spark", spark, self._start_spark, _SPARK_SECONDS)]
+        every = [
+            (settings.http_port, Check("port", f"HTTP_PORT={settings.http_port}", self._try_port)),
+            (catalog, Check("catalog", str(catalog), self._ask_catalog)),  # it may have the table elsewhere
+            (True, Check("broker", broker, self._reach_broker, seconds=_BROKER_SECONDS + ANSWER_SECONDS)),
+            (True, Check("topic", settings.input_topic, self._open_topic, ("broker",))),
+            (events, Check("silence", str(events), self._find_silence_topic, ("broker",))),
+            (hook, Check("silence", "on_stream_timeout()", self._find_silence_hook)),
+            (True, Check("group", settings.consumer_group, self._look_at_group, ("topic",))),
+            (True, Check("transform", "app/transform.py", self._build)),
+            (registry, Check("registry", str(registry), self._ask_registry)),
+            (True, Check("store", settings.storage.uri, self._try_store)),
+            (True, Check("table", settings.table, self._compare_table, table_needs, _TABLE_SECONDS)),
+            (True, Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)),
+        ]
+        return [check for is_used, check in every if is_used]
 
     def close(self) -> None:
         """End Java, and remove what the attempts have left on this machine."""
@@ -136,12 +125,8 @@ class _Attempts:
 
     def _reach_broker(self) -> str:
         self._application = new_application(Application, self._settings, self._location, self._scratch)
-        self._visible = find_topics(
-            self._application.config.broker_address,
-            wait_seconds=_BROKER_SECONDS,
-            stop=threading.Event(),
-            clock=time.monotonic,
-        )
+        ask = listing_topics(self._application.config.broker_address)
+        self._visible = Waits().retry(Request("Kafka"), ask, give_up_seconds=_BROKER_SECONDS)
         own = [name for name in self._visible if not name.startswith("__")]
         return f"shows us {counted(len(own), 'topic')}"
 
@@ -149,7 +134,7 @@ class _Attempts:
         settings = self._settings
         with asking_for_topics(settings):
             topic = open_topic(
-                self._connected,
+                self._application,
                 settings.input_topic,
                 self._visible,
                 variable="input",
@@ -161,8 +146,8 @@ class _Attempts:
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
     def _look_at_group(self) -> str:
-        application = self._connected
-        group, admin = application.config.consumer_group, new_admin(application.config.broker_address)
+        config = self._application.config
+        group, admin = config.consumer_group, new_admin(config.broker_address)
         assert self._topic is not None, "it was opened before"  # noqa: S101
         check_topic_rights(admin, self._topic.name)
         check_group_rights(admin, group)
@@ -172,7 +157,7 @@ class _Attempts:
     def _find_silence_topic(self) -> str:
         name = str(self._settings.stream_timeout_topic)
         with asking_for_topics(self._settings):
-            open_topic(self._connected, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
+            open_topic(self._application, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
         return "exists"
 
     def _build(self) -> str:
@@ -196,11 +181,6 @@ class _Attempts:
         StreamTimeouts(self._settings, load_customised().on_stream_timeout, new_deserializer("bytes"))
         return "is defined"
 
-    @property
-    def _connected(self) -> Application:
-        assert self._application is not None, "the broker was reached before"  # noqa: S101
-        return self._application
-
     def _ask_registry(self) -> str:
         subject = f"{self._settings.input_topic}-value"
         latest = new_registry(self._settings, self._scratch).latest(subject)
@@ -222,7 +202,9 @@ class _Attempts:
 
     def _try_store(self) -> str:
         folder = f"{self._location.root}/_check-{secrets.token_hex(8)}"
-        self._ends.enter_context(_traces_removed(self._settings, folder))
+        if isinstance(storage := self._settings.storage, LocalTarget):  # only machines have folders
+            path = storage.folder / folder
+            self._ends.callback(_remove, path, [parent for parent in path.parents if not parent.exists()])
         self._store.connect(f"{folder}/")
         try_out(self._store, f"{folder}/")
         return "written, read, replaced, listed and deleted a probe"
@@ -247,23 +229,9 @@ class _Attempts:
         return f"{self._spark.versions()}; written a small table in four parts"
 
 
-@contextlib.contextmanager
-def _traces_removed(settings: Settings, key: str) -> Iterator[None]:
-    """Remove the folder of this key, and the empty ones above it that were not there: only machines have folders."""
-    if not isinstance(settings.storage, LocalTarget):
-        yield
-        return
-    folder = settings.storage.folder / key
-    missing = [parent for parent in folder.parents if not parent.exists()]
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        _remove_empty(missing)
-
-
-def _remove_empty(folders: Sequence[Path]) -> None:
-    """From the innermost on, as far as nothing else has come into them meanwhile."""
+def _remove(folder: Path, parents: Sequence[Path]) -> None:
+    """Remove a folder, and these above it, from the innermost on, as far as nothing else has come into them."""
+    shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
-        for folder in folders:
-            folder.rmdir()
+        for parent in parents:
+            parent.rmdir()

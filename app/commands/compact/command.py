@@ -1,16 +1,25 @@
 """``python main.py compact``: merges small files of the table, and brings old ones to the table's types."""
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 
-from app.commands.compact.folders import Planner
-from app.commands.compact.job import Change, Job
+import pyarrow as pa
+
+from app.commands.compact.job import Bin, by_size, new_job
+from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.formatting import counted
 from app.storage.base import StoredObject
+from app.table.layout import is_merged, schema_key
+from app.table.schema import TableSchema
+from app.table.type_names import type_name
 
 _MEGABYTE = 1 << 20
+_WHILE_KEPT = timedelta(days=1)  # how long the name of a merged file stays taken, against uploads that are late
+_CODEC = "ZSTD"
 _ICEBERG = """\
 {table} is a table of Iceberg, whose engines merge its files. In Spark, with the catalog under the name lake:
   CALL lake.system.rewrite_data_files(table => '{table}')
@@ -21,53 +30,85 @@ In Trino: ALTER TABLE {table} EXECUTE optimize
 
 
 def compact(settings: Settings, options: Namespace) -> int:
-    """Merge files, or list what would be merged.
-
-    Raises:
-        ConfigError: there is no such table.
-        ConnectorError: the store, the catalog or Spark fails, or folders had to be left as they are.
-    """
+    """Merge files, or list what would be merged; an error if folders had to be left as they are."""
     if settings.is_iceberg:
         print_line(_ICEBERG.format(table=f"{settings.catalog_namespace}.{settings.table}").rstrip())
         return 0
-    with Job(settings, options.folder, writes=not options.dry_run) as job:
-        planner = Planner(
-            job.schema_changed, options.target_mb * _MEGABYTE, options.when_cold, keeps_names=job.registrar.is_needed
-        )
+    with new_job(settings, options.folder, writes=not options.dry_run) as job:
+        planner = _Planner(job.table, options.target_mb * _MEGABYTE, options.when_cold)
         if not options.dry_run:
             job.resume()
-        folders = before = after = warm = 0
-
-        def is_candidate(_: str, files: Sequence[StoredObject]) -> bool:
-            nonlocal warm
-            if not planner.is_candidate(files):
-                return False
-            is_cold = planner.is_cold(files)
-            warm += not is_cold
-            return is_cold
-
-        for candidates in job.candidates(is_candidate):
-            for path, changes in job.work(candidates, lambda _, files: planner.plan(files, job.table)):
-                folders += 1
-                before += sum(len(change.files.files) for change in changes)
-                after += sum(change.rows > 0 for change in changes)
-                print_line(_line(path, changes))
+        folders = before = after = 0
+        for candidates in job.candidates(planner.is_candidate):
+            for path, changes in job.work(candidates, planner.plan):
+                files, new = sum(len(each.files.files) for each in changes), sum(each.rows > 0 for each in changes)
+                folders, before, after = folders + 1, before + files, after + new
+                size, new_size = sum(each.files.size for each in changes), sum(each.size for each in changes)
+                reasons = sorted({reason for each in changes for reason in each.files.reasons})
+                print_line(
+                    f"{path or '.'}: {counted(files, 'file')}, {size:,} bytes → {counted(new, 'file')}"
+                    + (f", {new_size:,} bytes" if new_size else "")
+                    + (f" ({', '.join(reasons)})" if reasons else "")
+                )
         would = "would become" if options.dry_run else "became"
         print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
-        if warm:
-            print_line(f"left for later: {counted(warm, 'folder')} with files younger than --when-cold")
+        if planner.warm:
+            print_line(f"left for later: {counted(planner.warm, 'folder')} with files younger than --when-cold")
         job.require_nothing_left()
     return 0
 
 
-def _line(path: str, changes: Sequence[Change]) -> str:
-    files = sum(len(change.files.files) for change in changes)
-    size = sum(change.files.size for change in changes)
-    new = sum(change.rows > 0 for change in changes)
-    new_size = sum(change.size for change in changes)
-    reasons = sorted({reason for change in changes for reason in change.files.reasons})
-    return (
-        f"{path or '.'}: {counted(files, 'file')}, {size:,} bytes → {counted(new, 'file')}"
-        + (f", {new_size:,} bytes" if new_size else "")
-        + (f" ({', '.join(reasons)})" if reasons else "")
-    )
+class _Planner:
+    """Decides which files of a folder become one, of so many bytes at the most, once the youngest is so old.
+
+    ``warm`` is how many folders were left because a file is younger.
+    """
+
+    def __init__(self, table: TableAtWork, target_bytes: int, when_cold: timedelta) -> None:
+        self._table = table
+        self._target_bytes = target_bytes
+        self._when_cold = when_cold
+        self._now = datetime.now(UTC)
+        schema = table.store.find(schema_key(table.root))
+        self._schema_changed = schema.last_modified if schema else datetime.min.replace(tzinfo=UTC)
+        self.warm = 0
+
+    def is_candidate(self, _: str, files: Sequence[StoredObject]) -> bool:
+        """Whether footers are worth reading, by the listing alone, and the folder has got no file for long."""
+        small = sum(file.size < self._target_bytes / 2 for file in files)
+        if small <= 1 and all(is_merged(file.key) and file.last_modified >= self._schema_changed for file in files):
+            return False
+        is_cold = self._now - max(file.last_modified for file in files) >= self._when_cold
+        self.warm += not is_cold
+        return is_cold
+
+    def plan(self, files: Sequence[TableFile]) -> Iterator[Bin]:
+        """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
+
+        No file is deleted that a catalog lists, so there those without rows stay.
+        """
+        is_free = self._now - _WHILE_KEPT
+        empty = [file for file in files if not file.rows and file.last_modified < is_free]
+        if empty and not self._table.registrar.is_needed:
+            yield Bin(empty, ["without rows"])
+        reasons = {file.key: _reasons(file, self._table.schema.columns) for file in files if file.rows}
+        wanted = (file for file in files if file.rows and (reasons[file.key] or file.size < self._target_bytes))
+        for some in by_size(wanted, self._target_bytes, attrgetter("size")):
+            why = {reason for file in some for reason in reasons[file.key]}
+            if len(some) > 1 or why:
+                yield Bin(some, sorted(why))
+
+
+def _reasons(file: TableFile, table: Mapping[str, pa.DataType]) -> set[str]:
+    """The types and the codecs of a file that are not those of the table."""
+    differences = {
+        f"{name} {type_name(kind)} → {type_name(table[name])}"
+        for name, kind in TableSchema.from_arrow(file.schema).columns.items()
+        if kind != table[name]
+    }
+    codecs = {
+        file.footer.row_group(group).column(column).compression
+        for group in range(file.footer.num_row_groups)
+        for column in range(file.footer.num_columns)
+    }
+    return differences | {f"{codec.lower()} → zstd" for codec in codecs - {_CODEC}}

@@ -4,13 +4,14 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import takewhile
+from itertools import compress, takewhile
+from operator import attrgetter
 from time import sleep
 
-from app.commands.compact.folders import Bin, TableFile
-from app.commands.compact.job import Candidate, Change, Job
+from app.commands.compact.job import Bin, Candidate, Change, Job, by_size, new_job
 from app.commands.compact.merger import EVERY_ROW
 from app.commands.compact.record import staged_files
+from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
@@ -28,19 +29,14 @@ the table. Older versions that the bucket keeps, and uploads that were cut off."
 
 
 def erase(settings: Settings, options: Namespace) -> int:
-    """Delete rows, or count them.
-
-    Raises:
-        ConfigError: there is no such table, or its folders do not say their time.
-        ConnectorError: the store, the catalog or Spark fails, or folders had to be left as they are.
-    """
+    """Delete rows, or count them; an error if not all could be searched."""
     if settings.is_iceberg:
         raise ConfigError(
             "erasing rows", "the table is one of Iceberg", "Use DELETE FROM of Spark or Trino, and expire_snapshots"
         )
-    with Job(settings, options.folder, writes=not options.dry_run) as job:
+    with new_job(settings, options.folder, writes=not options.dry_run) as job:
         conditions: Sequence[str] = options.where or EVERY_ROW
-        wanted = partial(_is_old, job, options.older_than) if options.older_than is not None else lambda _: True
+        wanted = partial(_is_old, job.table, options.older_than) if options.older_than is not None else lambda _: True
         rows = files = 0
         folders: set[str] = set()
         for pause in _PAUSES[: 1 if options.dry_run else None]:
@@ -75,75 +71,61 @@ def _search(
     """Erase rows of these folders once; ``job.hindered`` then has those of them that are to be searched again."""
     job.hindered.clear()
     for candidates in job.candidates(lambda path, _: is_wanted(path)):
-        chosen = candidates if conditions == EVERY_ROW else _matching(job, candidates, conditions)
-        for path in {each[0] for each in candidates} - {each[0] for each in chosen}:
-            job.hindered.pop(path, None)
-        yield from job.work(chosen, _in_bins, conditions)
+        matching = _matching(job, candidates, conditions)
+        for (path, *_), may in zip(candidates, matching, strict=True):
+            if not may:
+                job.hindered.pop(path, None)
+        yield from job.work(list(compress(candidates, matching)), _in_bins, conditions)
 
 
-def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[str]) -> Sequence[Candidate]:
-    """Folders that may have such rows, by their partition values."""
-    partitions = [job.partition_values(path) for path, *_ in candidates]
+def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[str]) -> Sequence[bool]:
+    """Whether each folder may have such rows, by its partition values."""
+    if conditions == EVERY_ROW:
+        return [True] * len(candidates)
+    partitions = [job.table.partition_values(path) for path, *_ in candidates]
     try:
-        matching = may_match(job.session(), partitions, conditions, job.table.columns)
+        return may_match(job.merger.session(), partitions, conditions, job.table.schema.columns)
     except ValueError as error:
         raise ConfigError(f"understanding --where {' --where '.join(conditions)}", str(error)) from None
-    return [one for one, may in zip(candidates, matching, strict=True) if may]
 
 
-def _in_bins(_: str, files: Sequence[TableFile]) -> Iterator[Bin]:
+def _in_bins(files: Sequence[TableFile]) -> Iterator[Bin]:
     """Some files at a time, so that one with such rows does not make a large folder be written anew as a whole.
 
     Files without rows stay: the name of a merged one is to be taken for a day.
     """
-    some: list[TableFile] = []
-    for file in (each for each in files if each.rows):
-        if some and sum(each.size for each in some) + file.size > _TOGETHER:
-            yield Bin(some)
-            some = []
-        some.append(file)
-    if some:
-        yield Bin(some)
+    return map(Bin, by_size((each for each in files if each.rows), _TOGETHER, attrgetter("size")))
 
 
-def _is_old(job: Job, age: timedelta, path: str) -> bool:
-    """Whether the time that a folder stands for ended so long ago.
-
-    Raises:
-        ConfigError: the table has no folders of years.
-    """
-    if TIME_COLUMNS[0] not in job.spec.columns:
+def _is_old(table: TableAtWork, age: timedelta, path: str) -> bool:
+    """Whether the time that a folder stands for ended so long ago."""
+    if TIME_COLUMNS[0] not in table.spec.columns:
         raise ConfigError("finding old folders", "the table has no folders of years", "Use --where")
-    values = job.partition_values(path)
+    values = table.partition_values(path)
     # With year and day, but without month, only the year says a time.
-    parts = [values.get(name) for name in takewhile(job.spec.columns.__contains__, TIME_COLUMNS)]
-    if not all(part and part.isdecimal() for part in parts):
+    texts = [values.get(name) or "" for name in takewhile(table.spec.columns.__contains__, TIME_COLUMNS)]
+    if not all(map(str.isdecimal, texts)):
         return False
+    parts = tuple(map(int, texts))
     try:
-        return _end(*(int(part) for part in parts if part)) < datetime.now(UTC) - age
-    except (ValueError, OverflowError):  # no time at all, or one that Python does not know: the end of the year 9999
+        year, month, day, hour = (*parts, *(1, 1, 0)[len(parts) - 1 :])
+        datetime(year, month, day, hour)
+        limit = datetime.now(UTC) - age
+    except (ValueError, OverflowError):
         return False
-
-
-def _end(year: int, month: int | None = None, day: int | None = None, hour: int | None = None) -> datetime:
-    """The end of a year, of a month, of a day, or of an hour."""
-    if month is None:
-        return datetime(year + 1, 1, 1, tzinfo=UTC)
-    if day is None:
-        return datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
-    start = datetime(year, month, day, hour or 0, tzinfo=UTC)
-    return start + (timedelta(days=1) if hour is None else timedelta(hours=1))
+    return parts < tuple(limit.timetuple())[: len(parts)]
 
 
 def _leave_what_is_never_searched(job: Job) -> None:
     """Report the dead letter, also of batches that are not finished, and what executors of a cluster have left."""
-    root = f"{dead_letter_root(job.root)}/"
-    keys = {key for key in job.at_begin.pending & survey(job.store, job.root).pending if key.startswith(root)}
-    dead = job.footers(found for found in job.store.list(root) if found.key.endswith(".parquet"))
+    store, table_root = job.table.store, job.table.root
+    root = f"{dead_letter_root(table_root)}/"
+    keys = {key for key in job.table.at_begin.pending & survey(store, table_root).pending if key.startswith(root)}
+    dead = job.table.with_footers(found for found in store.list(root) if found.key.endswith(".parquet"))
     keys |= {file.key for file in dead if file.rows}
     if keys:
         what = f"{counted(len(keys), 'file')} may have such records: delete them by hand"
-        job.leave(dead_letter_address(job.store.uri, job.root), what, "not searched")
-    if staged := len(list(staged_files(job.store, job.root))):
+        job.leave(dead_letter_address(store.uri, table_root), what, "not searched")
+    if staged := len(list(staged_files(store, table_root))):
         what = f"{counted(staged, 'file')} of a run on a cluster: run it again a day later"
-        job.leave(journal_folder(job.root), what, "not searched")
+        job.leave(journal_folder(table_root), what, "not searched")

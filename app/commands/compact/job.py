@@ -2,35 +2,26 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
-from threading import Lock
-from types import TracebackType
-from typing import Any, Self
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-import pyarrow as pa
-
-from app.commands.compact.folders import Bin, TableFile, files_in, folder_of, list_folders, partition_values
-from app.commands.compact.merger import GivenUpError, Merger, SkippedError, SparkAccess, delete, table_file
+from app.commands.compact.merger import Merger, SkippedError
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
-from app.commands.existing_table import require_table
+from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.output import print_line
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import FatalError
 from app.formatting import counted
 from app.journal.survey import Survey, survey
-from app.service.lake import new_catalog, new_lake, new_location
-from app.service.spark import access_of_executors, uri_for_executors
-from app.service.stores import new_store
-from app.spark.merge import Target, merge_session
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
-from app.storage.probe import try_out
-from app.table.layout import RESCUED_COLUMN, journal_folder, schema_key
-from app.table.schema import TableSchema
+
+_Item = TypeVar("_Item")
 
 _FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
 _LEASE = timedelta(minutes=10)  # after which another run continues; it saves work, and nothing relies on it
@@ -40,131 +31,102 @@ _FOLDERS_AT_ONCE = min(4, os.cpu_count() or 1)
 _BUSY = f"another run is at it, or was cut off in the last {_LEASE.seconds // 60} minutes"
 _UNSETTLED = "it has files of a batch that is not finished, or was rolled back; the connector finishes or removes them"
 
-# A folder's path, its record, and its files with their footers.
-Candidate = tuple[str, FolderRecord, Sequence[TableFile]]
-
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """The result for files that became one: rows erased and left, and the new file's bytes (0 if there is none)."""
+class Bin:
+    """Files that become one, and why, besides that they are several."""
+
+    files: Sequence[TableFile]
+    reasons: Sequence[str] = ()
+
+    @property
+    def rows(self) -> int:
+        """Of all files."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def size(self) -> int:
+        """Of all files, in bytes."""
+        return sum(file.size for file in self.files)
+
+
+class Change(NamedTuple):
+    """The result for files that became one: its rows, and its bytes (0 if there is none)."""
 
     files: Bin
-    erased: int
     rows: int
     size: int
 
+    @property
+    def erased(self) -> int:
+        """The number of rows that were left out."""
+        return self.files.rows - self.rows
 
-class LeftError(Exception):
-    """A folder cannot be worked on, and stays as it is."""
+
+class Candidate(NamedTuple):
+    """A folder, by its path below the table, with its record, and those of its files that are to be worked on."""
+
+    path: str
+    record: FolderRecord
+    files: Sequence[TableFile]
+
+
+def by_size(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
+    """Yield the items in groups of this size at the most, or of a larger item alone."""
+    some: list[_Item] = []
+    size = 0
+    for item in items:
+        if some and size + size_of(item) > most:
+            yield some
+            some, size = [], 0
+        some.append(item)
+        size += size_of(item)
+    if some:
+        yield some
+
+
+@contextmanager
+def new_job(settings: Settings, globs: Sequence[str], *, writes: bool) -> Iterator["Job"]:
+    """Yields a job for the block; ``globs`` are patterns of its folders, without any it has all."""
+    table = TableAtWork(settings, writes=writes)
+    with scratch_folder() as scratch, ExitStack() as ends:
+        yield Job(table, Merger(table, scratch, ends), globs)
 
 
 class Job:
-    """One run over a table; to be used with ``with``.
+    """One run over a table.
 
-    Args:
-        settings: of the table.
-        globs: patterns of the folders; without any, all.
-        writes: whether this is no dry run.
-
-    Attributes:
-        at_begin: what was pending or rolled back then.
-        hindered: why not all rows of some folders could be worked on; another try may do.
-        left: folders with an error.
-
-    Raises:
-        ConfigError: there is no such table.
-        ConnectorError: the store or the catalog fails.
+    ``hindered`` is why not all rows of some folders could be worked on, where another try may do; ``left`` are folders
+    with an error.
     """
 
-    def __init__(self, settings: Settings, globs: Sequence[str], *, writes: bool) -> None:
-        self._settings = settings
+    def __init__(self, table: TableAtWork, merger: Merger, globs: Sequence[str]) -> None:
+        self.table = table
+        self.merger = merger
         self._globs = globs
-        self._writes = writes
-        self.store = new_store(settings)
-        catalog = new_catalog(settings, self.store)
-        known = catalog.check() if catalog else None
-        self.location = new_location(settings, self.store, known)
-        self.root = self.location.root
-        require_table(self.store, self.location)
-        lake = new_lake(settings, self.store, self.location, known, catalog)
-        self.spec, self.registrar, self._schema = lake.spec, lake.registrar, lake.schema
-        if writes:
-            try_out(self.store, journal_folder(self.root))  # above all, whether files may be deleted
-            self._schema.open()
-        self.table = self._schema.current if writes else self._schema.look()
         self.hindered: dict[str, str] = {}
         self.left: set[str] = set()
-        self._ends = ExitStack()
-        self._lock = Lock()
-        self.at_begin = survey(self.store, self.root)
-
-    def __enter__(self) -> Self:
-        settings = self._settings
-        self._scratch = self._ends.enter_context(scratch_folder())
-        self.merger = Merger(
-            store=self.store,
-            root=self.root,
-            spark=SparkAccess(self.session, None if settings.spark.is_local else uri_for_executors(settings.storage)),
-            target=lambda: Target(
-                {**self.table.columns, RESCUED_COLUMN: pa.string()},
-                RESCUED_COLUMN,
-                self.spec.sort_column or self.spec.timestamp_column,
-            ),
-            registrar=self.registrar,
-            virtual=self.spec.virtual,
-            stats_columns=self.spec.bounded_columns,
-            null_value=self.spec.null_value,
-            scratch=self._scratch,
-            workers=settings.max_write_workers,
-        )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ends.close()
-
-    @property
-    def schema_changed(self) -> datetime | None:
-        """When the table's schema was changed last."""
-        found = self.store.find(schema_key(self.root))
-        return found.last_modified if found else None
-
-    def session(self) -> Any:
-        """Spark's session; started at the first call."""
-        with self._lock:  # several folders ask at once
-            return self._session
-
-    @cached_property
-    def _session(self) -> Any:
-        spark = self._settings.spark
-        conf = {} if spark.is_local else access_of_executors(self._settings.storage)
-        return self._ends.enter_context(merge_session(spark.master, f"{spark.heap_mb}m", self._scratch, conf))
 
     def resume(self) -> None:
         """Complete what runs have begun that ended before, and delete what executors have left."""
-        for record, found in open_records(self.store, self.root):
-            assert record.current is not None  # noqa: S101 - it is open
-            folder = record.current.folder or "."
-            if datetime.now(UTC) - found.last_modified < _LEASE:
-                print_line(f"{folder}: {_BUSY}")
+        table, now = self.table, datetime.now(UTC)
+        for record, intent, found in open_records(table.store, table.root):
+            folder = intent.folder
+            if now - found.last_modified < _LEASE:
+                print_line(f"{folder or '.'}: {_BUSY}")
                 continue
+            said = "completed what another run had begun"
             try:
-                self.merger.resume(record)
+                if not self.merger.resume(record, intent):
+                    said = "given up what another run had begun, for its files have changed since"
             except SkippedError:
-                print_line(f"{folder}: another run has completed it")
+                said = "another run has completed it"
             except FatalError as error:  # the other folders can go on
-                self.leave(record.current.folder, error)
-            except GivenUpError:
-                print_line(f"{folder}: given up what another run had begun, for its files have changed since")
-            else:
-                print_line(f"{folder}: completed what another run had begun")
-        old = [
-            found.key
-            for found in staged_files(self.store, self.root)
-            if datetime.now(UTC) - found.last_modified > _LEFT_OVER
-        ]
-        delete(self.store, old, self._settings.max_write_workers)
+                self.leave(folder, error)
+                continue
+            print_line(f"{folder or '.'}: {said}")
+        staged = staged_files(table.store, table.root)
+        table.delete([found.key for found in staged if now - found.last_modified > _LEFT_OVER])
 
     def candidates(self, is_candidate: Callable[[str, Sequence[StoredObject]], bool]) -> Iterator[Sequence[Candidate]]:
         """Yield folders, some at a time, with those of their files that are in the table for good.
@@ -172,25 +134,24 @@ class Job:
         For each folder the record is read first, then the files are listed, then the journals are read: the order of
         the model.
         """
-        before = survey(self.store, self.root)
-        some: list[tuple[str, FolderRecord, list[StoredObject]]] = []
-        for path, listed in list_folders(self.store, self.root, self._globs, self.at_begin.pending):
-            if not is_candidate(path, listed):
-                continue
-            record = read_record(self.store, self.root, path)
-            some.append((path, record, files_in(self.store, self.root, path)))
-            if sum(len(files) for *_, files in some) >= _FILES_AT_ONCE:
-                yield self._with_footers(some, before)
-                some = []
-        if some:
-            yield self._with_footers(some, before)
+        table = self.table
+        before = survey(table.store, table.root)
+        folders = (
+            (path, read_record(table.store, table.root, path), table.files_in(path))
+            for path, listed in table.folders(self._globs)
+            if is_candidate(path, listed)
+        )
+        for some in by_size(folders, _FILES_AT_ONCE, lambda folder: len(folder[2])):
+            yield self._settled(some, before)
 
-    def _with_footers(
+    def _settled(
         self, folders: Sequence[tuple[str, FolderRecord, list[StoredObject]]], before: Survey
     ) -> Sequence[Candidate]:
-        now = survey(self.store, self.root)
-        left_out, unsettled = before.left_out | now.left_out, self.at_begin.left_out & (before.left_out | now.left_out)
-        pending = {folder_of(key, self.root) for key in unsettled & (before.pending | now.pending)}
+        table = self.table
+        now = survey(table.store, table.root)
+        left_out = before.left_out | now.left_out
+        unsettled = table.at_begin.left_out & left_out
+        pending = {table.folder_of(key) for key in unsettled & (before.pending | now.pending)}
         candidates: list[Candidate] = []
         for path, record, listed in folders:
             files: Sequence[TableFile] = ()
@@ -198,10 +159,10 @@ class Job:
                 if record.current:
                     self.hindered[path] = _BUSY
                 else:
-                    files = self.footers(found for found in listed if found.key not in left_out)
-                    self._cover(files)
+                    files = table.with_footers(found for found in listed if found.key not in left_out)
+                    table.cover(files)
                     # What was rolled back has rows until the connector replaces it by a placeholder.
-                    undone = self.footers(found for found in listed if found.key in unsettled)
+                    undone = table.with_footers(found for found in listed if found.key in unsettled)
                     if path in pending or any(file.rows for file in undone):
                         self.hindered[path] = _UNSETTLED
             except (FatalError, ValueError) as error:
@@ -210,59 +171,22 @@ class Job:
                 else:  # it has deleted files
                     self.hindered[path] = _BUSY
             else:
-                candidates.append((path, record, files))
+                candidates.append(Candidate(path, record, files))
         return candidates
-
-    def footers(self, files: Iterable[StoredObject]) -> Sequence[TableFile]:
-        """The files with their footers."""
-        read = partial(table_file, self.store)
-        return [file for _, file in side_by_side(self._settings.max_write_workers, read, files)]
-
-    def _cover(self, files: Sequence[TableFile]) -> None:
-        """Make the table's schema have all columns of the files."""
-        wanted = TableSchema()
-        fixed = self._settings.column_types
-        found = [TableSchema.from_arrow(schema).columns for schema in {file.schema for file in files}]
-        for columns in found:
-            wanted = wanted.merge(TableSchema({name: fixed.get(name, kind) for name, kind in columns.items()}))
-        self.table = self._schema.extend(wanted) if self._writes else self.table.merge(wanted)
-        for name in (name for columns in found for name in columns):
-            if name not in self.table.columns:
-                raise ValueError(f"its column {name!r} differs from another one only in capitals")
 
     def work(
         self,
         candidates: Sequence[Candidate],
-        bins: Callable[[str, Sequence[TableFile]], Iterable[Bin]],
+        bins: Callable[[Sequence[TableFile]], Iterable[Bin]],
         erased: Sequence[str] = (),
     ) -> Iterator[tuple[str, Sequence[Change]]]:
         """Merge the bins of each folder, several folders at a time, and yield those where anything was changed.
 
-        Args:
-            candidates: the folders.
-            bins: the files of a folder that become one.
-            erased: conditions in SQL for rows to leave out.
-
-        Raises:
-            ConnectorError: of the store or the catalog, on the way; the next run completes what was begun.
+        Rows that meet all conditions in SQL of ``erased`` are left out. After an error on the way the next run
+        completes what was begun.
         """
-
-        def change(candidate: Candidate) -> tuple[Sequence[Change], LeftError | SkippedError | None]:
-            path, record, files = candidate
-            changes, left = [], None
-            for each in bins(path, files):
-                try:
-                    changes += [made] if (made := self._change(path, record, each, erased)) else []
-                except LeftError as error:  # the folder's other files may be sound
-                    left = left or error
-                except SkippedError as error:
-                    return changes, error
-            if (erased or left) and not record.is_unchanged():  # the rows may be in another file, and this one gone
-                return changes, SkippedError()
-            return changes, left
-
-        at_once = _FOLDERS_AT_ONCE if self._settings.spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER
-        for (path, *_), (changes, error) in side_by_side(at_once, change, candidates):
+        at_once = _FOLDERS_AT_ONCE if self.table.settings.spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER
+        for (path, *_), (changes, error) in side_by_side(at_once, partial(self._change, bins, erased), candidates):
             if changes:
                 yield path, changes
             if isinstance(error, SkippedError):
@@ -271,18 +195,29 @@ class Job:
             elif error:
                 self.leave(path, error, "files left as they are" if changes else "left as it is")
 
-    def _change(self, path: str, record: FolderRecord, files: Bin, erased: Sequence[str]) -> Change | None:
-        if not self._writes and not erased:
-            return Change(files, 0, files.rows, 0)
-        with ExitStack() as ends:
-            try:
-                prepared = ends.enter_context(self.merger.prepared(path, files.files, erased, writes=self._writes))
-            except FatalError as error:  # nothing was changed, so other folders can go on
-                raise LeftError(str(error)) from None
-            if erased and not prepared.gone:
-                return None
-            size = self.merger.commit(record, prepared) if self._writes else 0
-            return Change(files, prepared.gone, prepared.rows, size)
+    def _change(
+        self, bins: Callable[[Sequence[TableFile]], Iterable[Bin]], erased: Sequence[str], candidate: Candidate
+    ) -> tuple[Sequence[Change], FatalError | SkippedError | None]:
+        """Plan, prepare and commit; returns what was changed, and what keeps the rest from it."""
+        path, record, files = candidate
+        changes: list[Change] = []
+        left: FatalError | SkippedError | None = None
+        try:
+            for each in bins(files):
+                with self.merger.folder() as scratch:
+                    try:
+                        intent, merged = self.merger.prepare(path, each.files, erased, Path(scratch))
+                    except FatalError as error:  # nothing was changed, and the folder's other files may be sound
+                        left = left or error
+                        continue
+                    if not erased or intent.rows < each.rows:
+                        size = self.merger.commit(record, intent, merged) if self.table.writes else 0
+                        changes.append(Change(each, intent.rows, size))
+        except SkippedError as error:
+            return changes, error
+        if (erased or left) and not record.is_unchanged():  # the rows may be in another file, and this one gone
+            left = SkippedError()
+        return changes, left
 
     def leave(self, path: str, error: object, what: str = "left as it is") -> None:
         """Report a folder that stays as it is, or some files of it."""
@@ -290,15 +225,7 @@ class Job:
         print_line(f"{path or '.'}: {what}: {error}")
 
     def require_nothing_left(self) -> None:
-        """Fail if folders had to be left.
-
-        Raises:
-            FatalError: so.
-        """
+        """Fail if folders had to be left."""
         if self.left:
             left = counted(len(self.left), "folder")
             raise FatalError("going through the table", f"{left} had to be left", "The reasons are above")
-
-    def partition_values(self, path: str) -> dict[str, str | None]:
-        """The values in a folder's path, ``None`` for a null."""
-        return partition_values(self.root, path, self.spec.null_value)

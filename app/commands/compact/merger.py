@@ -1,30 +1,27 @@
 """Merges files of one folder: makes the new file, puts it into the table, and takes the old ones out."""
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.catalog.column_stats import column_stats
-from app.catalog.registrar import Registrar
 from app.catalog.virtual_index import write_index
 from app.commands.batches_in_files import as_merged_metadata, batches_in
-from app.commands.compact.folders import TableFile, files_in, partition_values
 from app.commands.compact.record import FolderRecord, Intent, staging_folder
+from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.side_by_side import side_by_side
 from app.errors import FatalError
-from app.model import StoredFile
-from app.spark.merge import Merge, Target
-from app.storage.base import ChangedError, ManyDeleter, ObjectStore, StoredObject
-from app.table.layout import index_key, is_merged, merged_key, spec_of_key
-from app.table.parquet_reader import read_footer
+from app.service.spark import access_of_executors, uri_for_executors
+from app.spark.merge import Merge, Target, merge_session
+from app.storage.base import ChangedError, StoredObject
+from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
 from app.table.placeholder import Placeholders
 
 EVERY_ROW = ("true",)  # the condition that all rows meet: files are then deleted without a look into them
@@ -35,155 +32,98 @@ class SkippedError(Exception):
     """Another run has changed the folder meanwhile."""
 
 
-class GivenUpError(Exception):
-    """What another run has begun cannot be completed; nothing was changed."""
-
-
 class _OtherRowsError(FatalError):
     """The inputs have other rows than they had."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A file to take the place of others.
-
-    Attributes:
-        folder, files, erased: as in ``Merger.prepared``.
-        gone: the number of rows that meet the conditions.
-        rows: the number of the others.
-        path: the file with these; ``None`` if there is none, or nothing to do.
-    """
-
-    folder: str
-    files: Sequence[TableFile]
-    erased: Sequence[str]
-    gone: int
-    rows: int
-    path: Path | None
-
-
-@dataclass(frozen=True, slots=True)
-class SparkAccess:
-    """How Spark reaches the table.
-
-    Attributes:
-        session: starts it, the first time.
-        uri: of the bucket, for the executors of a cluster; ``None``: in local mode Spark has copies of the files.
-    """
-
-    session: Callable[[], Any]
-    uri: str | None = None
 
 
 class Merger:
     """Merges files; several threads may call it for different folders.
 
-    Args:
-        store, root: where the table is.
-        spark: how it is reached.
-        target: what merged files are to be like.
-        registrar: informs the catalog.
-        virtual: partition columns without folders.
-        stats_columns: the only columns with bounds in the catalog; ``None`` for all that can have them.
-        null_value: the folder value of a null.
-        scratch: a private folder for copies of the files at hand.
-        workers: files that are copied at once.
+    ``scratch`` is a private folder for copies of the files at hand. Spark's session is ended by ``ends``.
     """
 
-    def __init__(
-        self,
-        *,
-        store: ObjectStore,
-        root: str,
-        spark: SparkAccess,
-        target: Callable[[], Target],
-        registrar: Registrar,
-        virtual: Sequence[str],
-        stats_columns: frozenset[str] | None,
-        null_value: str,
-        scratch: Path,
-        workers: int,
-    ) -> None:
-        self._store = store
-        self._root = root
-        self._spark = spark
-        self._target = target
-        self._registrar = registrar
-        self._virtual = virtual
-        self._stats_columns = stats_columns
-        self._null_value = null_value
+    def __init__(self, table: TableAtWork, scratch: Path, ends: ExitStack) -> None:
+        self._table = table
         self._scratch = scratch
-        self._workers = workers
+        self._ends = ends
+        self._lock = Lock()
+        self._session: Any = None
+        settings = table.settings
+        self._workers = settings.max_write_workers
+        # In local mode Spark has copies of the files; executors of a cluster read them by themselves.
+        self._uri = None if settings.spark.is_local else uri_for_executors(settings.storage)
 
-    @contextmanager
-    def prepared(
-        self, folder: str, files: Sequence[TableFile], erased: Sequence[str], *, writes: bool
-    ) -> Iterator["Prepared"]:
+    def session(self) -> Any:
+        """Spark's session; started at the first call."""
+        with self._lock:  # several folders ask at once
+            if self._session is None:
+                settings = self._table.settings
+                spark, conf = settings.spark, access_of_executors(settings.storage) if self._uri else {}
+                session = merge_session(spark.master, f"{spark.heap_mb}m", self._scratch, conf)
+                self._session = self._ends.enter_context(session)
+            return self._session
+
+    def folder(self) -> "TemporaryDirectory[str]":
+        """A folder for one merge."""
+        return TemporaryDirectory(dir=self._scratch)
+
+    def prepare(
+        self, folder: str, files: Sequence[TableFile], erased: Sequence[str], scratch: Path
+    ) -> tuple[Intent, Path | None]:
         """Make the file of the rows that do not meet all conditions; without conditions that is all of them.
 
-        Args:
-            folder: its path below the table.
-            files: none of an unfinished batch.
-            erased: conditions in SQL.
-            writes: else the rows are counted, and there is no file.
+        Nothing is changed. ``erased`` are conditions in SQL. The file is in the empty folder ``scratch``. There is none
+        in a dry run, and if no row is left, or all are.
 
         Raises:
             SkippedError: another run has changed the folder.
-            ConnectorError: of the store or Spark; nothing was changed.
         """
-        with TemporaryDirectory(dir=self._scratch) as scratch:
-            merge = self._merge(folder, files, erased, Path(scratch))
-            everything = sum(file.rows for file in files)
-            gone = 0 if not erased else merge.count_erased() if merge else everything
-            rows = everything - gone
-            path = None
-            if merge and rows and writes and (gone or not erased):
-                path = self._written(merge, files, rows, Path(scratch))
-            yield Prepared(folder, files, erased, gone, rows, path)
+        writes = self._table.writes
+        merge = self._merge(folder, files, erased, scratch) if erased or writes else None
+        everything = sum(file.rows for file in files)
+        rows = everything - (0 if not erased else merge.count_erased() if merge else everything)
+        has_catalog = self._table.registrar.is_needed
+        is_kept = {file.key: has_catalog or (is_merged(file.key) and file.rows > 0) for file in files}
+        intent = Intent(
+            folder,
+            deleted=[key for key, kept in is_kept.items() if not kept],
+            emptied=[key for key, kept in is_kept.items() if kept],
+            out=merged_key(self._table.root, folder, secrets.token_hex(_TOKEN_BYTES)) if rows else None,
+            rows=rows,
+            erased=erased,
+        )
+        if merge and writes and rows and (rows < everything or not erased):
+            return intent, self._written(merge, files, rows, scratch)
+        return intent, None
 
-    def commit(self, record: FolderRecord, prepared: "Prepared") -> int:
+    def commit(self, record: FolderRecord, intent: Intent, path: Path | None) -> int:
         """Put the prepared file in the place of the others, and return its size in bytes (0 without a file).
 
-        Args:
-            record: of the folder, read before the files were listed, with nothing under way.
-            prepared: the file.
+        The order is that of the model: ``record`` was read before the files were listed, with nothing under way. After
+        an error the next run completes it.
 
         Raises:
             SkippedError: another run was quicker.
-            ConnectorError: of the store or the catalog; the next run completes it.
         """
-        is_needed = self._registrar.is_needed
-        is_kept = {file.key: is_needed or (is_merged(file.key) and file.rows > 0) for file in prepared.files}
-        intent = Intent(
-            prepared.folder,
-            deleted=[key for key, kept in is_kept.items() if not kept],
-            emptied=[key for key, kept in is_kept.items() if kept],
-            out=merged_key(self._root, prepared.folder, secrets.token_hex(_TOKEN_BYTES)) if prepared.rows else None,
-            rows=prepared.rows,
-            erased=prepared.erased,
-        )
-        self._write(record, intent)
-        return self._complete(record, prepared.path)
+        _write(record, intent)
+        return self._complete(record, intent, path)
 
-    def resume(self, record: FolderRecord) -> None:
-        """Complete what another run has begun.
+    def resume(self, record: FolderRecord, intent: Intent) -> bool:
+        """Complete what another run has begun, and return true; or give it up, if the inputs are not what they were.
 
         Raises:
             SkippedError: somebody else does, or has done it.
-            GivenUpError: the inputs are not what they were, so the folder is free for another try.
-            ConnectorError: as ``merge``.
         """
-        intent = record.current
-        assert intent is not None  # noqa: S101 - of an open record
-        self._write(record, intent)
-        with TemporaryDirectory(dir=self._scratch) as scratch:
+        _write(record, intent)
+        with self.folder() as scratch:
             path = None
             if intent.out:
                 path = self._made_again(intent, intent.out, Path(scratch))
-                if path is None and self._rows_of(self._store.find(intent.out)) == 0:
-                    self._write(record, None)
-                    raise GivenUpError
-            self._complete(record, path)
+                if path is None and self._table.rows_of(self._table.store.find(intent.out)) == 0:
+                    _write(record, None)
+                    return False
+            self._complete(record, intent, path)
+        return True
 
     def _made_again(self, intent: Intent, out: str, scratch: Path) -> Path | None:
         """The merged file, unless it is in the store; a file without rows takes its name if it cannot be made.
@@ -191,22 +131,25 @@ class Merger:
         No run that stalls can upload it then. Files of unfinished work are no one's but this run's, so an input that
         is missing was deleted from outside.
         """
-        if self._store.find(out) is not None:
+        store = self._table.store
+        if store.find(out) is not None:
             return None
-        stored = {found.key: found for found in files_in(self._store, self._root, intent.folder)}
+        stored = {found.key: found for found in self._table.files_in(intent.folder)}
         if set(intent.inputs) <= stored.keys():
-            files = [table_file(self._store, stored[key]) for key in intent.inputs]
+            files = self._table.with_footers(stored[key] for key in intent.inputs)
             merge = self._merge(intent.folder, files, intent.erased, scratch)
             with suppress(_OtherRowsError):
                 if merge:
                     return self._written(merge, files, intent.rows, scratch)
         pq.write_table(pa.schema(list(self._target().columns.items())).empty_table(), scratch / "none.parquet")
         with suppress(ChangedError):  # it has just been uploaded
-            self._store.upload(scratch / "none.parquet", out)
+            store.upload(scratch / "none.parquet", out)
         return None
 
-    def _rows_of(self, stored: StoredObject | None) -> int:
-        return read_footer(self._store, stored.key, stored.size).num_rows if stored else 0
+    def _target(self) -> Target:
+        spec = self._table.spec
+        columns = {**self._table.schema.columns, RESCUED_COLUMN: pa.string()}
+        return Target(columns, RESCUED_COLUMN, spec.sort_column or spec.timestamp_column)
 
     def _merge(self, folder: str, files: Sequence[TableFile], erased: Sequence[str], scratch: Path) -> Merge | None:
         """Spark's view of the files; ``None`` if there are no rows."""
@@ -216,15 +159,14 @@ class Merger:
             sources.setdefault(file.schema, []).append(uri)
         if not full:
             return None
-        values = partition_values(self._root, folder, self._null_value)
-        return Merge(self._spark.session(), sources, self._target(), values, erased)
+        return Merge(self.session(), sources, self._target(), self._table.partition_values(folder), erased)
 
     def _address(self, scratch: Path, file: TableFile) -> str:
         """Where Spark reads a file."""
-        if self._spark.uri is not None:
-            return f"{self._spark.uri}/{file.key}"
+        if self._uri is not None:
+            return f"{self._uri}/{file.key}"
         path = scratch / f"{secrets.token_hex(8)}.parquet"
-        self._store.download(file.key, path)
+        self._table.store.download(file.key, path)
         if path.stat().st_size != file.size:
             raise SkippedError
         return str(path)
@@ -232,7 +174,7 @@ class Merger:
     def _written(self, merge: Merge, files: Sequence[TableFile], rows: int, scratch: Path) -> Path:
         """The merged file, with so many rows."""
         metadata = as_merged_metadata(batches_in(file.key, file.footer.metadata) for file in files)
-        if self._spark.uri is None:
+        if self._uri is None:
             merge.write(str(scratch / "out"), metadata)
             [path] = (scratch / "out").glob("*.parquet")
         else:
@@ -247,112 +189,78 @@ class Merger:
         return path
 
     def _from_executors(self, merge: Merge, metadata: Mapping[str, Any], scratch: Path) -> Path:
-        staging = staging_folder(self._root, secrets.token_hex(8))
+        table = self._table
+        staging = staging_folder(table.root, secrets.token_hex(8))
         try:
-            merge.write(f"{self._spark.uri}/{staging}", metadata)
-            [staged] = (found for found in self._store.list(staging) if found.key.endswith(".parquet"))
+            merge.write(f"{self._uri}/{staging}", metadata)
+            [staged] = (found for found in table.store.list(staging) if found.key.endswith(".parquet"))
             path = scratch / "out.parquet"
-            self._store.download(staged.key, path)
+            table.store.download(staged.key, path)
         finally:
-            delete(self._store, [found.key for found in self._store.list(staging)], self._workers)
+            table.delete([found.key for found in table.store.list(staging)])
         return path
 
-    def _write(self, record: FolderRecord, intent: Intent | None) -> None:
-        try:
-            record.write(intent)
-        except ChangedError:
-            raise SkippedError from None
-
-    def _complete(self, record: FolderRecord, path: Path | None) -> int:
-        """Put the file into the table, take the inputs out, and return its size; the order is that of the model."""
-        intent = record.current
-        assert intent is not None  # noqa: S101 - just written
-        stored = self._put(intent, path) if intent.out else None
+    def _complete(self, record: FolderRecord, intent: Intent, path: Path | None) -> int:
+        stored = self._put(intent, intent.out, path) if intent.out else None
         if stored:
-            self._register(stored, path)
+            self._put_index(stored, path)
+            self._table.register([stored])
         self._take_out(intent)
-        self._write(record, None)
+        _write(record, None)
         return stored.size if stored else 0
 
-    def _put(self, intent: Intent, path: Path | None) -> StoredObject:
+    def _put(self, intent: Intent, out: str, path: Path | None) -> StoredObject:
         """Upload the merged file, unless it is there, and read it back."""
-        assert intent.out is not None  # noqa: S101 - the caller has looked
+        store = self._table.store
         is_refused = False
         if path is not None:
             try:
-                self._store.upload(path, intent.out)
+                store.upload(path, out)
             except ChangedError:  # another run has uploaded the same rows, and may be further by now
                 is_refused = True
-        stored = self._store.find(intent.out)
-        rows = self._rows_of(stored)
+        stored = store.find(out)
+        rows = self._table.rows_of(stored)
         if stored is None or rows != intent.rows:
             if is_refused:
                 raise SkippedError
             raise FatalError(
-                f"checking {self._store.uri}/{intent.out}",
+                f"checking {store.uri}/{out}",
                 f"it has {rows:,} rows instead of {intent.rows:,}",
                 "The files that it is merged of stay; find out who has changed it",
             )
         return stored
 
-    def _register(self, stored: StoredObject, path: Path | None) -> None:
-        """Write the index file beside the merged file, and inform the catalog."""
-        values = dict(zip(*spec_of_key(stored.key, self._root), strict=True))
-        if self._virtual:
-            with TemporaryDirectory(dir=self._scratch) as scratch:
-                if path is None:
-                    path = Path(scratch) / "merged.parquet"
-                    self._store.download(stored.key, path)
-                index = Path(scratch) / "index.parquet"
-                if write_index(path, self._virtual, values, index):
-                    self._store.overwrite(index_key(stored.key), index.read_bytes())
-        if self._registrar.is_needed:
-            self._registrar.register_again([self._stored_file(stored, values)])
+    def _put_index(self, stored: StoredObject, path: Path | None) -> None:
+        """Write the index file beside the merged file."""
+        table = self._table
+        if not table.spec.virtual:
+            return
+        with self.folder() as scratch:
+            if path is None:
+                path = Path(scratch) / "merged.parquet"
+                table.store.download(stored.key, path)
+            index = Path(scratch) / "index.parquet"
+            if write_index(path, table.spec.virtual, table.texts_of(stored.key), index):
+                table.store.overwrite(index_key(stored.key), index.read_bytes())
 
     def _take_out(self, intent: Intent) -> None:
         """Delete or empty the inputs."""
+        table = self._table
         indexes = {index_key(key) for key in intent.inputs}  # also where the partition columns were others since
-        listed = self._store.list(f"{index_key(intent.inputs[0]).rpartition('/')[0]}/")
-        indexed = [found.key for found in listed if found.key in indexes]
-        delete(self._store, [*intent.deleted, *indexed], self._workers)
+        listed = table.store.list(f"{index_key(intent.inputs[0]).rpartition('/')[0]}/")
+        table.delete([*intent.deleted, *(found.key for found in listed if found.key in indexes)])
         Placeholders(
-            self._store,
-            self._root,
+            table.store,
+            table.root,
             pa.schema([]),
             lambda work, keys: (result for _, result in side_by_side(self._workers, work, keys)),
         ).put(intent.emptied)
-        if self._registrar.is_needed and intent.emptied:
-            values = dict(zip(*spec_of_key(intent.emptied[0], self._root), strict=True))
-            found = files_in(self._store, self._root, intent.folder)
-            emptied = set(intent.emptied)
-            self._registrar.register_again([self._stored_file(each, values) for each in found if each.key in emptied])
-
-    def _stored_file(self, stored: StoredObject, values: Mapping[str, str]) -> StoredFile:
-        footer = read_footer(self._store, stored.key, stored.size)
-        return StoredFile(
-            key=stored.key,
-            uri=f"{self._store.uri}/{stored.key}",
-            size=stored.size,
-            rows=footer.num_rows,
-            partition_values=values,
-            last_modified=stored.last_modified,
-            column_stats=column_stats(footer, self._stats_columns),
-        )
+        if intent.emptied:
+            table.register(found for found in table.files_in(intent.folder) if found.key in {*intent.emptied})
 
 
-def table_file(store: ObjectStore, found: StoredObject) -> TableFile:
-    """A file with its footer.
-
-    Raises:
-        ConnectorError: of the store; ``FatalError`` also for an object that is no Parquet file.
-    """
-    return TableFile(found.key, found.size, found.last_modified, read_footer(store, found.key, found.size))
-
-
-def delete(store: ObjectStore, keys: Sequence[str], workers: int) -> None:
-    """Delete objects, in one request for many where the store has one."""
-    if isinstance(store, ManyDeleter):
-        store.delete_many(keys)
-        return
-    for _ in side_by_side(workers, store.delete, keys):
-        pass
+def _write(record: FolderRecord, intent: Intent | None) -> None:
+    try:
+        record.write(intent)
+    except ChangedError:
+        raise SkippedError from None

@@ -24,24 +24,16 @@ _REMEDY = "Use the release that wrote it"
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a run is about to do in a folder.
+    """What a run is about to do in a folder."""
 
-    Attributes:
-        folder: below the table's root.
-        deleted: keys of files that are deleted once ``out`` is there.
-        emptied: keys of files that are replaced by placeholders instead: the catalog lists them, or they are merged
-            ones, whose upload may come once more.
-        out: key of the merged file, ``None`` if no row is left.
-        rows: of ``out``.
-        erased: the conditions for the rows that are left out.
-    """
-
-    folder: str
-    deleted: Sequence[str]
+    folder: str  # below the table's root
+    deleted: Sequence[str]  # keys of files that are deleted once ``out`` is there
+    # Keys of files that are replaced by placeholders instead: the catalog lists them, or they are merged ones, whose
+    # upload may come once more.
     emptied: Sequence[str]
-    out: str | None
-    rows: int
-    erased: Sequence[str] = ()
+    out: str | None  # key of the merged file, if any row is left
+    rows: int  # of ``out``
+    erased: Sequence[str] = ()  # conditions for the rows that are left out
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -53,24 +45,16 @@ FolderRecord = Document[Intent | None]
 
 
 def read_record(store: ObjectStore, table_root: str, folder: str) -> FolderRecord:
-    """The record of a folder.
-
-    Raises:
-        ConnectorError: of the store; ``UnreadableError`` for a record that cannot be parsed.
-    """
+    """The record of a folder; ``UnreadableError`` for one that cannot be parsed."""
     return _read(store, f"{_prefix(table_root)}{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json", table_root)
 
 
-def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRecord, StoredObject]]:
-    """The records with something under way, each with its entry of the listing.
-
-    Raises:
-        ConnectorError: as ``read_record``.
-    """
+def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRecord, Intent, StoredObject]]:
+    """The records with something under way, with that, and their entries of the listing."""
     for found in listed_as_open(store, table_root):
         record = _read(store, found.key, table_root)
         if record.current is not None:
-            yield record, found
+            yield record, record.current, found
 
 
 def listed_as_open(store: ObjectStore, table_root: str) -> Iterator[StoredObject]:

@@ -30,13 +30,9 @@ _LASTING = frozenset(
 
 
 class Sender:
-    """Sends records, each to its own topic and partition or all to another topic.
+    """Sends records, each to its own topic and partition, or all to the topic ``to``.
 
-    Args:
-        producer: where the records go.
-        topics: the names of all topics there are.
-        workspace: what the platform puts before the names of topics; empty without a platform.
-        to: the topic for all records; ``None`` for the topic and partition that each of them was in.
+    ``topics`` are all there are, ``workspace`` is what the platform puts before their names.
     """
 
     def __init__(self, producer: Producer, topics: Collection[str], *, workspace: str, to: str | None) -> None:
@@ -48,11 +44,7 @@ class Sender:
         self.acknowledged = 0
 
     def send(self, record: Rejected) -> None:
-        """Queue the record.
-
-        Raises:
-            ConnectorError: this one cannot be sent, or one before it was not delivered.
-        """
+        """Queue the record; an error also if one before it was not delivered."""
         tp, offset = record.tp, record.offset
         topic = self._to or self._existing(tp.topic)
         origin = f"{tp.topic}/{tp.partition}/{offset}"
@@ -80,11 +72,7 @@ class Sender:
         self._raise_failure()
 
     def finish(self) -> None:
-        """Return once all records are acknowledged.
-
-        Raises:
-            ConnectorError: one of them was not delivered.
-        """
+        """Return once all records are acknowledged."""
         while self._producer.flush(_FLUSH_SECONDS):
             self._raise_failure()
         self._raise_failure()

@@ -5,7 +5,7 @@ import sys
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,18 +13,33 @@ import pyarrow.parquet as pq
 from quixstreams import Application
 
 from app.bad_records.policy import BadRecords
+from app.commands.offline import (
+    MOST_BYTES,
+    OfflineBroker,
+    OfflineClaimer,
+    OfflineTopics,
+    Sample,
+    Sent,
+    without_other_sinks,
+)
 from app.commands.output import log_warnings_only, print_line
 from app.commands.try_out.avro_file import AvroFile, is_avro_file
 from app.config.settings import Settings
 from app.consumer.framework.application import Callbacks, run
+from app.consumer.framework.due import Due
+from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
-from app.consumer.offline import MOST_BYTES, NoJournals, OfflineBroker, OfflineTopics, Sample, Sent, without_other_sinks
-from app.consumer.partitions import Partitions
-from app.errors import ConfigError, ConnectorError
+from app.errors import ConfigError
 from app.formatting import counted
+from app.journal.journal import Journal
 from app.lenient_json import to_json
-from app.model import Batch, Rejected, TopicPartition
+from app.model import DataFile, Rejected, StagedFile
+from app.pipeline.deliver import Delivery
+from app.pipeline.flow import Flow
+from app.pipeline.gather import Gathering
+from app.pipeline.pipeline import Pipeline
 from app.pipeline.stage import Stager
 from app.service.build import can_read_whole_batches, new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
@@ -66,26 +81,20 @@ def try_out(settings: Settings, options: Namespace) -> int:
         return _Trial(settings, scratch, records, numbers, find).run()
 
 
-class _WithRemedies(BadRecords):
-    """Keeps all bad records, and what can be done about each, by its partition and offset."""
+class _NotedBadRecords(BadRecords):
+    """Keeps all bad records, and notes each with what can be done about it."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Callable[[str, str, int, str], None]) -> None:
         super().__init__("dead-letter", lambda _: None)  # each is shown with its line
-        self.remedies: dict[tuple[TopicPartition, int], str] = {}
+        self._note = note
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        self.remedies[rejected.tp, rejected.offset] = hint
+        self._note("bad", rejected.tp.topic, rejected.offset, f"{rejected.reason}. {hint}")
         return super().keep(rejected, hint)
 
 
 class _Trial:
-    """Stands in for the pipeline, from which the sink expects no more: batches are staged and shown at once."""
-
-    is_idle = True
-    closed_portion = 0
-    held_bytes = 0
-    failure: ConnectorError | None = None
-    obstacle = None
+    """Puts the records through a connector whose Kafka and lake are in this process, and whose writer shows rows."""
 
     def __init__(
         self,
@@ -102,24 +111,22 @@ class _Trial:
         self._line_numbers = line_numbers  # by the offset
         self._metadata = settings.metadata_columns
         self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset, or _BEHIND
-        self._counts = Counter[str]()
         self._produced = self._consumed = self._rescued = 0
-        self._bad_records = _WithRemedies()
+        self._bad_records = _NotedBadRecords(self._note)
         store = new_store(settings)
-        self._location = new_location(settings, store, None)
-        store.connect(f"{self._location.root}/")
-        lake = new_lake(settings, store, self._location)
-        self._spec, schema = lake.spec, lake.schema
-        schema.open()
+        location = new_location(settings, store, None)
+        store.connect(f"{location.root}/")
+        self._lake = new_lake(settings, store, location)
+        self._lake.schema.open()
         columns = (*dict.fromkeys((*self._metadata, _TOPIC, _OFFSET)),)
         with_offset = settings.model_copy(update={"metadata_columns": columns})
         if find is None and settings.needs_registry:
             find = new_registry(settings, scratch).find
         self._formats = new_formats(settings, find)
-        self._stager: Stager = new_stager(with_offset, self._location, self._spec, schema, self._bad_records)
+        self._stager: Stager = new_stager(with_offset, self._lake, self._bad_records)
 
     def run(self) -> int:
-        settings = self._settings
+        settings, lake = self._settings, self._lake
         keys, values = self._formats.key, self._formats.value
         current = CurrentMessage(settings.memory.max_record_bytes, holds_several=values.split_values)
         callbacks = Callbacks(current, lambda: self._go_on(application, sink, portions))
@@ -134,7 +141,7 @@ class _Trial:
         application = new_application(
             offline,
             settings,
-            self._location,
+            lake.location,
             self._scratch,
             broker_address=broker.address,
             topic_manager=topics,
@@ -148,70 +155,61 @@ class _Trial:
         customised = load_customised()
         with without_other_sinks(self._note_sent):
             built = customised.build(dataframe, application)
+        flow = Flow()
+        limits = new_batch_limits(settings, DEFAULT, self._scratch)
+        gathering = Gathering(flow, self._stager, limits, self._scratch)
+        pipeline = Pipeline(flow, gathering, self, Delivery(flow, lake.store, lake.registrar, workers=1))
+        claimer = OfflineClaimer(Journal(lake.store, lake.location.root, settings.consumer_group), gathering.submit)
         sink = callbacks.sink = RowSink(
-            pipeline=self,
-            partitions=Partitions(),
-            claims=NoJournals(),
-            limits=new_batch_limits(settings, DEFAULT, self._scratch),
-            bad_records=self._bad_records,
-            commit_interval=_COMMIT_SECONDS,
-            current=current,
+            pipeline,
+            Flushing(claimer, pipeline, lambda **_: None, flow.metrics, DEFAULT),
+            self._bad_records,
+            current,
+            Due(_COMMIT_SECONDS, DEFAULT),
+            Observed(None),
         )
         built.sink(sink)
         current.watch([topic], topic.name)
         portions = broker.produce(topic.name, self._records)
-        run(application)
-        self._show(is_untouched=customised.is_untouched)
-        return 1 if self._counts["bad"] else 0
+        pipeline.start()
+        try:
+            run(application)
+        finally:
+            pipeline.stop()
+        return 1 if self._show(is_untouched=customised.is_untouched)["bad"] else 0
 
     def _go_on(self, application: Application, sink: RowSink, portions: Iterator[int]) -> None:
         """Produce the next portion once all that came is committed, and no more comes, as behind a ``group_by()``."""
         consumed, self._consumed = self._consumed, sink.consumed
-        is_all_shown = sink.due_in is None and not sink.oldest_uncommitted
-        if consumed == sink.consumed >= self._produced and is_all_shown:
+        if consumed == sink.consumed >= self._produced and sink.has_delivered:
             produced = next(portions, 0)
             self._produced += produced
             if not produced:
                 application.stop()
 
-    # --- what the sink asks of the pipeline -------------------------------------------------------------------------
-
-    def submit(self, batch: Batch) -> None:
-        """Convert and stage the batch, and note the outcome of each record."""
-        path = self._scratch / f"{batch.number}.parquet"
-        staged = self._stager.stage(batch, path, lambda work: work())
-        for _, rejected in staged.rejected:
-            for record in rejected:
-                remedy = self._bad_records.remedies[record.tp, record.offset]
-                self._note("bad", record.tp.topic, record.offset, f"{record.reason}. {remedy}")
-        if staged.file:
-            for row in pq.ParquetFile(path).read().to_pylist():
-                group = staged.file.groups[row.pop(staged.file.group_column)]
-                topic, offset = row.get(_TOPIC, group.partition_values.get(_TOPIC)), row[_OFFSET]
-                for added in {_TOPIC, _OFFSET}.difference(self._metadata):
-                    row.pop(added, None)
-                self._rescued += row.get(RESCUED_COLUMN) is not None
-                values = {column: value for column, value in row.items() if value is not None}
-                self._note("row", topic, offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
-
-    def wait_delivered(self, number: int, seconds: float) -> bool:  # noqa: ARG002 - as the pipeline
-        """Return at once: a batch is done when it was submitted."""
-        return True
-
-    def wait_for_change(self, seconds: float) -> None:
-        """Return at once: no batch is ever under way."""
+    def write(self, staged: StagedFile, out: Path) -> list[DataFile]:  # noqa: ARG002 - as Spark's writer
+        """Note the rows of a batch; none of them is written."""
+        for row in pq.ParquetFile(staged.path).read().to_pylist():
+            group = staged.groups[row.pop(staged.group_column)]
+            topic, offset = row.get(_TOPIC, group.partition_values.get(_TOPIC)), row[_OFFSET]
+            for added in {_TOPIC, _OFFSET}.difference(self._metadata):
+                row.pop(added, None)
+            self._rescued += row.get(RESCUED_COLUMN) is not None
+            values = {column: value for column, value in row.items() if value is not None}
+            self._note("row", topic, offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
+        return []
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 
     def _note(self, what: str, topic: str, offset: int, text: str) -> None:
-        self._counts[what] += 1
         place = offset if topic == self._settings.input_topic else _BEHIND
         self._outcomes.setdefault(place, []).append((what, text))
 
     def _note_sent(self, sent: Sent) -> None:
         self._note("sent", sent.topic, sent.offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
 
-    def _show(self, *, is_untouched: bool) -> None:
+    def _show(self, *, is_untouched: bool) -> Counter[str]:
+        """Print what became of each record; returns how many outcomes there are of each kind."""
         for offset, number in enumerate(self._line_numbers):
             outcomes = self._outcomes.get(offset, [])
             if not {"row", "bad"}.intersection(what for what, _ in outcomes):
@@ -220,7 +218,7 @@ class _Trial:
                 print_line(f"{what:<4}  line {number}  {text}")
         for what, text in self._outcomes.get(_BEHIND, []):
             print_line(f"{what:<4}  after group_by()  {text}")
-        counts = self._counts
+        counts = Counter(what for outcomes in self._outcomes.values() for what, _ in outcomes)
         print_line(
             f"{counted(len(self._line_numbers), 'record')}: {counted(counts['row'], 'row')}, "
             f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
@@ -236,6 +234,7 @@ class _Trial:
             print_line(
                 "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"
             )
+        return counts
 
 
 def _shown(value: Any) -> str:

@@ -29,14 +29,13 @@ from app.consumer.user_code import at, line_of
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.errors import (
     FROM_LAST_COMMIT,
-    PASSING_ERRORS,
     cannot_be_decompressed,
     consuming_failed,
     of_rebalance,
     producing_failed,
     recovering_failed,
 )
-from app.kafka.questions import own_offset
+from app.kafka.questions import not_committed, own_offset
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -123,7 +122,9 @@ class Callbacks:
 
     def _counted(self, statistics: str) -> None:
         sink = self.sink
-        if sink is None or not sink.is_polled:  # of another consumer, which transform() or a function of it has made
+        if (
+            sink is None or not sink.thread.is_polling
+        ):  # of another consumer, which transform() or a function of it has made
             return
         found = json.loads(statistics)
         self.is_kafka_there = any(broker.get("state") == "UP" for broker in found.get("brokers", {}).values())
@@ -170,17 +171,11 @@ def translated(error: Exception) -> ConnectorError:
     if isinstance(error, CheckpointProducerTimeout | KafkaProducerDeliveryError | BufferError):
         return producing_failed(error)
     if isinstance(error, CheckpointConsumerCommitError | KafkaException):
-        return _not_committed(error)
+        found = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
+        return not_committed(found, "committing offsets")
     if isinstance(error, KafkaConsumerException):
         return recovering_failed(error)
     if isinstance(error, _TOO_LATE):  # partitions were lost while a checkpoint was open
         return RetryableError("consuming", f"{error!r}", FROM_LAST_COMMIT)
     doing = "running quixstreams" if isinstance(error, QuixException) else "running transform() or a sink of it"
     return FatalError(doing, f"{error!r}{at(line_of(error))}", "The next start reads again what is not committed")
-
-
-def _not_committed(error: CheckpointConsumerCommitError | KafkaException) -> ConnectorError:
-    found = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
-    if found.code() in PASSING_ERRORS:
-        return RetryableError("committing offsets", found.str(), FROM_LAST_COMMIT)
-    return FatalError("committing offsets", found.str(), "Check the user's rights on the consumer group")

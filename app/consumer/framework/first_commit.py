@@ -8,19 +8,17 @@ records of the present one.
 import logging
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from app.errors import FatalError, RetryableError
+from app.errors import RetryableError
 from app.journal.start_offset import Start
-from app.kafka.questions import PartitionOffsets, own_offset
+from app.kafka.questions import GroupInUseError, PartitionOffsets, commit, own_offset
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_HAS_MEMBERS = frozenset(
-    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
-)
+_DOING = "committing where partitions begin"
 
 
 def commit_where_partitions_begin(
@@ -32,7 +30,7 @@ def commit_where_partitions_begin(
 
     Args:
         consumer: of the group; it has not subscribed.
-        found: each partition of the input topics, with what ``Claims.look`` has found.
+        found: each partition of the input topics, with what ``Takeover.look`` has found.
 
     Raises:
         ConnectorError: records would be skipped, or Kafka fails; all that ``found`` raises.
@@ -47,19 +45,11 @@ def commit_where_partitions_begin(
     if not commits:
         return
     try:
-        consumer.commit(offsets=commits, asynchronous=False)
-    except KafkaException as error:
-        _refused(error.args[0], would_skip=would_skip)
+        commit(consumer.commit, commits, _DOING)
+    except GroupInUseError as error:
+        if would_skip:
+            hint = "Stop all members once, then start them"
+            raise RetryableError(_DOING, f"{error.cause}: the group has members", hint) from None
+        logger.debug("%s", error)
     else:
         logger.info("the group begins at %s", ", ".join(f"{tp.topic}[{tp.partition}]: {tp.offset}" for tp in commits))
-
-
-def _refused(error: KafkaError, *, would_skip: bool) -> None:
-    doing = "committing where partitions begin"
-    if error.code() not in _HAS_MEMBERS:
-        if error.code() in (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED):
-            raise FatalError(doing, error.str(), "Allow Read on the topic and on the consumer group")
-        raise RetryableError(doing, error.str())
-    if would_skip:
-        raise RetryableError(doing, f"{error.str()}: the group has members", "Stop all members once, then start them")
-    logger.debug("%s: %s", doing, error.str())

@@ -1,11 +1,13 @@
 """Refuses records at which ``transform()`` failed, or that became no row."""
 
+from typing import Any
+
 from quixstreams.models import Row as FrameworkRow
 
-from app.bad_records.refusals import LONGEST_REASON, NotARowError, NullValueError, Refusal, rejected_row
+from app.bad_records.refusals import LONGEST_REASON, NotARowError, NullValueError, Refusal, as_it_came, not_written
 from app.consumer.user_code import at, line_of
 from app.errors import cut
-from app.model import Message, TopicPartition
+from app.model import Message, Row, TopicPartition
 
 _HINT_TRANSFORM = "Correct transform() in app/transform.py"
 
@@ -23,5 +25,9 @@ def not_processed(error: Exception, row: FrameworkRow, message: Message | None) 
     is_ours = isinstance(error, NotARowError)
     raised = cut(f"transform() raised {error!r}", LONGEST_REASON)
     reason = str(error) if is_ours else f"{raised}{at(line_of(error))}"
-    rejected = rejected_row(TopicPartition(row.topic, row.partition), row, message, reason)
-    return Refusal(rejected, error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM)
+    hint = error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM
+    if message is not None:
+        return Refusal(as_it_came(message, reason), hint)
+    value: Any = row.value  # of whatever type
+    ours = Row(value, row.key, row.timestamp, row.offset, row.headers)
+    return not_written(reason, ours, TopicPartition(row.topic, row.partition), hint)

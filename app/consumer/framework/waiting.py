@@ -2,8 +2,9 @@
 
 from itertools import dropwhile
 
-from app.consumer.uncommitted import Uncommitted
-from app.model import OffsetRange, Rejected, Row, TopicPartition
+from app.model import Rejected, Row, TopicPartition
+from app.pipeline.assignment import Piece
+from app.pipeline.uncommitted import Uncommitted
 
 
 class Waiting:
@@ -45,12 +46,12 @@ class Waiting:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything to seal, if only how far the partition was processed."""
+        """Whether the pipeline lacks anything, if only how far the partition was processed."""
         return self.has_records or self.processed > self._sealed_to
 
     @property
     def has_records(self) -> bool:
-        """Whether there are rows or bad records to seal."""
+        """Whether there are rows or bad records that the pipeline lacks."""
         return bool(self.rows) or len(self.rejected) > self._sealed_rejected
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -66,12 +67,13 @@ class Waiting:
         """Note that the processing of a record begins."""
         self._begun = len(self.rows)
 
-    def take_out(self, offset: int) -> int:
-        """Drop the rows that the record with this offset gave; returns how many."""
-        kept = [row for row in self.rows[self._begun :] if row.offset != offset]
-        dropped = len(self.rows) - self._begun - len(kept)
-        self.rows[self._begun :] = kept
-        return dropped
+    def take_out_record(self, offset: int) -> None:
+        """Drop the rows that the record with this offset gave, which is processed now."""
+        self.rows[self._begun :] = [row for row in self.rows[self._begun :] if row.offset != offset]
+
+    def drop(self, offset: int) -> None:
+        """Drop all rows of the message with this offset."""
+        self.rows = [row for row in self.rows if row.offset != offset]
 
     def comes(self, offset: int) -> bool:
         """Note that a message with this offset comes; returns whether it had come before.
@@ -109,18 +111,13 @@ class Waiting:
         self._begun = self._ended = len(self.rows)
         return before - len(self.rows)
 
-    def seal(self, tp: TopicPartition) -> tuple[OffsetRange, list[Row], list[Rejected]]:
-        """Take out the records that wait; there is at least one."""
+    def take_out(self, tp: TopicPartition) -> Piece:
+        """Take out the records that wait, for the pipeline; bad ones are kept here too."""
         rows, self.rows = self.rows, []
         rejected, self._sealed_rejected = self.rejected[self._sealed_rejected :], len(self.rejected)
         self._begun = self._ended = 0
-        offsets = [row.offset for row in rows] + [record.offset for record in rejected]
-        return OffsetRange(tp, min(offsets), max(offsets)), rows, rejected
-
-    def seal_end(self) -> int:
-        """The offset of the last message; all before it is sealed, or gave no record."""
         self._sealed_to = self.processed
-        return self.processed
+        return Piece(tp, self.processed, rows=rows, rejected=rejected)
 
     def delivered(self) -> None:
         """Note that all is in the lake and in the log."""
@@ -130,7 +127,7 @@ class Waiting:
         self.uncommitted.committed(self.processed + 1, is_all=True)
 
     def unsealed(self) -> None:
-        """Note that what was sealed did not reach the lake, and quixstreams does not go back."""
+        """Note that what the pipeline has did not reach the lake, and quixstreams does not go back."""
         self._sealed_rejected, self._sealed_to = 0, -1
 
     def rewound(self) -> "Waiting | None":

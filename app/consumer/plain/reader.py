@@ -7,7 +7,7 @@ from quixstreams.models import Topic
 from app.bad_records.refusals import Refusal, as_it_came, no_object, not_deserialized
 from app.errors import RetryableError
 from app.model import Message, Row
-from app.retry import Stopped
+from app.monitoring.waits import Stopped
 
 
 class MessageReader:

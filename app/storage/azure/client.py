@@ -68,10 +68,7 @@ class MachineIdentity:
 def new_client(target: AzureTarget, max_workers: int, limits: Limits) -> ContainerClient:
     """Makes a client for all threads, which raises only errors that ``app.storage.azure.errors`` translates.
 
-    ``max_workers`` sizes its connection pool.
-
-    Raises:
-        ConfigError: the credentials cannot be read.
+    ``max_workers`` sizes its connection pool. Raises ``ConfigError`` if the credentials cannot be read.
     """
     session = requests.Session()
     adapter = HTTPAdapter(pool_maxsize=max_workers + _SPARE_CONNECTIONS)

@@ -19,7 +19,7 @@ from azure.core.exceptions import (
 from requests.exceptions import SSLError
 
 from app.container import with_own_address
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
 from app.storage.cloud_store import MissingBucketError, UnexpectedAnswerError
 from app.storage.error_rules import PASSES, ErrorRules, Rule
 from app.storage.targets import AzureTarget
@@ -76,13 +76,7 @@ _BROKEN = (DecodeError, IncompleteReadError)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Hints about the credentials: a key, a shared access signature, or an identity of this machine.
-
-    Attributes:
-        if_wrong: the hint where the service does not accept them.
-        if_too_little: the hint where they lack a permission.
-        is_identity: an identity has to get a token.
-    """
+    """Hints about the credentials (a key, a signature or an identity): if refused, and if they permit too little."""
 
     if_wrong: str
     if_too_little: str
@@ -201,7 +195,7 @@ def _cause(error: HttpResponseError, code: str, status: int) -> str:
 
 def _reason(error: AzureError) -> str:
     """Returns the network's message without the object's address, which holds the signature."""
-    inner = error.inner_exception
-    cause = inner.args[0] if inner is not None and inner.args else inner
-    reason = getattr(cause, "reason", None) or cause or error.message
-    return one_line(_HOST.sub(r"\1:\2", _URL.sub("", str(reason))))
+    if error.inner_exception is None:
+        return one_line(_URL.sub("", error.message))
+    host, words = _HOST.search(str(error)), _URL.sub("", last_words(error.inner_exception))
+    return f"{host[1]}:{host[2]}: {words}" if host else words

@@ -50,11 +50,7 @@ def new_client(credentials_json: str | None, max_workers: int, doing: str) -> Cl
     """Makes a client without a request to the store; ``max_workers`` sizes the connection pool.
 
     Without ``credentials_json``, the key of a service account, Google's libraries take their default chain: a file,
-    workload identity, the machine's own service account.
-
-    Raises:
-        ConfigError: the key is malformed.
-        GoogleAuthError: there are no credentials.
+    workload identity, the machine's own service account. A malformed key is a ``ConfigError``.
     """
     os.environ.setdefault(_NO_BUCKET_IN_TRACES, "true")
     credentials = _credentials(credentials_json, doing)

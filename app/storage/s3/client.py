@@ -41,9 +41,7 @@ LIMITS: Final = Limits()
 def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client":
     """Makes a client; ``max_workers`` sizes the connection pool.
 
-    Raises:
-        ConfigError: keys, endpoint or region are malformed.
-        BotoCoreError: the machine's role gives no keys.
+    Malformed keys, endpoint or region are a ``ConfigError``, a role without keys is a ``BotoCoreError``.
     """
     doing = f"connecting to {target.uri}"
     for name, value in (("AWS_ACCESS_KEY_ID", target.access_key), ("AWS_SESSION_TOKEN", target.session_token)):

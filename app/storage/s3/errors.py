@@ -9,7 +9,7 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from app.container import with_own_address
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
 from app.storage.cloud_store import MissingBucketError
 from app.storage.error_rules import PASSES, ErrorRules, Rule
 
@@ -162,5 +162,5 @@ def _reason(error: boto.ConnectionError | boto.HTTPClientError) -> str:
     if isinstance(error, boto.ProxyConnectionError):  # hides a password only behind http:// and https://
         return re.sub(r'[^\s"]+@', "***@", one_line(str(error)))
     if isinstance(error, boto.EndpointConnectionError):
-        return f"{one_line(str(error))}: {str(error.kwargs.get('error')).rpartition(': ')[2]}"
+        return f"{one_line(str(error))}: {last_words(error.kwargs['error'])}"
     return one_line(str(error))

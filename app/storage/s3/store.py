@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http import HTTPStatus
 from io import BytesIO
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Literal, TypedDict, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, Literal, cast
 
 from botocore.exceptions import ClientError
 from s3transfer.utils import ReadFileChunk
@@ -37,20 +37,6 @@ _NOT_IN_PARTS = (
 )
 
 
-class _Encryption(TypedDict, total=False):
-    """The requested encryption under boto3's names; empty for none."""
-
-    ServerSideEncryption: Literal["AES256", "aws:kms"]
-    SSEKMSKeyId: str
-
-
-class _Condition(TypedDict, total=False):
-    """The condition of a request under boto3's names; empty for none."""
-
-    IfMatch: str
-    IfNoneMatch: str
-
-
 class S3Store(CloudStore):
     """One bucket.
 
@@ -76,11 +62,8 @@ class S3Store(CloudStore):
         self._prefix = ""
         self._max_workers = max_workers
         self._limits = limits
-        self._encryption: _Encryption = {}
-        if sse:
-            self._encryption["ServerSideEncryption"] = sse
-        if sse_kms_key_id:
-            self._encryption["SSEKMSKeyId"] = sse_kms_key_id
+        wanted = {"ServerSideEncryption": sse, "SSEKMSKeyId": sse_kms_key_id}
+        self._encryption: dict[str, Any] = {name: value for name, value in wanted.items() if value}
 
     def connect(self, prefix: str) -> None:
         self._prefix = prefix
@@ -250,7 +233,7 @@ class S3Store(CloudStore):
             raise
 
 
-def _condition(replaces: Replaces) -> _Condition:
+def _condition(replaces: Replaces) -> dict[str, Any]:
     if replaces is WHATEVER_IS_THERE:
         return {}
     return {"IfNoneMatch": "*"} if replaces is None else {"IfMatch": replaces}

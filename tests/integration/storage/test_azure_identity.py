@@ -127,14 +127,6 @@ def test_a_machine_without_an_identity_is_told_what_to_set(
     assert "\n" not in str(caught.value)
 
 
-def test_an_identity_that_has_let_in_is_waited_for(guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch) -> None:
-    with identity_service(monkeypatch, SHORT, Answer(500)):
-        lake = store(guarded)
-        lake.connect("")
-        with pytest.raises(RetryableError, match=r"reading az://lake/k.*no token could be had"):
-            lake.read("k")
-
-
 def test_a_renewal_that_is_refused_is_no_answer_of_the_store(
     guarded: LocalAzurite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,7 @@ import trustme
 
 from app.errors import FatalError, RetryableError
 from app.monitoring.waits import Waits
-from app.service.starting import patiently
 from app.storage.s3.store import S3Store
-from app.timings import Timings
 from dev.minio import LocalMinio
 from tests.fakes.forward_proxy import ForwardProxy
 
@@ -74,7 +72,7 @@ def test_https_goes_through_a_tunnel_of_the_proxy(
     with ForwardProxy() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         # A busy machine may need the connector's own patience.
-        patiently("store", lambda: store.connect("t/"), Timings(), Waits())
+        Waits().at_start("store", lambda: store.connect("t/"))
 
     assert set(proxy.asked) == {secure_server.endpoint_url.removeprefix("https://")}
 

@@ -1,13 +1,18 @@
 """What is often asked of a catalog."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from io import BytesIO
+from pathlib import Path
+from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from app.catalog.quix import QuixCatalog
 from app.errors import ConnectorError
-from app.model import StoredFile
+from app.model import DataFile
 from app.table.catalog_table import CatalogTable
 from tests.support.batches import spec
 
@@ -17,10 +22,17 @@ Kind = TypeVar("Kind", bound=ConnectorError)
 WHEN = datetime(2024, 1, 15, 12, 30, tzinfo=UTC)
 
 
-def stored(name: str = "f.parquet", **values: str) -> StoredFile:
+def stored(name: str = "f.parquet", **values: str) -> DataFile:
     folders = "".join(f"{column}={value}/" for column, value in values.items())
     key = f"data/sensors/{folders}{name}"
-    return StoredFile(key, f"s3://lake/{key}", 1234, 10, values, WHEN)
+    return DataFile(key, values, 10, 1234, Path(), WHEN, footer_of({"text": ["a"] * 10}), f"s3://lake/{key}")
+
+
+def footer_of(columns: Mapping[str, Any]) -> pq.FileMetaData:
+    """The footer of a file with these columns."""
+    written = BytesIO()
+    pq.write_table(pa.table(columns), written)
+    return pq.read_metadata(written)
 
 
 def created(catalog: QuixCatalog) -> CatalogTable:

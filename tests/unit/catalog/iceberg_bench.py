@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from app.catalog.iceberg.table import IcebergTable
 from app.catalog.targets import IcebergTarget
-from app.model import Mark, StoredFile, TopicPartition
+from app.model import DataFile, Mark, TopicPartition
 from app.storage.local.store import LocalStore
 from app.table import layout
 from app.table.layout import data_key
@@ -66,7 +66,7 @@ class IcebergBench:
         where = f"{self.store.uri}/{ROOT}"
         return catalog.create_table(f"{self.namespace}.readings", schema, where, PartitionSpec(*partitions))
 
-    def file(self, name: str, columns: Mapping[str, Any] | pa.Table, place: str | None = "Rome") -> StoredFile:
+    def file(self, name: str, columns: Mapping[str, Any] | pa.Table, place: str | None = "Rome") -> DataFile:
         """A file of the table in the store, without field ids, as Spark writes it."""
         table = columns if isinstance(columns, pa.Table) else pa.table(columns)
         table = table.append_column(self.partition, pa.array([place] * len(table), pa.string()))
@@ -76,8 +76,7 @@ class IcebergBench:
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, path, store_decimal_as_integer=True)
         size, footer = path.stat().st_size, pq.read_metadata(path)
-        uri = f"{self.store.uri}/{key}"
-        return StoredFile(key, uri, size, len(table), values, datetime.now(UTC), footer=footer)
+        return DataFile(key, values, len(table), size, path, datetime.now(UTC), footer, f"{self.store.uri}/{key}")
 
     @property
     def table(self) -> Table:

@@ -28,7 +28,7 @@ from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.catalog.iceberg.table import IcebergTable, RestartError
 from app.errors import ConfigError, FatalError, RetryableError
-from app.model import Mark, StoredFile, TopicPartition
+from app.model import DataFile, Mark, TopicPartition
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.batches import spec
 from tests.support.waiting import PATIENCE, join, wait_for, wait_until
@@ -239,7 +239,7 @@ def test_members_that_register_the_same_batches_at_once_register_each_once(bench
     bench.member()
     batches = [(bench.file(f"batch-{number}", {"n": [number]}), marks(number)) for number in range(8)]
 
-    def is_registered(member: IcebergTable, file: StoredFile, of_batch: list[Mark]) -> bool:
+    def is_registered(member: IcebergTable, file: DataFile, of_batch: list[Mark]) -> bool:
         try:
             member.add_files([file], "readings", of_batch)
         except RetryableError:  # SQLite is locked

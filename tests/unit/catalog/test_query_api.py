@@ -9,12 +9,12 @@ import pytest
 from app.catalog.query_api import QueryApi
 from app.catalog.targets import QuixTarget
 from app.errors import ConfigError
-from app.model import StoredFile
+from app.model import DataFile
 from tests.fakes.canned_server import Answer, CannedServer
-from tests.unit.catalog.catalog_bench import WHEN, stored
+from tests.unit.catalog.catalog_bench import WHEN, footer_of, stored
 
 LONG = 30.0
-FILE = StoredFile("k", "s3://lake/k", 5, 2, {"p": "a"}, WHEN, {"n": {"type": "numeric"}})
+FILE = DataFile("k", {"p": "a"}, 2, 5, last_modified=WHEN, footer=footer_of({"n": [1, 2]}), uri="s3://lake/k")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def server() -> Iterator[CannedServer]:
         yield running
 
 
-def tell(server: CannedServer, *batches: list[StoredFile], token: str | None = "t0ken") -> None:  # noqa: S107
+def tell(server: CannedServer, *batches: list[DataFile], token: str | None = "t0ken") -> None:  # noqa: S107
     api = QueryApi(QuixTarget(server.url, token, "space", "a table"))
     for files in batches:
         api.files_added(files)

@@ -1,24 +1,24 @@
 """How many files one request brings."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from app.catalog.base import TooLargeError
+from app.catalog.column_stats import column_stats
 from app.catalog.quix import MOST_BYTES, MOST_FILES, QuixCatalog
-from app.model import StoredFile
+from app.model import DataFile
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.catalog_bench import WHEN, created, stored
+from tests.unit.catalog.catalog_bench import created, footer_of, stored
 
 ONE_MEBIBYTE = 2**20
 
 
-def wide(number: int, columns: int) -> StoredFile:
+def wide(number: int, columns: int) -> DataFile:
     """A file with bounds of so many columns, whose names are long and not ASCII."""
-    bounds = {"type": "numeric", "min": -1.5, "max": 1.5, "null_count": 0, "value_count": 10}
-    stats = {f"Größe der Spalte {column}": bounds for column in range(columns)}
-    key = f"data/sensors/place=ü{number}/day=1/f.parquet"
-    return StoredFile(key, f"s3://lake/{key}", 1, 10, {"place": f"ü{number}", "day": "1"}, WHEN, stats)
+    footer = footer_of({f"Größe der Spalte {column}": [-1.5, 1.5] for column in range(columns)})
+    return replace(stored(place=f"ü{number}", day="1"), footer=footer)
 
 
 def test_many_files_are_divided_in_their_order(catalog: QuixCatalog) -> None:
@@ -45,7 +45,7 @@ def test_wide_files_make_no_request_beyond_what_servers_take(catalog: QuixCatalo
 
 def test_a_file_that_is_too_large_by_itself_goes_alone(catalog: QuixCatalog) -> None:
     huge = wide(1, 10_000)
-    assert len(json.dumps(dict(huge.column_stats))) > MOST_BYTES
+    assert len(json.dumps(dict(column_stats(huge.footer, None)))) > MOST_BYTES
 
     assert [len(portion) for portion in catalog.portions([wide(0, 1), huge, wide(2, 1)])] == [1, 1, 1]
 

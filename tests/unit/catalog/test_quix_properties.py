@@ -12,7 +12,7 @@ from app.catalog.targets import QuixTarget
 from app.table.layout import PartitionSpec
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.support.batches import spec
-from tests.unit.catalog.catalog_bench import LOCATION, stored
+from tests.unit.catalog.catalog_bench import LOCATION, footer_of, stored
 
 PLAIN = spec("place", "driver")
 FULL = replace(PLAIN, columns=("place",), sort_column="lap", stats_columns=("speed", "lap"))
@@ -27,7 +27,7 @@ SOURCE = {
 
 @pytest.fixture
 def catalog(server: CatalogServer) -> QuixCatalog:
-    return QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors", "acme-prod"))
+    return QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors", "acme-prod", ("speed",)))
 
 
 def properties(server: CatalogServer) -> dict[str, Any]:
@@ -65,7 +65,9 @@ def test_files_have_the_values_of_their_folders_alone_their_zone_maps_and_their_
     catalog: QuixCatalog, server: CatalogServer
 ) -> None:
     catalog.create_table(LOCATION, FULL)
-    catalog.add_files([replace(stored(place="a"), column_stats={"speed": SPEED})], "laps")
+    catalog.add_files(
+        [replace(stored(place="a"), footer=footer_of({"speed": [1.0, 2.0, 2.0], "gear": [1, 2, 3]}))], "laps"
+    )
 
     [file] = server.files("sensors")
     assert file["partition_values"] == {"place": "a"}

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,12 +10,13 @@ import pytest
 from app.catalog.base import NotTakenError, TooLargeError
 from app.catalog.registrar import MovedError, Registrar
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.model import StoredFile
+from app.model import DataFile
 from app.table.catalog_table import CatalogTable
 from app.table.layout import PartitionSpec
 from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.support.batches import spec
+from tests.unit.catalog.catalog_bench import footer_of
 
 STORE = "s3://lake"
 ROOT = "data/t"
@@ -24,32 +24,32 @@ LOCATION = f"{STORE}/{ROOT}"
 MOVED = f"{STORE}/data/other"
 WANTED = replace(spec("place"), order=("place", "driver"), sort_column="lap", stats_columns=("speed",))
 KNOWN = CatalogTable(LOCATION, ("place", "driver"))
+FOOTER = footer_of({"n": [1]})
 LOST = RetryableError("registering", "no answer")
 NOT_TAKEN = NotTakenError("registering", "429")
 
 
-def file(name: str) -> StoredFile:
-    key = f"{ROOT}/place={name}/f.parquet"
-    return StoredFile(key, f"{STORE}/{key}", 1, 1, {"place": name}, datetime(2024, 1, 15, tzinfo=UTC))
+def file(name: str) -> DataFile:
+    return DataFile(f"{ROOT}/place={name}/f.parquet", {"place": name}, rows=1, size=1, footer=FOOTER)
 
 
 def registrar(
     catalog: MemoryCatalog | None,
     known: CatalogTable | None = None,
-    on_registered: Callable[[Sequence[StoredFile]], None] | None = None,
+    on_registered: Callable[[Sequence[DataFile]], None] | None = None,
 ) -> Registrar:
     return Registrar(catalog, TableLocation(STORE, ROOT), WANTED, "laps", known, on_registered)
 
 
-def files_of(names: str) -> list[StoredFile]:
+def files_of(names: str) -> list[DataFile]:
     return [file(name) for name in names]
 
 
 def register(registering: Registrar, names: str) -> None:
-    registering.new_registration().run(files_of(names))
+    registering.new_registration(files_of(names)).run()
 
 
-def places(files: Sequence[StoredFile]) -> list[str]:
+def places(files: Sequence[DataFile]) -> list[str]:
     return [each.partition_values["place"] for each in files]
 
 
@@ -195,9 +195,7 @@ def test_files_get_the_address_that_the_table_is_known_by() -> None:
     known = CatalogTable("s3://container/data/t", ())
     catalog = MemoryCatalog(known)
     registering = Registrar(catalog, TableLocation("az://container", ROOT), WANTED, "laps", known)
-    key = f"{ROOT}/place=a/f.parquet"
-    stored = StoredFile(key, f"az://container/{key}", 1, 1, {"place": "a"}, datetime(2024, 1, 15, tzinfo=UTC))
-    registering.new_registration().run([stored])
+    register(registering, "a")
 
     assert [found.uri for found in catalog.requests[0]] == ["s3://container/data/t/place=a/f.parquet"]
 
@@ -218,25 +216,14 @@ def test_what_may_have_been_carried_out_is_asked_for_again_and_not_counted_again
     errors: Sequence[ConnectorError | None], names: str, told: list[tuple[list[str], str | None]]
 ) -> None:
     catalog = Answers(*errors, most_files=2)
-    registration = registrar(catalog).new_registration()
-    files = files_of(names)
+    registration = registrar(catalog).new_registration(files_of(names))
     for error in filter(None, errors):
         with pytest.raises(type(error)):
-            registration.run(files)
-    registration.run(files)
-    registration.run(files)
+            registration.run()
+    registration.run()
+    registration.run()
 
     assert catalog.told == told, "once done it is not asked for any more"
-
-
-def test_files_that_were_given_away_meanwhile_are_left_out_of_the_repetition() -> None:
-    catalog = Answers(LOST)
-    registration = registrar(catalog).new_registration()
-    with pytest.raises(RetryableError):
-        registration.run([file("a"), file("b")])
-    registration.run([file("b")])
-
-    assert catalog.told == [(["b"], None)]
 
 
 def test_what_is_too_large_is_asked_for_in_halves() -> None:
@@ -272,11 +259,11 @@ def test_a_former_owner_s_files_are_not_counted() -> None:
 def test_others_are_told_of_what_is_registered_and_of_nothing_else() -> None:
     told: list[list[str]] = []
     catalog = Answers(None, LOST, most_files=2)
-    registration = registrar(catalog, KNOWN, lambda files: told.append(places(files))).new_registration()
-    files = files_of("abcde")
+    registering = registrar(catalog, KNOWN, lambda files: told.append(places(files)))
+    registration = registering.new_registration(files_of("abcde"))
     with pytest.raises(RetryableError):
-        registration.run(files)
+        registration.run()
     assert told == [["a", "b"]]
 
-    registration.run(files)
+    registration.run()
     assert told == [["a", "b"], ["c", "d"], ["e"]]

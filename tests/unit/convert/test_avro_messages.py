@@ -205,7 +205,7 @@ def test_a_datum_that_is_not_of_its_schema_spoils_no_other(name: str, at_once: b
     rows = pq.read_table(staged.file.path)
     assert rows.num_rows == 18
     assert len({repr(row) for row in rows.to_pylist()}) == 1
-    ((_, (rejected,)),) = staged.rejected
+    (rejected,) = staged.rejected
     assert rejected.offset == 9
     assert rejected.value == bad, "byte by byte"
     assert "does not fit its Avro schema" in rejected.reason
@@ -278,7 +278,7 @@ def test_a_moment_after_the_year_9999_is_in_no_folder(at_once: bool, tmp_path: P
     avro = AvroMessages(MemoryRegistry({1: record(("ts_ms", logical("long", "timestamp-millis")))}).find)
     step = StagingStep(Table(("year",), avro=avro), at_once=at_once, few=2)
     batch = messages(*(framed(1, encoded(each)) for each in (0, 253_402_300_800_000, 0)))
-    ((_, (rejected,)),) = step.stage(batch, tmp_path / "staged").rejected
+    (rejected,) = step.stage(batch, tmp_path / "staged").rejected
     assert rejected.offset == 1
     assert "outside the years 1 to 9999" in rejected.reason
 
@@ -307,7 +307,7 @@ def test_what_is_wrong_with_a_message_is_named() -> None:
 def test_a_value_that_is_no_record_is_no_row(tmp_path: Path) -> None:
     step = StagingStep(Table(avro=AvroMessages(MemoryRegistry({1: "long"}).find)), at_once=True)
     staged = step.stage(messages(framed(1, b"\2")), tmp_path / "staged")
-    ((_, (rejected,)),) = staged.rejected
+    (rejected,) = staged.rejected
     assert "of type int, and a row needs an object" in rejected.reason
 
 

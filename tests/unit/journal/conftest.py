@@ -13,4 +13,5 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     """A store, in which no version of a document has another's ETag at the end."""
     bench = Bench(tmp_path)
     yield bench
+    bench.stop()
     bench.check_versions()

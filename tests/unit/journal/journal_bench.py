@@ -1,34 +1,45 @@
-"""Generations and takeovers over a real folder, and the files that their logs speak of."""
+"""A member's log, takeovers and claims over a real folder, and files that logs name; Kafka and catalog are played."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
-from app.errors import ConnectorError
+from app.errors import ConnectorError, RetryableError
+from app.journal.beginning import Beginnings
 from app.journal.claim import CLAIM, PartitionClaim
-from app.journal.entry import JournaledFile, claim_key, is_log, log_key
-from app.journal.generation import Generation, Intent
+from app.journal.entry import claim_key, is_log, log_key
 from app.journal.journal import Journal
-from app.journal.log import GenerationLog, Progress, log_form
-from app.journal.takeover import Begin, Takeover
+from app.journal.log import GenerationLog, Intent, Progress, log_form
+from app.journal.own_log import OwnLog
+from app.journal.settle import Settlement
+from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
-from app.model import Mark, OffsetRange, TopicPartition
+from app.kafka.watch import KafkaWatch, TopicIds
+from app.model import DataFile, Mark, OffsetRange, TopicPartition
+from app.monitoring.metrics import Metrics
+from app.pipeline.assignment import Assignment, Claimed
+from app.pipeline.claimer import Claimer, Membership
 from app.storage.base import ChangedError
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
+from tests.support.waiting import PATIENCE, join, wait_until
 
 P0, P1, P2 = (TopicPartition("sensors", number) for number in range(3))
 LOG_FORM = log_form("data/t")
-OURS, THEIRS, THIRD = "aaaaaaaa", "bbbbbbbb", "cccccccc"
+OURS, THEIRS, THIRD, FORMER = "aaaaaaaa", "bbbbbbbb", "cccccccc", "ffffffff"
 BODY = b"0123456789"  # of every file
 PLACEHOLDER = b"no rows"
+AWAY = RetryableError("asking", "no route to host")
 
 
 class Kafka(GroupOffsets):
     """Kafka's answers."""
 
     def __init__(self) -> None:
-        self.offsets = PartitionOffsets(None, 0, 1_000, "id")
+        self.offsets = PartitionOffsets(None, 0, 100, "id")
         self.offsets_of: dict[TopicPartition, PartitionOffsets] = {}
         self.errors: list[Exception] = []
         self.errors_of: dict[TopicPartition, list[Exception]] = {}
@@ -55,20 +66,33 @@ class Kafka(GroupOffsets):
 
 
 class Bench:
-    """A store, and as many generations as one likes."""
+    """A store, and as many members as one likes.
 
-    def __init__(self, tmp_path: Path) -> None:
+    Attributes:
+        is_in_catalog: whether the catalog has a batch, as it knows by the marks.
+        registered: keys of the files of each batch that was settled.
+        fenced: tokens of the logs that found out.
+        members: whether Kafka has us in the group, by turns; then it has.
+    """
+
+    def __init__(self, tmp_path: Path, store: JournalStore | None = None) -> None:
         self.lake = tmp_path / "lake"
         self.lake.mkdir(exist_ok=True)
-        self.store = JournalStore(self.lake)
+        self.store = store or JournalStore(self.lake)
         self.clock = Clock()
         self.epoch = Clock()
-        self.is_in_catalog = False  # a batch, as the catalog knows by its marks
+        self.is_in_catalog = False
         self.registered: list[list[str]] = []
         self.catalog_errors: list[ConnectorError] = []
         self.kafka = Kafka()
+        self.fenced: list[str] = []
+        self.members: list[bool | Exception] = []
+        self.on_question: Callable[[], object] = lambda: None  # whether Kafka has us
+        self.metrics = Metrics()
+        self._tokens = iter("abcde0123")
+        self._claimers: list[Claimer] = []
 
-    def register(self, files: Sequence[JournaledFile], marks: Sequence[Mark]) -> None:
+    def register(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         if self.catalog_errors:
             raise self.catalog_errors.pop(0)
         self.registered.append([file.key for file in files])
@@ -79,41 +103,86 @@ class Bench:
 
     # --- members ----------------------------------------------------------------------------------------------------
 
-    def generation(self, owner: str = OURS) -> Generation:
-        return Generation(self.journal, owner, fill=self.fill, clock=self.clock, now=self.epoch)
-
-    def begun(self, owner: str = OURS, tps: Sequence[TopicPartition] = (P0,), end: int = -1) -> Generation:
-        """A generation that has just taken over these partitions, up to this offset."""
-        generation = self.generation(owner)
-        self.claim(generation, tps, begin=lambda tp, _: begin_at(tp, end))
-        return generation
-
-    def claimed(self, owner: str = THEIRS, tps: Sequence[TopicPartition] = (P0,)) -> Generation:
-        """A generation that takes these partitions over and goes on where their logs are."""
-        generation = self.generation(owner)
-        self.claim(generation, tps)
-        return generation
-
-    def claim(
-        self,
-        generation: Generation,
-        tps: Sequence[TopicPartition] = (P0,),
-        *,
-        is_wanted: Callable[[], bool] = lambda: True,
-        check: Callable[[TopicPartition, Progress], None] = lambda *_: None,
-        begin: Callable[[TopicPartition, Progress | None], Begin] | None = None,
-    ) -> dict[TopicPartition, int]:
-        """Claim as ``Claims`` does; the ends at which the partitions begin."""
-        return self.takeover().run(tps, generation, is_wanted=is_wanted, check=check, begin=begin or going_on)
-
-    def takeover(self) -> Takeover:
-        return Takeover(
+    def own_log(self, owner: str = OURS) -> OwnLog:
+        told = self.fenced
+        return OwnLog(
             self.journal,
-            offsets=self.kafka,
-            register=self.register,
-            is_registered=lambda _: self.is_in_catalog,
+            owner,
+            fill=self.fill,
+            on_fenced=lambda log: told.append(log.token),
+            clock=self.clock,
             now=self.epoch,
         )
+
+    def begun(
+        self,
+        owner: str = OURS,
+        tps: Sequence[TopicPartition] = (P0,),
+        end: int = -1,
+        *,
+        topic_id: str = "id",
+        cluster_id: str = "",
+    ) -> OwnLog:
+        """The log of a member that has claimed these partitions, the first of all, and begins after this offset."""
+        log = self.own_log(owner)
+        log.take_over([progress_at(tp, end, topic_id, cluster_id) for tp in tps], ())
+        for tp in tps:
+            self.journal.claim(tp).write(PartitionClaim(seq=1, owner=owner, cluster_id=cluster_id))
+        return log
+
+    def claimed(self, owner: str = THEIRS, tps: Sequence[TopicPartition] = (P0,)) -> OwnLog:
+        """The log of a member that has taken these partitions over and goes on where their logs are."""
+        log = self.own_log(owner)
+        self.takeover().claim(tps, log)
+        return log
+
+    def takeover(
+        self,
+        *,
+        reset: Literal["earliest", "latest"] = "earliest",
+        follow_offsets: str = "",
+        keeps_state: bool = False,
+    ) -> Takeover:
+        def first(_: TopicPartition, kafka: PartitionOffsets) -> int:
+            return kafka.low if reset == "earliest" else kafka.high
+
+        return Takeover(
+            self.journal,
+            Settlement(
+                self.store,
+                self.register,
+                lambda _: self.is_in_catalog,
+                self.kafka,
+                map,
+                self.epoch,
+            ),
+            Beginnings(self.kafka, TopicIds(self.kafka.topic_id), first, follow_offsets, keeps_state),
+        )
+
+    def claimer(self, *, check_group: Callable[[], ConnectorError | None] = lambda: None, **beginnings: Any) -> Claimer:
+        """It names its logs as ``OURS``, ``THEIRS`` and so on."""
+        takeover = self.takeover(**beginnings)
+        claimer = Claimer(
+            takeover,
+            lambda: self.own_log(next(self._tokens) * 8),
+            Membership(takeover.beginnings.topic_ids, check_group, self._is_member, KafkaWatch((), PATIENCE)),
+            lambda _: None,
+            self.metrics,
+            Timings(first_retry_seconds=0.002, fenced_seconds=0.02),
+        )
+        self._claimers.append(claimer)
+        return claimer
+
+    def _is_member(self) -> bool:
+        self.on_question()
+        answer = self.members.pop(0) if self.members else True
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def stop(self) -> None:
+        for claimer in self._claimers:
+            claimer.stop()
 
     def fill(self, keys: Collection[str]) -> None:
         for key in keys:
@@ -130,10 +199,17 @@ class Bench:
     def log(self, owner: str = OURS) -> GenerationLog:
         return LOG_FORM.parse((self.lake / self.log_key(owner)).read_bytes())
 
-    def end(self, owner: str = OURS, tp: TopicPartition = P0) -> int:
+    def progress(self, owner: str = OURS, tp: TopicPartition = P0) -> Progress:
         progress = self.log(owner).of(tp)
         assert progress is not None
-        return progress.end
+        return progress
+
+    def end(self, owner: str = OURS, tp: TopicPartition = P0) -> int:
+        return self.progress(owner, tp).end
+
+    def owner(self, tp: TopicPartition = P0) -> str:
+        """The one that the claim names."""
+        return self.stored_claim(tp).owner
 
     def any_claim(self, tp: TopicPartition = P0) -> PartitionClaim | None:
         path = self.lake / self.claim_key(tp)
@@ -200,25 +276,17 @@ def progress_at(tp: TopicPartition, end: int, topic_id: str = "id", cluster_id: 
     return Progress(topic=tp.topic, partition=tp.partition, end=end, topic_id=topic_id, cluster_id=cluster_id)
 
 
-def begin_at(tp: TopicPartition, end: int, topic_id: str = "id", cluster_id: str = "") -> Begin:
-    return Begin(end, progress_at(tp, end, topic_id, cluster_id))
-
-
-def going_on(tp: TopicPartition, former: Progress | None) -> Begin:
-    return begin_at(tp, -1) if former is None else Begin(former.end, former)
-
-
 def key_of(name: str) -> str:
     return f"data/t/p=a/{name}"
 
 
-def file(name: str, rows: int = 2) -> JournaledFile:
-    return JournaledFile(key=key_of(name), size=len(BODY), rows=rows, partition_values={"p": "a"})
+def file(name: str, rows: int = 2) -> DataFile:
+    return DataFile(key=key_of(name), size=len(BODY), rows=rows, partition_values={"p": "a"})
 
 
 def intent(
     *names: str,
-    batch: int = 0,
+    batch: int = 1,
     end: int = 9,
     ends: Mapping[TopicPartition, int] | None = None,
     also: Sequence[str] = (),
@@ -227,3 +295,34 @@ def intent(
     files = tuple(file(name) for name in names)
     offsets = [OffsetRange(tp, last - 4, last) for tp, last in ({P0: end} if ends is None else ends).items()]
     return Intent(batch, offsets, files, {key_of(name): 1 for name in also})
+
+
+def through(assignment: Assignment, count: int = 1) -> list[Claimed]:
+    """The claims of these many partitions."""
+    found: list[Claimed] = []
+
+    def look() -> bool:
+        found.extend(assignment.new_claims())
+        return len(found) >= count
+
+    wait_until(look, f"{count} claims are through")
+    return found
+
+
+def claim_of(claimer: Claimer) -> Claimed:
+    """The claim of the first partition in a new assignment."""
+    (claim,) = through(claimer.begin([P0]))
+    return claim
+
+
+def wait_idle(claimer: Claimer) -> None:
+    """Wait until none of the threads has anything to do."""
+    free = threading.Barrier(claimer._pool._max_workers + 1, timeout=PATIENCE)
+    try:
+        for _ in range(claimer._pool._max_workers):
+            claimer._pool.submit(free.wait)
+    except RuntimeError:  # shut down: the threads end with what they do
+        for thread in claimer._pool._threads:
+            join(thread)
+    else:
+        free.wait()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from app.journal import claim as claims
 from app.journal.claim import PartitionClaim
 from app.journal.entry import (
-    JournaledFile,
     RolledBack,
     claim_key,
     group_folder,
@@ -19,13 +19,14 @@ from app.journal.entry import (
     log_key,
     logs_folder,
 )
-from app.journal.log import GenerationLog, Progress, log_form
+from app.journal.log import GenerationLog, Intent, Progress, log_form
 from app.kafka.ids import known_id
-from app.model import Mark, OffsetRange, TopicPartition
+from app.model import DataFile, Mark, OffsetRange, TopicPartition
 
 parse_claim = claims.CLAIM.parse
 parse_log = log_form("data/t").parse
-FILE = JournaledFile(key="data/t/p=a/data_1.parquet", size=10, rows=3, partition_values={"p": "a"})
+FILE = DataFile("data/t/p=a/data_1.parquet", {"p": "a"}, rows=3, size=10)
+FIELDS = {"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}
 LOG = GenerationLog(
     seq=7,
     owner="0a1b2c3d",
@@ -56,7 +57,7 @@ def without(entry: PartitionClaim | GenerationLog, field: str) -> bytes:
 small = st.integers(0, 2**62)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 keys = names.map(lambda name: f"data/t/{name}x")
-journaled = st.builds(JournaledFile, key=keys, size=small, rows=small, partition_values=st.dictionaries(names, names))
+journaled = st.builds(DataFile, key=keys, size=small, rows=small, partition_values=st.dictionaries(names, names))
 
 
 spans = st.tuples(names, st.integers(0, 2**31), st.integers(-1, 2**61), st.integers(0, 2**61))
@@ -73,7 +74,7 @@ def test_a_log_comes_back_as_it_was_stored(
     found: list[tuple[str, int, int, int]],
     state: Literal["done", "pending", "kept"],
     closed: bool,
-    files: list[JournaledFile],
+    files: list[DataFile],
     revoked: list[RolledBack],
 ) -> None:
     partitions = tuple(
@@ -96,7 +97,7 @@ def test_a_log_comes_back_as_it_was_stored(
 def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> None:
     fields = json.loads(LOG.to_body())
     assert (fields["version"], json.loads(claims.CLAIM.body(CLAIM))["version"]) == (1, 1)
-    assert fields["files"] == [{"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}]
+    assert fields["files"] == [FIELDS]
     assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "removed": False}]
 
 
@@ -113,7 +114,7 @@ def test_values_that_are_named_like_the_packed_list_come_back(listed: int) -> No
     log = LOG.model_copy(
         update={
             "partitions": (Progress(topic=name, partition=0, end=39, to=49),),
-            "files": (FILE.model_copy(update={"partition_values": {"p": name, name: "a"}}),),
+            "files": (replace(FILE, partition_values={"p": name, name: "a"}),),
             "revoked": tuple(RolledBack(key=f"data/t/{number}", since=number) for number in range(listed)),
         }
     )
@@ -157,8 +158,8 @@ def test_a_claim_comes_back_as_it_was_stored(claim: PartitionClaim) -> None:
         (parse_log, without(LOG, "writer"), "writer"),
         (parse_log, stored(LOG, state="off"), "state"),
         (parse_log, stored(LOG, partitions=[{"topic": "t", "partition": 0, "end": -2}]), r"partitions\.0\.end"),
-        (parse_log, stored(LOG, files=[{**FILE.model_dump(), "size": -1}]), r"files\.0\.size"),
-        (parse_log, stored(LOG, files=[{**FILE.model_dump(), "hash": "x"}]), r"files\.0\.hash"),
+        (parse_log, stored(LOG, files=[{**FIELDS, "size": -1}]), r"files\.0\.size"),
+        (parse_log, stored(LOG, files=[{**FIELDS, "hash": "x"}]), r"files\.0\.hash"),
         (parse_log, stored(LOG, state="done", partitions=[]), "a log that is done has files"),
         (parse_log, stored(LOG, state="done", files=[], also={}), "a log that is done has the ends of a batch"),
     ],
@@ -191,7 +192,7 @@ def test_a_refusal_shows_no_contents() -> None:
 )
 @pytest.mark.parametrize("where", ["files", "also", "revoked"])
 def test_a_key_that_is_not_below_the_table_is_refused_by_its_name(where: str, key: str) -> None:
-    values = {"files": [{**FILE.model_dump(), "key": key}], "also": {key: 0}, "revoked": [{"key": key, "since": 1}]}
+    values = {"files": [{**FIELDS, "key": key}], "also": {key: 0}, "revoked": [{"key": key, "since": 1}]}
     with pytest.raises(ValueError, match="is not below data/t/ or data/_dead_letter/t/") as refused:
         parse_log(stored(LOG, **{where: values[where]}))
     assert f"it names {key}, which" in str(refused.value)
@@ -284,7 +285,7 @@ def test_the_marks_of_a_batch_are_the_same_whoever_registers_it_and_whatever_is_
     first, other = Progress(topic="t", partition=0, end=9, series="a"), Progress(topic="t", partition=1, end=5)
     log = GenerationLog(seq=1, owner="o", writer="o", partitions=(first,))
     ends = {first.tp: 19}
-    pending = log.pending(0, [OffsetRange(first.tp, 10, 15)], [FILE], {}, ends)
+    pending = log.pending(Intent(0, [OffsetRange(first.tp, 10, 15)], [FILE], {}, ends))
     wider = pending.changed(partitions=(*pending.partitions, other))
     kept = wider.kept([FILE])
     assert pending.marks == wider.marks == kept.marks == (Mark(first.tp, "a", 19),)

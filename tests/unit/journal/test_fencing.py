@@ -4,35 +4,41 @@ from collections.abc import Callable
 
 import pytest
 
-from app.journal.generation import Generation
+from app.errors import RetryableError
 from app.journal.journal import FencedError, LogClosedError
-from tests.unit.journal.journal_bench import OURS, P0, THEIRS, THIRD, Bench, intent, key_of
+from app.journal.own_log import OwnLog
+from tests.unit.journal.journal_bench import AWAY, OURS, P0, THEIRS, THIRD, Bench, intent, key_of
 
-Step = Callable[[Generation], None]
-
-
-def intend(owner: Generation) -> None:
-    owner.intend(intent("2", batch=1, end=19))
+Step = Callable[[OwnLog], None]
 
 
-def done(owner: Generation) -> None:
-    owner.done(0)
+def intend(owner: OwnLog) -> None:
+    owner.intend(intent("2", batch=2, end=19))
 
 
-STEPS_OF_A_BATCH = [intend, Generation.verify_ownership, done]
+def done(owner: OwnLog) -> None:
+    owner.registered()
+    owner.done()
 
 
-@pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
+def advance(owner: OwnLog) -> None:
+    owner.registered()
+    owner.advance({P0: 99})
+
+
+STEPS: list[Step] = [intend, OwnLog.verify, done, advance]
+
+
+@pytest.mark.parametrize("step", STEPS)
 def test_the_fenced_one_leaves_the_placeholders_to_the_new_owner(bench: Bench, step: Step) -> None:
     """Another one of its own uploads may still be in the network."""
     owner = bench.begun(OURS)
-    owner.intend(intent("1", "2", batch=0))
+    owner.intend(intent("1", "2"))
     bench.claimed(THEIRS)
     before = bench.documents()
     owner.abandon()  # it may not have asked for its log before
-    for each in (step, lambda owner: owner.advance({P0: 99})):
-        with pytest.raises(FencedError):
-            each(owner)
+    with pytest.raises(FencedError):
+        step(owner)
     owner.abandon()
     assert (bench.store.deleted, bench.documents()) == ([], before)
     bench.upload_late("1", "2")
@@ -40,7 +46,7 @@ def test_the_fenced_one_leaves_the_placeholders_to_the_new_owner(bench: Bench, s
     assert not bench.has("2")
 
 
-@pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("reason", ["no conditional writes", "an hour later"])
 def test_where_no_placeholder_refuses_the_fenced_one_deletes_its_own_late_uploads(
     bench: Bench, step: Step, reason: str
@@ -49,7 +55,7 @@ def test_where_no_placeholder_refuses_the_fenced_one_deletes_its_own_late_upload
     bench.store.refuses_overwrites = reason == "an hour later"
     bench.begun(OURS).intend(intent("old"))
     owner = bench.claimed(THEIRS)  # rolls "old" back
-    owner.intend(intent("1", "2", batch=0, also=["letter"]))
+    owner.intend(intent("1", "2", also=["letter"]))
     bench.store_files("1")
     heir = bench.claimed(THIRD)  # rolls "1", "2" and "letter" back
     if bench.store.refuses_overwrites:
@@ -67,7 +73,7 @@ def test_where_no_placeholder_refuses_the_fenced_one_deletes_its_own_late_upload
     assert bench.has("other")
 
 
-@pytest.mark.parametrize("step", STEPS_OF_A_BATCH)
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("left", ["closed", "gone", "junk", "newer release", "backup"])
 def test_an_owner_whose_log_is_not_its_own_any_more_harms_nothing(bench: Bench, step: Step, left: str) -> None:
     """A newer release may overwrite the log. Only a closed one lets the partitions be claimed again."""
@@ -82,9 +88,37 @@ def test_an_owner_whose_log_is_not_its_own_any_more_harms_nothing(bench: Bench, 
     else:
         bench.overwrite(bench.log_key(), {"junk": b"junk", "newer release": b'{"version": 2}', "backup": backup}[left])
     before = bench.documents()
-    for _ in range(2):
+    for each in (step, *STEPS):
         with pytest.raises(FencedError) as raised:
-            step(owner)
+            each(owner)
         assert isinstance(raised.value, LogClosedError) == (left == "closed")
+    assert bench.fenced == [OURS], "it is told once"
     assert bench.documents() == before
     assert bench.has("1")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_once_the_assignment_has_ended_nothing_is_asked_or_written(bench: Bench, step: Step) -> None:
+    owner = bench.begun()
+    owner.intend(intent("1"))
+    owner.end()
+    asked: list[str] = []
+    bench.store.on_small = lambda what, _: asked.append(what)
+    with pytest.raises(FencedError):
+        step(owner)
+    assert (asked, bench.fenced) == ([], [])
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_after_an_error_of_the_store_the_same_can_be_repeated(bench: Bench, step: Step) -> None:
+    owner = bench.begun()
+    owner.intend(intent("1"))
+    before = bench.log()
+    bench.store.refuse_small = lambda _: AWAY
+    with pytest.raises(RetryableError):
+        step(owner)
+    bench.store.refuse_small = lambda _: None
+    assert bench.log() == before
+    step(owner)
+    assert bench.log().seq == before.seq + (step is not OwnLog.verify)
+    assert bench.fenced == []

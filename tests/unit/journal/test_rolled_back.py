@@ -2,65 +2,81 @@
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from app.errors import RetryableError
+from app.journal.journal import FencedError
 from app.journal.rolled_back import Sweeper
+from app.pipeline.assignment import Assignment
+from app.pipeline.claimer import Claimer
 from tests.support.waiting import wait_until
-from tests.unit.journal.claims_bench import AWAY, Bench, claim_of
-from tests.unit.journal.journal_bench import key_of
+from tests.unit.journal.journal_bench import AWAY, FORMER, P0, Bench, intent, key_of, through
 
 HOUR = 3600
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    yield bench
-    bench.stop()
+def claimer(bench: Bench) -> Claimer:
+    return bench.claimer()
 
 
 @pytest.fixture
-def sweeper(bench: Bench) -> Iterator[Sweeper]:
-    sweeper = Sweeper(bench.ownership.sweep, seconds=0.01)
+def sweeper(claimer: Claimer) -> Iterator[Sweeper]:
+    sweeper = Sweeper(claimer.sweep, seconds=0.01)
     yield sweeper
     sweeper.stop()
 
 
-def test_a_sweep_that_fails_is_tried_again(bench: Bench, sweeper: Sweeper) -> None:
-    bench.left_behind(41, pending=["1", "2"], stored=["1"])
-    claim_of(bench.claims())
+def claim(bench: Bench, claimer: Claimer) -> Assignment:
+    """Claim a partition whose former owner has left a batch incomplete, which is rolled back."""
+    bench.begun(FORMER).intend(intent("1", "2"))
+    bench.store_files("1")
+    assignment = claimer.begin([P0])
+    through(assignment)
+    return assignment
+
+
+def test_a_sweep_that_fails_is_tried_again(bench: Bench, claimer: Claimer, sweeper: Sweeper) -> None:
+    claim(bench, claimer)
     tried = threading.Event()
 
-    def refuse(_: str) -> Exception | None:
+    def refuse(_: str) -> RetryableError | None:
         if tried.is_set():
             return None
         tried.set()
         return AWAY
 
-    bench.store.refuse_removal = refuse  # type: ignore[assignment]
-    bench.journals.epoch.advance(HOUR)
+    bench.store.refuse_removal = refuse
+    bench.epoch.advance(HOUR)
     sweeper.start()
     wait_until(lambda: {key_of("1"), key_of("2")} <= set(bench.store.deleted), "both placeholders are deleted")
 
 
-def test_what_is_another_member_s_by_now_is_left_to_it(bench: Bench, sweeper: Sweeper) -> None:
-    bench.left_behind(41, pending=["1", "2"], stored=["1"])
-    claim = claim_of(bench.claims())
-    bench.ended.add(claim.token)
-    bench.journals.epoch.advance(HOUR)
+@pytest.mark.parametrize("why", ["ended", "fenced"])
+def test_what_is_another_member_s_by_now_is_left_to_it(
+    bench: Bench, claimer: Claimer, sweeper: Sweeper, why: str
+) -> None:
+    assignment = claim(bench, claimer)
+    if why == "ended":
+        assignment.end()
+    else:
+        bench.claimed("another")
+        with pytest.raises(FencedError):
+            assignment.log.verify()
+    bench.epoch.advance(HOUR)
     sweeper.sweep()
     assert bench.store.deleted == []
 
 
-def test_without_conditional_writes_a_late_upload_is_deleted_at_the_stop(bench: Bench, sweeper: Sweeper) -> None:
+def test_without_conditional_writes_a_late_upload_is_deleted_at_the_stop(
+    bench: Bench, claimer: Claimer, sweeper: Sweeper
+) -> None:
     """The member has left the group by then."""
     bench.store.refuses_overwrites = False
-    bench.left_behind(41, pending=["1", "2"], stored=["1"])
-    claim = claim_of(bench.claims())
+    assignment = claim(bench, claimer)
     sweeper.start()
-    bench.ended.add(claim.token)
-    bench.journals.store_files("2")
+    assignment.end()
+    bench.store_files("2")
     sweeper.stop()
-    assert not bench.journals.has("2")
+    assert not bench.has("2")

@@ -14,7 +14,6 @@ from tests.unit.journal.journal_bench import (
     THEIRS,
     THIRD,
     Bench,
-    begin_at,
     file,
     intent,
     key_of,
@@ -133,7 +132,7 @@ def test_files_are_deleted_only_once_all_claims_point_to_the_log_that_names_them
     seen: list[tuple[list[str], str, str]] = []
 
     def look(_: str) -> None:
-        seen.append((bench.rolled_back(THEIRS), bench.stored_claim(P0).owner, bench.stored_claim(P1).owner))
+        seen.append((bench.rolled_back(THEIRS), bench.owner(P0), bench.owner(P1)))
 
     bench.store.refuse_removal = look
     bench.claimed(tps=[P0, P1])
@@ -155,7 +154,7 @@ def test_files_whose_rows_are_gone_from_kafka_stay_though_others_are_missing(
     bench.kafka.offsets = PartitionOffsets(None, low, high, "id")
     bench.claimed()
     assert bench.registered == [[key_of("1"), key_of("3")]]
-    assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [key_of("2"), key_of("lost letter")])
+    assert (bench.end(), bench.rolled_back(THEIRS)) == (9, [key_of("2"), key_of("lost letter")])
     assert all(bench.has(name) for name in ("1", "3", "letter"))
     bench.upload_late("2", "lost letter")
     assert not bench.has("2"), "it would be in the table and not in the catalog"
@@ -173,7 +172,7 @@ def test_a_batch_is_read_again_where_less_is_lost_by_that(
     bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
     bench.claimed()
     assert bench.registered == []
-    assert bench.end(THEIRS) == -1
+    assert bench.end() == -1
     assert not any(bench.has(name) for name in ("1", "2", "letter", "lost letter"))
     assert not [record for record in caplog.records if record.levelno == logging.ERROR], "the start says what is lost"
 
@@ -191,16 +190,13 @@ def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_r
     bench: Bench, gone: PartitionOffsets, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its files hold rows of both: none of them can be deleted without a loss."""
-    owner = bench.generation()
-    for tp in (P0, P1):
-        bench.kafka.offsets_of[tp] = PartitionOffsets(None, 0, 99, "id", "cluster")
-    bench.claim(owner, [P0, P1], begin=lambda tp, _: begin_at(tp, 4, cluster_id="cluster"))
-    owner.intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    bench.begun(tps=[P0, P1], end=4, cluster_id="cluster").intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    bench.kafka.offsets = PartitionOffsets(None, 0, 99, "id", "cluster")
     bench.store_files("1")
     bench.kafka.offsets_of[P1] = gone
     bench.claimed(tps=[P0, P1])
     assert bench.registered == [[key_of("1")]]
-    assert [each.end for each in bench.log(THEIRS).partitions] == [9, 8]
+    assert [each.end for each in bench.log().partitions] == [9, 8]
     assert bench.has("1")
     (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert "sensors[0] 5 to 9, sensors[1] 5 to 8" in text
@@ -212,9 +208,7 @@ def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_r
 def test_a_batch_is_settled_though_the_topic_has_fewer_partitions_since_it_was_recreated(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, now: PartitionOffsets
 ) -> None:
-    owner = bench.generation()
-    bench.claim(owner, [P0, P1], begin=lambda tp, _: begin_at(tp, 4, cluster_id="cluster"))
-    owner.intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    bench.begun(tps=[P0, P1], end=4, cluster_id="cluster").intend(intent("1", "2", ends={P0: 9, P1: 8}))
     bench.store_files("1")
     bench.kafka.offsets = now
 
@@ -224,9 +218,9 @@ def test_a_batch_is_settled_though_the_topic_has_fewer_partitions_since_it_was_r
         return now
 
     monkeypatch.setattr(bench.kafka, "of", of)
-    bench.claimed(tps=[P0])
+    bench.takeover(follow_offsets="it has moved").claim([P0], bench.own_log(THEIRS))
     assert bench.registered == [[key_of("1")]]
-    assert bench.end(THEIRS) == 9
+    assert bench.end() == 9
 
 
 def test_a_partition_with_late_records_alone_does_not_disturb_a_batch_that_kafka_cannot_give_again(
@@ -237,7 +231,7 @@ def test_a_partition_with_late_records_alone_does_not_disturb_a_batch_that_kafka
     bench.store_files("1")
     bench.kafka.offsets = PartitionOffsets(None, 17, 99, "id")
     bench.claimed(tps=[P0, P1])
-    assert [each.end for each in bench.log(THEIRS).partitions] == [19, 9]
+    assert [each.end for each in bench.log().partitions] == [19, 9]
     assert bench.registered == [[key_of("1")]]
     assert "sensors[0] 15 to 19" in caplog.text
 
@@ -248,7 +242,7 @@ def test_a_batch_of_which_nothing_is_there_is_undone_whatever_kafka_has(bench: B
     bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
     bench.claimed()
     assert bench.registered == []
-    assert bench.end(THEIRS) == 4
+    assert bench.end() == 4
 
 
 @pytest.mark.parametrize(("low", "end"), [(6, 4), (7, 9), (10, 9)])
@@ -258,7 +252,7 @@ def test_dead_letters_alone_are_kept_if_less_is_lost_by_that(bench: Bench, low: 
     bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
     bench.claimed()
     assert bench.registered in ([], [[]])
-    assert bench.end(THEIRS) == end
+    assert bench.end() == end
     assert bench.has("letter") == (end == 9)
 
 

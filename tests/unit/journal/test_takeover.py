@@ -50,14 +50,14 @@ def test_files_are_looked_for_only_after_the_log_is_closed(bench: Bench) -> None
 
     def upload_late(what: str, key: str) -> None:
         if (what, key) == ("write", bench.log_key()) and not bench.log().closed:
-            former.verify_ownership()  # it still may
+            former.verify()  # it still may
             bench.store_files("1")
 
     bench.store.on_small = upload_late
     bench.claimed()
     assert bench.registered == [[key_of("1")]]
     with pytest.raises(FencedError):
-        former.verify_ownership()
+        former.verify()
 
 
 # --- one of two partitions ------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ LEFT = [left_nothing, left_done, left_complete, left_incomplete]
 def outcome(bench: Bench, owner: str) -> tuple[object, ...]:
     """What the claim of both partitions has led to, but for the number of versions."""
     return (
-        [(bench.stored_claim(tp).owner, bench.end(owner, tp)) for tp in (P0, P1)],
+        [(bench.owner(tp), bench.end(owner, tp)) for tp in (P0, P1)],
         bench.rolled_back(owner),
         {name for name in "123" if bench.has(name)},
         {key for keys in bench.registered for key in keys},
@@ -160,10 +160,13 @@ def test_a_claimer_whose_assignment_ends_fences_nobody_any_more(bench: Bench, le
         if requests[0] > number and what == "write" and not is_settled:
             late.append(key)
         requests[0] += 1
+        if requests[0] > number:
+            own.end()
 
     bench.store.on_small = count
+    own = bench.own_log(THEIRS)
     with contextlib.suppress(FencedError):
-        bench.claim(bench.generation(THEIRS), [P0, P1], is_wanted=lambda: requests[0] <= number)
+        bench.takeover().claim([P0, P1], own)
     assert late == []
 
 
@@ -184,7 +187,7 @@ def test_a_claim_whose_former_owner_still_writes_is_tried_again_some_times(bench
     bench.store.on_small = disturb
     with pytest.raises(FencedError) if times > 2 else contextlib.nullcontext():
         bench.claimed()
-    assert (bench.stored_claim().owner == THEIRS) == (times == 2)
+    assert (bench.owner() == THEIRS) == (times == 2)
     assert bench.end() >= 11
 
 
@@ -212,7 +215,7 @@ def test_a_log_that_is_gone_because_the_claim_has_changed_is_no_longer_needed(be
 
     bench.store.on_small = heir
     bench.claimed()
-    assert (bench.end(THEIRS), bench.stored_claim().owner) == (30, THEIRS)
+    assert (bench.end(THEIRS), bench.owner()) == (30, THEIRS)
 
 
 def test_a_log_without_the_partition_of_its_claim_is_fatal_and_fences_nobody(bench: Bench) -> None:
@@ -251,4 +254,4 @@ def test_a_table_deleted_during_a_claim_begins_anew(bench: Bench, keys: list[str
 
     bench.store.on_small = delete
     bench.claimed()
-    assert (bench.stored_claim().owner, bench.end(THEIRS)) == (THEIRS, -1)
+    assert (bench.owner(), bench.end(THEIRS)) == (THEIRS, -1)

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import RetryableError
-from app.kafka.end_offsets import EndOffsets
+from app.kafka.end_offsets import end_offsets
 from app.model import TopicPartition
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
@@ -45,24 +45,24 @@ class Admin:
 
 
 def test_a_partition_without_a_leader_is_left_out() -> None:
-    assert EndOffsets(Admin({0: 7})).of([P0, P1]) == {P0: 7}
+    assert end_offsets(Admin({0: 7}), [P0, P1]) == {P0: 7}
 
 
 def test_kafka_is_away_if_no_partition_has_an_answer() -> None:
     with pytest.raises(RetryableError, match="asking Kafka for the ends") as caught:
-        EndOffsets(Admin()).of([P0, P1])
+        end_offsets(Admin(), [P0, P1])
     assert caught.value.system == "Kafka"
 
 
 def test_without_partitions_an_outage_is_noticed_too() -> None:
-    assert EndOffsets(Admin()).of([]) == {}
-    assert EndOffsets(Admin(error=KafkaError.CLUSTER_AUTHORIZATION_FAILED)).of([]) == {}
+    assert end_offsets(Admin(), []) == {}
+    assert end_offsets(Admin(error=KafkaError.CLUSTER_AUTHORIZATION_FAILED), []) == {}
     with pytest.raises(RetryableError) as caught:
-        EndOffsets(Admin(error=KafkaError._TRANSPORT)).of([])
+        end_offsets(Admin(error=KafkaError._TRANSPORT), [])
     assert caught.value.system == "Kafka"
 
 
 def test_a_topic_that_is_gone_is_no_outage_of_kafka() -> None:
     with pytest.raises(RetryableError, match="topic sensors does not exist") as caught:
-        EndOffsets(Admin(error=KafkaError._NOENT, has_topic=False)).of([P0, P1])
+        end_offsets(Admin(error=KafkaError._NOENT, has_topic=False), [P0, P1])
     assert caught.value.system == "topic"

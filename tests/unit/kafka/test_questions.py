@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Uuid
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import FatalError, RetryableError
-from app.kafka.questions import GroupOffsets, PartitionOffsets, own_offset
+from app.kafka.questions import GroupInUseError, GroupOffsets, PartitionOffsets, commit, own_offset
 from app.model import TopicPartition
 
 TP = TopicPartition("sensors", 3)
@@ -154,3 +154,20 @@ def test_an_error_beside_the_offset_is_no_group_without_one(kafka: Kafka) -> Non
     kafka.committed_error = KafkaError(KafkaError.NOT_COORDINATOR)
     with pytest.raises(RetryableError, match=r"sensors\[3\]"):
         asked(kafka)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.NOT_COORDINATOR, RetryableError),
+        (KafkaError.UNKNOWN_MEMBER_ID, GroupInUseError),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, FatalError),
+    ],
+)
+def test_offsets_that_kafka_refuses_to_take(code: int, kind: type[Exception]) -> None:
+    def refuse(*, offsets: list[KafkaTopicPartition], asynchronous: bool) -> None:
+        raise KafkaException(KafkaError(code))
+
+    with pytest.raises(kind, match=r"^committing where partitions begin: ") as error:
+        commit(refuse, [own_offset(*TP, 70)], "committing where partitions begin")
+    assert type(error.value) is kind

@@ -4,14 +4,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 
 import pytest
 from quixstreams.kafka import ConnectionConfig
 
-from app.errors import ConfigError, FatalError, RetryableError
-from app.kafka.topics import find_topics, missing_topic, unreadable_topic
-from tests.support.waiting import PATIENCE
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.kafka.topics import listing_topics, missing_topic, unreadable_topic
+from tests.support.waiting import wait_until
 
 
 @contextmanager
@@ -34,24 +33,24 @@ def plain_server() -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def topics_at(
-    address: str,
-    *,
-    wait_seconds: float = 0.0,
-    stop: threading.Event | None = None,
-    protocol: str = "plaintext",
-    on_failure: Callable[[RetryableError], None] = lambda _: None,
-) -> list[str]:
-    """The topics, by a clock that goes on by a second each time it is looked at."""
+def listing(address: str, protocol: str = "plaintext") -> Callable[[], list[str]]:
     connection = ConnectionConfig.from_librdkafka_dict({"bootstrap.servers": address, "security.protocol": protocol})
-    return find_topics(
-        connection,
-        wait_seconds=wait_seconds,
-        stop=stop or threading.Event(),
-        clock=map(float, count()).__next__,
-        answer_seconds=1.0,
-        on_failure=on_failure,
-    )
+    return listing_topics(connection, answer_seconds=1.0)
+
+
+def known(address: str, cause: str, protocol: str = "plaintext") -> ConnectorError:
+    """The error once the client knows the cause; it may not in its first answers."""
+    ask = listing(address, protocol)
+    found: list[ConnectorError] = []
+
+    def is_known() -> bool:
+        with pytest.raises(ConnectorError) as caught:
+            ask()
+        found.append(caught.value)
+        return cause in caught.value.cause
+
+    wait_until(is_known, cause)
+    return found[-1]
 
 
 # --- the broker -----------------------------------------------------------------------------------------------------
@@ -64,41 +63,27 @@ def topics_at(
         ("no-such-host.invalid:9092", "Failed to resolve 'no-such-host.invalid:9092'"),
     ],
 )
-def test_an_absent_broker_is_waited_for_until_a_stop_and_its_error_has_address_and_reason(
-    address: str, cause: str
+def test_the_error_of_an_absent_broker_has_address_and_reason_and_its_client_logs_nothing(
+    address: str, cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stop = threading.Event()
-
-    def stop_once_it_is_known(failure: RetryableError) -> None:
-        if cause in failure.cause:
-            stop.set()
-
-    with pytest.raises(RetryableError) as caught:
-        topics_at(address, wait_seconds=PATIENCE, stop=stop, on_failure=stop_once_it_is_known)
-    assert str(caught.value).startswith(f"connecting to Kafka at {address}: ")
-    assert cause in caught.value.cause
-    assert "KAFKA_BOOTSTRAP_SERVERS" in caught.value.hint
+    error = known(address, cause)
+    assert type(error) is RetryableError
+    assert str(error).startswith(f"connecting to Kafka at {address}: ")
+    assert "KAFKA_BOOTSTRAP_SERVERS" in error.hint
+    assert caplog.messages == []
 
 
 def test_tls_with_a_broker_that_speaks_none_is_a_mistake_in_the_settings() -> None:
-    with plain_server() as address, pytest.raises(ConfigError) as caught:
-        topics_at(address, wait_seconds=1e9, protocol="ssl")
-    assert "SSL handshake failed" in caught.value.cause
-    assert "KAFKA_SECURITY_PROTOCOL" in caught.value.hint
-
-
-def test_each_try_that_is_repeated_is_reported_and_the_client_logs_none(caplog: pytest.LogCaptureFixture) -> None:
-    failures: list[RetryableError] = []
-    with pytest.raises(RetryableError):
-        topics_at("127.0.0.1:1", wait_seconds=2.0, on_failure=failures.append)
-    assert [type(failure) for failure in failures] == [RetryableError, RetryableError]
-    assert caplog.messages == []
+    with plain_server() as address:
+        error = known(address, "SSL handshake failed", "ssl")
+    assert type(error) is ConfigError
+    assert "KAFKA_SECURITY_PROTOCOL" in error.hint
 
 
 def test_inside_a_container_localhost_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.container.is_container", lambda: True)
     with pytest.raises(RetryableError) as caught:
-        topics_at("127.0.0.1:1")
+        listing("127.0.0.1:1")()
     assert "127.0.0.1 is this container itself: for a server on its host use host.docker.internal" in caught.value.hint
 
 

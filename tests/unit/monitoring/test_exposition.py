@@ -3,13 +3,17 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.model import TopicPartition
+from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
-from app.monitoring.metrics import OPERATIONS, STEPS, Identity, Live, Metrics
+from app.monitoring.history import History
+from app.monitoring.metrics import OPERATIONS, STEPS, Metrics
+from app.monitoring.status import Identity, Live, Status
 from tests.fakes.clock import Clock
 from tests.unit.monitoring.test_metrics import batch
 
@@ -37,6 +41,12 @@ class Scraped:
         return self.values[(name, *sorted(labels.items()))]
 
 
+def exposition(metrics: Metrics, live: Live | None = None, identity: Identity = IDENTITY) -> Exposition:
+    return Exposition(
+        metrics.registry, lambda: Status(identity, live or Live(), metrics.counts(), History(), metrics.counts().at)
+    )
+
+
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics(lambda: 1_700_000_000.0)
@@ -44,8 +54,8 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def scrape(metrics: Metrics) -> Callable[..., Scraped]:
-    def scrape(**live: object) -> Scraped:
-        return Scraped(Exposition(lambda: IDENTITY, metrics, lambda: Live(**live)).text())  # type: ignore[arg-type]
+    def scrape(consumption: Consumption | None = None, **live: Any) -> Scraped:
+        return Scraped(exposition(metrics, Live(consumption=consumption or Consumption(), **live)).text())
 
     return scrape
 
@@ -57,15 +67,9 @@ def test_what_was_counted(metrics: Metrics, scrape: Callable[..., Scraped]) -> N
     metrics.paused()
     metrics.fenced()
     scraped = scrape(skipped=4)
-    assert scraped["lake_sink_rows_total"] == 15
-    assert scraped["lake_sink_bytes_total"] == 300
-    assert scraped["lake_sink_files_total"] == 3
-    assert scraped["lake_sink_batches_total"] == 2
-    assert scraped["lake_sink_dead_letters_total"] == 2
-    assert scraped["lake_sink_rescued_values_total"] == 6
-    assert scraped["lake_sink_skipped_records_total"] == 4
-    assert scraped["lake_sink_pauses_total"] == 1
-    assert scraped["lake_sink_fenced_partitions_total"] == 1
+    expected = {"rows": 15, "bytes": 300, "files": 3, "batches": 2, "dead_letters": 2, "rescued_values": 6}
+    expected |= {"skipped_records": 4, "pauses": 1, "fenced_partitions": 1}
+    assert {name: scraped[f"lake_sink_{name}_total"] for name in expected} == expected
     assert scraped.of("lake_sink_retries_total", operation="upload") == 1
 
 
@@ -74,11 +78,9 @@ def test_the_seconds_of_a_step_are_a_histogram(metrics: Metrics, scrape: Callabl
         metrics.delivered(batch(1, spark=seconds))
     scraped = scrape()
     assert scraped.kinds["lake_sink_step_seconds"] == "histogram"
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.01") == 0
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.025") == 1  # a bound belongs to its bucket
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="0.25") == 2
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="300.0") == 2
-    assert scraped.of("lake_sink_step_seconds_bucket", step="spark", le="+Inf") == 3
+    expected = {"0.01": 0, "0.025": 1, "0.25": 2, "300.0": 2, "+Inf": 3}  # a bound belongs to its bucket
+    found = {le: scraped.of("lake_sink_step_seconds_bucket", step="spark", le=le) for le in expected}
+    assert found == expected
     assert scraped.of("lake_sink_step_seconds_count", step="spark") == 3
     assert scraped.of("lake_sink_step_seconds_sum", step="spark") == pytest.approx(400.225)
     assert scraped.of("lake_sink_step_seconds_count", step="upload") == 0
@@ -90,11 +92,9 @@ def test_where_each_partition_stands(metrics: Metrics, scrape: Callable[..., Scr
     metrics.committed({TP: 120})
     scraped = scrape()
     labels = {"topic": "sensors", "partition": "3"}
-    assert scraped.of("lake_sink_lag_messages", **labels) == 30
-    assert scraped.of("lake_sink_committed_offset", **labels) == 120
-    assert scraped.of("lake_sink_end_offset", **labels) == 150
-    assert scraped.of("lake_sink_freshness_seconds", **labels) == 0
-    assert scrape(oldest={TP: 1_699_999_990.0}).of("lake_sink_freshness_seconds", **labels) == 10
+    expected = {"lag_messages": 30, "committed_offset": 120, "end_offset": 150, "freshness_seconds": 0}
+    assert {name: scraped.of(f"lake_sink_{name}", **labels) for name in expected} == expected
+    assert scrape(Consumption(oldest={TP: 1_699_999_990.0})).of("lake_sink_freshness_seconds", **labels) == 10
     assert scraped["lake_sink_assigned_partitions"] == 1
     assert scraped["lake_sink_last_commit_timestamp_seconds"] == 1_700_000_000
 
@@ -110,11 +110,11 @@ def test_what_is_unknown_is_left_out(metrics: Metrics, scrape: Callable[..., Scr
 def test_moments_begin_where_something_is_expected_so_that_what_never_comes_becomes_stale() -> None:
     clock = Clock()
     metrics = Metrics(clock)
-    exposition = Exposition(lambda: IDENTITY, metrics, Live)
+    exposed = exposition(metrics)
 
     def told() -> list[float]:
         """Of the last commit, the last answer of Kafka, and the last commit of the partition."""
-        scraped = Scraped(exposition.text())
+        scraped = Scraped(exposed.text())
         return [
             scraped["lake_sink_last_commit_timestamp_seconds"],
             scraped["lake_sink_kafka_answer_timestamp_seconds"],
@@ -142,27 +142,28 @@ def test_every_operation_and_step_is_there_before_it_fails(scrape: Callable[...,
 
 
 def test_the_deployment_is_told_once_its_table_is_found(metrics: Metrics) -> None:
-    identity = IDENTITY
-    exposition = Exposition(lambda: identity, metrics, Live)
-    scraped = Scraped(exposition.text())
+    scraped = Scraped(exposition(metrics).text())
     assert scraped["lake_sink_commit_interval_seconds"] == 30
     assert "lake_sink_deployment_info" not in scraped.kinds, "the table of the settings would be another deployment"
     identity = replace(IDENTITY, table="s3://other/t", is_found=True)
     labels = {"topic": "sensors", "consumer_group": "group", "table": "s3://other/t"}
-    assert Scraped(exposition.text()).of("lake_sink_deployment_info", **labels) == 1
+    assert Scraped(exposition(metrics, identity=identity).text()).of("lake_sink_deployment_info", **labels) == 1
 
 
 def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
-    now = {"consumed": 70, "claiming": 4, "commit_due_in": -2.5}
-    scraped = scrape(state="paused", buffered=5, buffer_limit=10, under_way=2, **now)
+    unclaimed = frozenset(TopicPartition("sensors", number) for number in range(4))
+    consumption = Consumption(unclaimed=unclaimed, consumed=70, due_in=-2.5, held_bytes=5)
+    scraped = scrape(consumption, state="paused", buffer_limit=10, under_way=2)
     assert scraped.of("lake_sink_state", state="paused") == 1
     assert sum(value for (name, *_), value in scraped.values.items() if name == "lake_sink_state") == 1
-    assert scraped["lake_sink_buffer_bytes"] == 5
-    assert scraped["lake_sink_buffer_limit_bytes"] == 10
-    assert scraped["lake_sink_batches_under_way"] == 2
-    assert scraped["lake_sink_consumed_records_total"] == 70
-    assert scraped["lake_sink_claiming_partitions"] == 4
-    assert scraped["lake_sink_next_commit_seconds"] == -2.5
+    expected: dict[str, float] = {
+        "buffer_bytes": 5,
+        "buffer_limit_bytes": 10,
+        "batches_under_way": 2,
+        "consumed_records_total": 70,
+    }
+    expected |= {"claiming_partitions": 4, "next_commit_seconds": -2.5}
+    assert {name: scraped[f"lake_sink_{name}"] for name in expected} == expected
     assert scraped.of("lake_sink_build_info", version="1.2.3", spark="4.0.0") == 1
 
 

@@ -23,7 +23,7 @@ def filled(*samples: tuple[int, int | None]) -> History:
 
 def test_without_samples_there_is_nothing_to_show() -> None:
     empty, chart = History(), lay_out([Point(0, None)], 300)
-    assert (empty.span(100), empty.rate(100, 60)) == (0, 0)
+    assert (empty.span(100), empty.rate(100, 60)) == (0, (0, 0))
     assert (empty.rates(100, 15), empty.lags(100, 15)) == ([], [])
     assert (chart.lines, labels(chart)[:2]) == ([], ["0", "1"])
 
@@ -36,17 +36,10 @@ def test_rates_are_of_the_rows_between_two_samples() -> None:
 
 def test_the_rate_of_the_last_minute() -> None:
     samples = history(*range(0, 10_000, 100))
-    assert samples.rate(495.0, 60) == 20.0
-    assert history(7).rate(0.0, 60) == 0.0
-
-
-def test_bytes_a_second() -> None:
-    samples = History()
-    assert samples.byte_rate(0.0, 60) == 0
-    samples.add(Sample(0.0, 0, 0, 0))
-    assert samples.byte_rate(0.0, 60) == 0
-    samples.add(Sample(5.0, 0, 0, 1_000))
-    assert samples.byte_rate(5.0, 60) == 200
+    assert samples.rate(495.0, 60) == (20, 0)
+    samples.add(Sample(500.0, 10_000, 0, 6_000))
+    assert samples.rate(500.0, 60) == (20, 100)
+    assert history(7).rate(0.0, 60) == (0, 0)
 
 
 def test_a_lag_that_shrinks_or_grows() -> None:

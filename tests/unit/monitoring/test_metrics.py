@@ -27,7 +27,7 @@ def test_what_was_taken_does_not_change_any_more() -> None:
     before = metrics.counts()
     metrics.delivered(batch())
     metrics.begins(TP, 5)
-    assert (before.rows, before.positions) == (0, {})
+    assert (before.totals.rows, before.positions) == (0, {})
 
 
 def test_the_last_ten_batches_and_files_are_remembered_newest_first() -> None:
@@ -47,7 +47,7 @@ def test_the_last_ten_batches_and_files_are_remembered_newest_first() -> None:
     metrics.delivered(batch(13, rows=1_000, files=1_000))
     counts = metrics.counts()
     assert len(counts.last_files) == 10
-    assert not counts.last_batches[0].last_files, "a batch of many files is not kept as a whole"
+    assert len(counts.last_batches[0].last_files) == 10, "a batch of many files is not kept as a whole"
 
 
 def test_the_whole_lag_is_known_when_that_of_each_partition_is_and_never_below_zero() -> None:

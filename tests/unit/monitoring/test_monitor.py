@@ -10,9 +10,11 @@ import requests
 
 from app.errors import RetryableError
 from app.model import TopicPartition
-from app.monitoring.metrics import Identity, Live, Metrics
+from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Ends, Monitor
 from app.monitoring.probes import Health
+from app.monitoring.status import Identity, Live
+from app.timings import Timings
 from dev.server import free_ports
 from tests.fakes.clock import Clock
 
@@ -25,7 +27,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.metrics = Metrics(self.clock, self.clock)
+        self.metrics = Metrics(self.clock, Timings(clock=self.clock))
         self.metrics.begins(TP, 0)
         self.end = 0
         self.live = Live("consuming")
@@ -115,10 +117,10 @@ def test_a_lag_that_does_not_shrink_is_told_since_the_last_commit_of_all(bench: 
 
 def test_what_an_outage_left_behind_is_no_lag_that_does_not_shrink(bench: Bench) -> None:
     bench.live_for(60, commits=True)
-    bench.metrics.waits.failed("upload", RetryableError("uploading", "503").of("store"))
+    bench.metrics.waits.failed(RetryableError("uploading", "503").of("store"))
     bench.live_for(120, commits=False)
     assert bench.shown("headline") == "The store is not available"
-    bench.metrics.waits.over("upload")
+    bench.metrics.waits.over()
     bench.live_for(5, commits=False)
     assert bench.shown("headline") == "Running: catching up"
 

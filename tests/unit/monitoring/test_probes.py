@@ -13,10 +13,9 @@ class Played:
         self.clock = Clock()
         self.health = Health(loop_seconds=LOOP_SECONDS, clock=self.clock)
         self.spark_alive = True
-        self.readiness = Probe(ok=True, detail="consuming")
 
     def started(self) -> None:
-        self.health.started(spark_alive=lambda: self.spark_alive, ready=lambda: self.readiness)
+        self.health.started(lambda: self.spark_alive)
 
 
 @pytest.fixture
@@ -24,10 +23,9 @@ def played() -> Played:
     return Played()
 
 
-def test_a_process_that_starts_is_live_however_long_it_takes_and_not_ready(played: Played) -> None:
+def test_a_process_that_starts_is_live_however_long_it_takes(played: Played) -> None:
     played.clock.advance(10_000)
     assert played.health.live() == Probe(ok=True, detail="starting")
-    assert played.health.ready() == Probe(ok=False, detail="starting")
 
 
 def test_a_loop_that_turns_is_live(played: Played) -> None:
@@ -52,12 +50,3 @@ def test_without_its_java_process_it_is_not_live(played: Played) -> None:
     played.started()
     played.spark_alive = False
     assert played.health.live() == Probe(ok=False, detail="Spark's Java process is gone")
-
-
-@pytest.mark.parametrize(
-    "readiness", [Probe(ok=True, detail="consuming"), Probe(ok=False, detail="no partitions assigned yet")]
-)
-def test_readiness_is_told_as_it_is(played: Played, readiness: Probe) -> None:
-    played.started()
-    played.readiness = readiness
-    assert played.health.ready() == readiness

@@ -14,8 +14,8 @@ from tests.unit.pipeline.pipeline_line import Line, NewLine
 def new_line(tmp_path: Path) -> Iterator[NewLine]:
     with ExitStack() as ends:
 
-        def new(kind: type[Line] = Line, **arguments: Any) -> Any:
-            line = kind(tmp_path, **arguments)
+        def new(**arguments: Any) -> Line:
+            line = Line(tmp_path, **arguments)
             ends.callback(line.pipeline.stop)
             return line
 
@@ -24,5 +24,4 @@ def new_line(tmp_path: Path) -> Iterator[NewLine]:
 
 @pytest.fixture
 def line(new_line: NewLine) -> Line:
-    made: Line = new_line()
-    return made
+    return new_line()

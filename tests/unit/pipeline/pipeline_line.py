@@ -3,99 +3,171 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from app.bad_records.policy import OnBadRecord
-from app.batch_limits import BatchLimits
 from app.catalog.registrar import Registrar
 from app.errors import ConnectorError
-from app.journal.ownership import Ownership
-from app.model import Batch, TopicPartition
+from app.journal.entry import is_log
+from app.journal.log import GenerationLog
+from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
+from app.pipeline.assignment import Assignment, Piece
+from app.pipeline.deliver import Delivery
+from app.pipeline.flow import Flow
+from app.pipeline.gather import Gathering
+from app.pipeline.limits import BatchLimits
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.upload import Destination
+from app.storage.base import Content, StoredObject
 from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
+from tests.fakes.journal_store import JournalStore
 from tests.fakes.memory_catalog import MemoryCatalog
-from tests.fakes.moody_store import MoodyStore
-from tests.fakes.open_ownership import OpenOwnership
 from tests.support import waiting
-from tests.support.batches import UNBOUNDED, batch, spec, stager
+from tests.support.batches import UNBOUNDED, row, spec, stager
+from tests.unit.journal import journal_bench
+from tests.unit.journal.journal_bench import LOG_FORM, P0, P1
 
 ROOT = "data/t"
-NewLine = Callable[..., Any]  # a new line of the class given, by default ``Line``, with these arguments
+A, B, OTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff"
 HURRY = Timings(first_retry_seconds=0.001, longest_retry_seconds=0.01)
+AT_ONCE = replace(UNBOUNDED, max_buffer_bytes=8)  # each portion is converted as it comes
+
+
+class EventStore(JournalStore):
+    """Writes down what was done to it: the state of each log that is written, reads, uploads."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.events: list[str] = []
+
+    def read(self, key: str) -> Content | None:
+        found = super().read(key)
+        self.events.append("read")
+        return found
+
+    def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        etag = super().write(key, body, replaces=replaces)
+        self.events.append(LOG_FORM.parse(body).state if is_log(key) else "claim")
+        return etag
+
+    def upload(self, path: Path, key: str) -> StoredObject:
+        stored = super().upload(path, key)
+        self.events.append("upload")
+        return stored
 
 
 class Line:
-    """A pipeline over real folders, and what it brought into the lake.
+    """A pipeline with an assignment ``A`` of two partitions, what it brought into the lake, and what its log says.
 
     Args:
         tmp_path: a folder for all.
-        store: of the folder ``lake`` in it.
-        ownership: who may write; by default every assignment that is not in ``ended``.
         choice: what becomes of bad records.
         virtual: partition columns without folders.
         recreated: whether the topic is another one by now.
         writer_up: done once the writer can write.
+        limits: decide when a batch ends.
+        free_bytes: of the scratch folder.
+        timings: of the pipeline.
     """
 
     def __init__(
         self,
         tmp_path: Path,
         *,
-        store: MoodyStore | None = None,
-        ownership: Ownership | None = None,
         choice: OnBadRecord = "fail",
         virtual: Sequence[str] = (),
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
         writer_up: Future[None] | None = None,
-        limits: BatchLimits = UNBOUNDED,
+        limits: BatchLimits = AT_ONCE,
         free_bytes: Callable[[Path], int] = lambda _: 2**40,
         timings: Timings = HURRY,
     ) -> None:
-        self.lake = tmp_path / "lake"
         self.scratch = tmp_path / "scratch"
-        self.lake.mkdir()
         self.scratch.mkdir()
-        self.store = store or MoodyStore(self.lake)
+        self.store = EventStore(tmp_path / "lake")
+        self.bench = journal_bench.Bench(tmp_path, self.store)
+        self.lake = self.bench.lake
         self.writer = ArrowWriter()
-        self.catalog = MemoryCatalog()
-        self.ended: set[str] = set()
-        self.metrics = Metrics(monotonic=timings.clock)
-        wanted = spec("p")
-        self.pipeline = Pipeline(
-            writer=self.writer,
-            writer_up=writer_up,
-            stager=stager(wanted, choice, table_root=ROOT),
-            limits=limits,
-            destination=Destination(self.store, ROOT, virtual),
-            registrar=Registrar(self.catalog, TableLocation(self.store.uri, ROOT), spec("p"), "sensors", None),
-            scratch=self.scratch,
-            workers=2,
-            ownership=ownership or OpenOwnership(lambda token: token not in self.ended),
-            recreated=recreated,
-            free_bytes=free_bytes,
-            metrics=self.metrics,
-            timings=timings,
+        self.catalog = MemoryCatalog(refuse=self._register)
+        self.metrics = Metrics(timings=timings)
+        self.flow = Flow(self.metrics, timings)
+        wanted = replace(spec("p"), order=("p", *virtual))
+        registrar = Registrar(
+            self.catalog,
+            TableLocation(self.store.uri, ROOT),
+            wanted,
+            "sensors",
+            None,
         )
+        self.gathering = Gathering(
+            self.flow,
+            stager(wanted, choice, table_root=ROOT),
+            limits,
+            self.scratch,
+            free_bytes=free_bytes,
+        )
+        delivery = Delivery(self.flow, self.store, registrar, workers=2, recreated=recreated)
+        self.pipeline = Pipeline(self.flow, self.gathering, self.writer, delivery, writer_up)
+        self.assignment = self.assign(A, P0, P1)
+        self.store.events.clear()
+        self.pipeline.start()
 
-    def submit(self, *batches: Batch) -> None:
-        for some in batches:
-            self.pipeline.submit(some)
+    def _register(self) -> None:
+        self.store.events.append("register")
 
-    def delivered(self, number: int) -> bool:
-        """Wait until all up to ``number`` is in the lake, or the pipeline has failed; returns whether it is."""
+    # --- the consumer -----------------------------------------------------------------------------------------------
+
+    def assign(self, token: str, *tps: TopicPartition) -> Assignment:
+        """An assignment whose partitions nobody has had before."""
+        return Assignment(tps, self.bench.begun(token, tps), self.gathering.submit)
+
+    def take(self, *pieces: Piece, size: int = 100, of: Assignment | None = None) -> None:
+        """Submit a portion: of the first assignment, if no other is given."""
+        (of or self.assignment).take(pieces, size)
+
+    def batch(self, *pieces: Piece, size: int = 100, of: Assignment | None = None, reason: str = "test") -> None:
+        """Submit a portion that ends the batch."""
+        self.take(*pieces, size=size, of=of)
+        (of or self.assignment).end_batch(reason)
+
+    def batches(self, *numbers: int) -> None:
+        """Submit batches of one row each, whose value and offset is the number."""
+        for number in numbers:
+            self.batch(one(number))
+
+    # --- waits ------------------------------------------------------------------------------------------------------
+
+    def delivered(self, of: Assignment | None = None) -> bool:
+        """Wait until all that was taken is in the lake, or the pipeline has failed; returns whether it is."""
+        assignment = of or self.assignment
 
         def has_ended() -> bool:
-            return self.pipeline.wait_delivered(number, 0.05) or self.pipeline.failure is not None
+            return self.pipeline.wait_delivered(assignment, 0.05) or self.pipeline.failure is not None
 
-        waiting.wait_until(has_ended, f"batch {number} is in the lake")
-        return self.pipeline.wait_delivered(number, 0.0)
+        waiting.wait_until(has_ended, "all that was taken is in the lake")
+        return assignment.is_delivered
+
+    def wait_staged(self) -> None:
+        waiting.wait_until(lambda: self.pipeline.held_bytes == 0, "all rows are staged, or dropped")
+
+    def wait_empty(self) -> None:
+        """Wait until each batch is in the lake, or dropped."""
+
+        def is_empty() -> bool:
+            assert self.pipeline.failure is None
+            return self.pipeline.held_bytes == self.pipeline.under_way == 0
+
+        waiting.wait_until(is_empty, "no batch is under way")
+        assert list(self.scratch.iterdir()) == []
+
+    def wait_written(self) -> None:
+        waiting.wait_until(lambda: not self.flow.written.is_empty, "the next batch waits for its delivery")
 
     def failure(self) -> ConnectorError:
         """The failure, once there is one."""
@@ -105,6 +177,8 @@ class Line:
 
     def wait_for_obstacle(self) -> None:
         waiting.wait_until(lambda: self.pipeline.obstacle is not None, "something is away")
+
+    # --- the lake ---------------------------------------------------------------------------------------------------
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows in the lake, file by file in the order of their names."""
@@ -116,6 +190,46 @@ class Line:
 
     def values(self) -> list[Any]:
         return sorted(values["v"] for values in self.rows())
+
+    def keys_of(self, token: str) -> set[str]:
+        """Keys of the data files with rows that the assignment has stored."""
+        return {
+            str(path.relative_to(self.lake))
+            for path in self.lake.rglob("data_*.parquet")
+            if f"_{token}-" in path.name and path.read_bytes() != journal_bench.PLACEHOLDER
+        }
+
+    @property
+    def registered(self) -> set[str]:
+        return set(self.catalog.keys)
+
+    # --- the log ----------------------------------------------------------------------------------------------------
+
+    def close_log(self) -> None:
+        """Another member closes the log of ``A``, and has not looked at its batch yet."""
+        document = self.bench.journal.log(A)
+        log = document.read()
+        assert log is not None
+        document.write(log.changed(closed=True, writer=OTHER))
+
+    def logs(self, token: str = A) -> list[GenerationLog]:
+        return [LOG_FORM.parse(body) for body in self.store.bodies[self.bench.log_key(token)]]
+
+    def states(self, token: str = A) -> list[str]:
+        return [log.state for log in self.logs(token)]
+
+    @property
+    def ends(self) -> list[int]:
+        """How far the partitions of ``A`` are written."""
+        return [self.bench.end(A, tp) for tp in (P0, P1)]
+
+    @property
+    def pending(self) -> GenerationLog:
+        """The last batch that ``A`` has announced."""
+        return [log for log in self.logs() if log.state == "pending"][-1]
+
+
+NewLine = Callable[..., Line]  # with these arguments
 
 
 class Gate:
@@ -135,14 +249,20 @@ class Gate:
         self._open.set()
 
 
-def one(number: int, *, first: int | None = None, size: int = 100) -> Batch:
-    """A batch of one row whose value is the batch's number."""
-    return batch({"p": "a", "v": number}, number=number, first=number if first is None else first, size=size)
+def piece(*values: dict[str, Any], tp: TopicPartition = P0, first: int = 0) -> Piece:
+    """Rows of a partition, their offsets one after another."""
+    rows = [row(value, first + index) for index, value in enumerate(values)]
+    return Piece(tp, first + len(rows) - 1, rows=rows)
 
 
-def bad(number: int) -> Batch:
-    """A batch that cannot be staged: its second row fits no folder."""
-    return batch({"p": "a", "v": number}, {"p": "a" * 300, "v": number}, number=number, first=number)
+def one(value: float, *, tp: TopicPartition = P0, first: int | None = None) -> Piece:
+    """One row, whose value is its offset too, if no other is given."""
+    return piece({"p": "a", "v": value}, tp=tp, first=int(value) if first is None else first)
+
+
+def bad(number: int) -> Piece:
+    """It cannot be staged: its second row fits no folder."""
+    return piece({"p": "a", "v": number}, {"p": "a" * 300, "v": number}, first=number)
 
 
 def own_threads() -> set[str]:

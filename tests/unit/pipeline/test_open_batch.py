@@ -1,5 +1,6 @@
 """A batch that is gathered: portions go into one staged file, and each row into the file that it belongs to."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from app.model import Batch, OffsetRange, Rejected, StagedFile, TopicPartition
 from app.pipeline.open_batch import OpenBatch, Staged
 from app.pipeline.stage import Stager
+from app.table.layout import data_key, dead_letter_key, file_name
 from app.table.schema import TableSchema
 from tests.support.batches import TP, batch, batch_of, row, spec, stager
 
@@ -24,7 +26,7 @@ class Gathering:
     """A batch in a new folder."""
 
     def __init__(self, path: Path) -> None:
-        self.stager: Stager = stager(spec("p"), sort_column="at")
+        self.stager: Stager = stager(replace(spec("p"), sort_column="at"))
         self.batch: OpenBatch = self.stager.open(7, path / "staged.parquet")
 
     def add(self, portion: Batch) -> bool:
@@ -62,7 +64,8 @@ def test_portions_come_together_in_one_file_for_each_folder(gathering: Gathering
     [part] = staged.parts
     assert (part.offsets.first, part.offsets.last) == (10, 14)
     assert staged.file is not None
-    assert {group.parts for group in staged.file.groups} == {(part,)}
+    keys = [data_key("data/t", {"p": value}, file_name([part])) for value in "abc"]
+    assert [group.key for group in staged.file.groups] == keys
 
 
 def test_a_file_has_the_partitions_whose_rows_it_holds(gathering: Gathering) -> None:
@@ -79,7 +82,8 @@ def test_a_file_has_the_partitions_whose_rows_it_holds(gathering: Gathering) -> 
     of_tp, of_other = staged.parts
     assert (of_tp.number, of_other.number) == (7, 7), "that of the batch"
     assert (of_tp.offsets, of_other.offsets) == (OffsetRange(TP, 0, 2), OffsetRange(OTHER, 5, 7))
-    assert [group.parts for group in staged.file.groups] == [(of_tp, of_other), (of_tp,), (of_other,)]
+    names = [file_name(parts) for parts in ((of_tp, of_other), (of_tp,), (of_other,))]
+    assert [group.key.rpartition("/")[2] for group in staged.file.groups] == names
     assert staged.file.offsets == (of_tp.offsets, of_other.offsets), "the names of files do not say them"
 
 
@@ -119,16 +123,18 @@ def test_rejected_records_are_in_the_order_of_the_topic(gathering: Gathering) ->
     for first in (0, 10):
         rejected = [Rejected(TP, first + offset, None, b"k", b"v", None, "no object") for offset in (3, 2)]
         rows = batch({"p": "a", "v": 1}, first=first)
-        gathering.add(Batch(1, None, rows.parts, rows.rows, 300, tuple(rejected)))
-    [(part, records)] = gathering.batch.close().rejected
-    assert (part.offsets.first, [record.offset for record in records]) == (0, [2, 3, 12, 13])
+        gathering.add(Batch(rows.parts, rows.rows, rejected=tuple(rejected)))
+    staged = gathering.batch.close()
+    [dead_letter] = staged.dead_letters
+    assert (dead_letter.key, dead_letter.records) == (dead_letter_key("data/t", staged.parts[0]), 4)
+    assert pq.read_table(dead_letter.path)["offset"].to_pylist() == [2, 3, 12, 13]
 
 
 def test_what_rejected_records_take_is_counted_one_by_one(gathering: Gathering) -> None:
     """One large record among many small rows is no mean one."""
     rows = batch(*({"p": "a", "v": number} for number in range(100)), first=1)
     large = Rejected(TP, 0, None, b"", b"x" * 1_000_000, None, "bad")
-    gathering.add(Batch(1, None, rows.parts, rows.rows, 1_000, (large,)))
+    gathering.add(Batch(rows.parts, rows.rows, rejected=(large,)))
     assert 1_000_000 <= gathering.batch.size.rejected_bytes < 1_001_000
 
 

@@ -1,4 +1,4 @@
-"""The pipeline while store or catalog is away, when assignments end meanwhile, and when it is stopped."""
+"""The pipeline while store or catalog is away, and when it is stopped."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 
 from app.errors import ConnectorError, RetryableError
-from app.model import Batch, TopicPartition
+from app.model import TopicPartition
 from tests.fakes.clock import Clock
-from tests.support.batches import TP, batch, batch_of, row
 from tests.support.waiting import wait_until
-from tests.unit.pipeline.pipeline_line import HURRY, Gate, Line, NewLine, one, own_threads
+from tests.unit.pipeline.pipeline_line import HURRY, Gate, Line, NewLine, own_threads, piece
 
-OTHER = TopicPartition("sensors", 1)
 STORE_AWAY = RetryableError("uploading x", "no route to host")
 CATALOG_AWAY = RetryableError("registering files", "503")
 
@@ -25,15 +23,15 @@ def test_what_is_away_is_told_while_it_lasts(line: Line) -> None:
         return [trouble.system for trouble in line.metrics.waits.current()]
 
     line.store.refuse = lambda _: STORE_AWAY
-    line.submit(one(1))
+    line.batches(1)
     wait_until(lambda: line.pipeline.obstacle is STORE_AWAY and waits() == ["store"], "the store is away")
     assert line.pipeline.failure is None
-    assert not line.pipeline.wait_delivered(1, 0.0)
+    assert not line.assignment.is_delivered
     line.catalog.refuse = lambda: CATALOG_AWAY
     line.store.refuse = lambda _: None
     wait_until(lambda: waits() == ["catalog"], "the catalog is away")
     line.catalog.refuse = lambda: None
-    assert line.delivered(1)
+    assert line.delivered()
     assert line.pipeline.obstacle is None
     assert waits() == []
 
@@ -42,7 +40,7 @@ def test_a_wait_begins_with_an_answer_that_did_not_come_in_time_and_is_no_part_o
     new_line: NewLine,
 ) -> None:
     clock = Clock()
-    line: Line = new_line(timings=replace(HURRY, clock=clock))
+    line = new_line(timings=replace(HURRY, clock=clock))
     hangs = [30.0]
 
     def refuse(_: str) -> ConnectorError:
@@ -51,53 +49,29 @@ def test_a_wait_begins_with_an_answer_that_did_not_come_in_time_and_is_no_part_o
         return STORE_AWAY
 
     line.store.refuse = refuse
-    line.submit(one(1))
+    line.batches(1)
     line.wait_for_obstacle()
     [trouble] = line.metrics.waits.current()
     assert trouble.seconds == 30
     line.store.refuse = lambda _: clock.advance(1)
-    assert line.delivered(1)
+    assert line.delivered()
     [delivered] = line.metrics.counts().last_batches
     assert sum(delivered.seconds.values()) == 1, "the try that worked"
-
-
-# --- assignments that end -------------------------------------------------------------------------------------------
-
-
-def of_owner(owner: str, number: int) -> Batch:
-    rows = {tp: [row({"p": "a", "v": number}, number)] for tp in (TP, OTHER)}
-    return batch_of(rows, number=number, owners=dict.fromkeys(rows, owner))
-
-
-def test_a_batch_of_an_ended_assignment_is_dropped_and_the_next_delivered(
-    line: Line, caplog: pytest.LogCaptureFixture
-) -> None:
-    line.ended.add("gone0000")
-    with caplog.at_level("INFO"):
-        line.submit(of_owner("gone0000", 1))
-        assert line.delivered(1)
-        assert (line.rows(), line.catalog.requests, line.catalog.created) == ([], [], [])
-        line.submit(of_owner("mine0000", 2))
-        assert line.delivered(2)
-    assert line.values() == [2, 2]
-    assert ["mine0000" in key for key in line.catalog.keys] == [True]
-    assert "1 files of revoked partitions dropped" in caplog.text
-    assert list(line.scratch.iterdir()) == []
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
 def be_idle(line: Line) -> Callable[[], None]:
-    line.submit(one(1))
-    assert line.delivered(1)
+    line.batches(1)
+    assert line.delivered()
     assert own_threads() >= {"stage", "write", "deliver"}
     return lambda: None
 
 
 def wait_for_a_store(line: Line) -> Callable[[], None]:
     line.store.refuse = lambda key: RetryableError(f"uploading {key}", "no route to host", retry_after=60)
-    line.submit(*(one(number) for number in range(1, 9)))
+    line.batches(*range(1, 9))
     line.wait_for_obstacle()
     return lambda: None
 
@@ -105,7 +79,7 @@ def wait_for_a_store(line: Line) -> Callable[[], None]:
 def wait_for_a_turn(line: Line) -> Callable[[], None]:
     gate = Gate()
     line.store.refuse = gate
-    line.submit(batch(*({"p": str(number), "v": number} for number in range(10))))
+    line.batch(piece(*({"p": str(number), "v": number} for number in range(10))))
     gate.wait_reached()
     return gate.open
 
@@ -132,8 +106,8 @@ def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(new_
         asked.extend(tps)
         return answers.pop(0)
 
-    line: Line = new_line(recreated=recreated)
-    line.submit(one(1), one(2))
+    line = new_line(recreated=recreated)
+    line.batches(1, 2)
     assert line.failure().exit_code == 75
     assert line.values() == [1]
     assert [name for name in line.store.tried if "2-2" in name] == []
@@ -147,7 +121,7 @@ def test_whether_a_topic_was_recreated_is_asked_until_kafka_answers(new_line: Ne
         if errors:
             raise errors.pop()
 
-    line: Line = new_line(recreated=recreated)
-    line.submit(one(1))
-    assert line.delivered(1)
+    line = new_line(recreated=recreated)
+    line.batches(1)
+    assert line.delivered()
     assert line.values() == [1]

@@ -1,6 +1,5 @@
 """A batch as it is handed to Spark: which rows go into which file, and what is in them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from app.errors import DataError
 from app.model import Batch, StagedFile, TopicPartition
 from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
-from app.table.schema import TableSchema
-from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stager
+from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stage, stager
 
 OTHER = TopicPartition("sensors", 1)
 NAMES = [f"p{number}" for number in range(6)]
@@ -25,13 +23,9 @@ def path(tmp_path: Path) -> Path:
 
 
 def staged(some: Batch, wanted: PartitionSpec, path: Path) -> StagedFile:
-    file = stager(wanted).stage(some, path, at_once).file
+    file = stage(stager(wanted), some, path).file
     assert file is not None
     return file
-
-
-def at_once(work: Callable[[], TableSchema]) -> TableSchema:
-    return work()
 
 
 def rows_of(file: StagedFile) -> list[list[dict[str, Any]]]:
@@ -111,5 +105,5 @@ def test_what_cannot_be_stored_is_told_with_topic_partition_and_offset(
 ) -> None:
     rows = {TP: [row({}, 5)], OTHER: [row({}, 40), row(record, 41), row(record, 42)]}
     with pytest.raises(DataError) as caught:
-        stager(spec(*columns), "fail").stage(batch_of(rows), path, at_once)
+        stage(stager(spec(*columns), "fail"), batch_of(rows), path)
     assert f"sensors[1] at offset 41: {told}" in str(caught.value)

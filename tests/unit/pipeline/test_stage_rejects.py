@@ -14,7 +14,7 @@ from app.model import TopicPartition
 from app.pipeline.open_batch import Staged
 from app.table.schema import TableSchema
 from tests.fakes.memory_schema import MemorySchema
-from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stager
+from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stage, stager
 
 OTHER = TopicPartition("sensors", 1)
 LONG = "l" * 300
@@ -38,16 +38,16 @@ def test_rows_that_fit_no_folder_are_rejected_and_the_others_stay(path: Path) ->
         TP: [row({"p": "a", "v": 1}, 5), row({"p": LONG, "v": 2}, 6)],
         OTHER: [row({"p": LONG}, 7), row(timeless, 8)],
     }
-    staged = stager(spec("year", "p")).stage(batch_of(rows), path, lambda work: work())
+    staged = stage(stager(spec("year", "p")), batch_of(rows), path)
     assert [values["v"] for values in rows_of(staged)] == [1]
-    found = {part.offsets.tp: [(one.offset, one.value) for one in records] for part, records in staged.rejected}
-    assert found == {TP: [(6, {"p": LONG, "v": 2})], OTHER: [(7, {"p": LONG}), (8, timeless)]}
-    assert "needs a folder name of 302 bytes" in staged.rejected[0][1][0].reason
+    found = [(one.tp, one.offset, one.value) for one in staged.rejected]
+    assert found == [(TP, 6, {"p": LONG, "v": 2}), (OTHER, 7, {"p": LONG}), (OTHER, 8, timeless)]
+    assert "needs a folder name of 302 bytes" in staged.rejected[0].reason
 
 
 def test_a_record_without_any_timestamp_is_a_row_like_others_where_no_folder_needs_one(path: Path) -> None:
     some = batch_of({TP: [row({"v": 1}, timestamp=-1), row({"v": 2}, 1, timestamp=-2)]})
-    staged = stager(spec(), metadata=["__timestamp"]).stage(some, path, lambda work: work())
+    staged = stage(stager(spec(), metadata=["__timestamp"]), some, path)
     assert staged.rejected == ()
     one, two = rows_of(staged)
     assert (one["ts_ms"], one["__timestamp"]) == (None, None)
@@ -62,7 +62,7 @@ def test_a_column_that_another_member_gave_another_type_is_converted_again(path:
             return super().extend(wanted)
 
     schema = Quicker()
-    staged = stager(spec(), schema=schema).stage(batch({"v": 5}), path, lambda work: work())
+    staged = stage(stager(spec(), schema=schema), batch({"v": 5}), path)
     (values,) = rows_of(staged)
     assert values.get("v") is None
     assert json.loads(values["_rescued_data"]) == {"v": 5}
@@ -74,7 +74,7 @@ def test_rescued_columns_are_told_once(path: Path, caplog: pytest.LogCaptureFixt
     some = stager(spec(), schema=MemorySchema(TableSchema({"v": pa.int64()})))
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            assert some.stage(batch({"v": "warm", "ts_ms": 1}, {"v": "hot"}), path, lambda work: work()).rescued == 2
+            assert stage(some, batch({"v": "warm", "ts_ms": 1}, {"v": "hot"}), path).rescued == 2
     (record,) = caplog.records
     assert "column 'v'" in record.getMessage()
     assert "'warm'" in record.getMessage()
@@ -84,7 +84,7 @@ def test_metadata_columns_tell_where_each_row_is_from(path: Path) -> None:
     names = ("__topic", "__partition", "__offset", "__timestamp", "__headers")
     first = row({"v": 1}, 5)._replace(headers=[("h", b"\x00"), ("h", "text"), ("none", None)])
     rows = {TP: [first], OTHER: [row({"v": 2, "__offset": 99}, 7)]}
-    staged = stager(spec(), metadata=names).stage(batch_of(rows), path, lambda work: work())
+    staged = stage(stager(spec(), metadata=names), batch_of(rows), path)
     one, two = rows_of(staged)
     assert (one["__topic"], one["__partition"], one["__offset"]) == ("sensors", 0, 5)
     assert one["__timestamp"].timestamp() * 1000 == NOON
@@ -99,16 +99,16 @@ def test_metadata_columns_tell_where_each_row_is_from(path: Path) -> None:
 
 def test_an_iceberg_table_has_metadata_that_it_is_partitioned_by_as_text(path: Path) -> None:
     wanted = replace(spec("__partition"), in_files=True)
-    staged = stager(wanted, metadata=["__partition"]).stage(batch({"v": 1}, tp=OTHER), path, lambda work: work())
+    staged = stage(stager(wanted, metadata=["__partition"]), batch({"v": 1}, tp=OTHER), path)
     assert [values["__partition"] for values in rows_of(staged)] == ["1"]
 
 
 def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    stage = stager(spec()).stage
+    some = stager(spec())
     with caplog.at_level(logging.WARNING):
         for first in range(0, 6_000, 2_000):
             names = [f"{number:06}" + "n" * 200_000 * (number % 500 == 0) for number in range(first, first + 2_000)]
-            stage(batch({"ts_ms": 1, **dict.fromkeys(names, 1)}), path, lambda work: work())
+            stage(some, batch({"ts_ms": 1, **dict.fromkeys(names, 1)}), path)
     assert 1 <= len(caplog.messages) <= 2
     assert all(len(message) < 3_000 for message in caplog.messages)
     assert "column '001000" in caplog.messages[0]
@@ -121,10 +121,10 @@ def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: p
 
 def warnings_of(column: str, *records: dict[str, Any], path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
     caplog.clear()
-    stage = stager(spec(column))
+    some = stager(spec(column))
     with caplog.at_level(logging.WARNING):
-        stage.stage(batch(*records), path, lambda work: work())
-        stage.stage(batch(*records), path.with_suffix(".second"), lambda work: work())
+        stage(some, batch(*records), path)
+        stage(some, batch(*records), path.with_suffix(".second"))
     return [message for message in caplog.messages if message.startswith("HIVE_COLUMNS")]
 
 

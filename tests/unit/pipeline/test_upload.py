@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.model import OutputFile, StoredFile, WrittenFile
-from app.pipeline.upload import Destination, Upload
+from app.model import DataFile
+from app.pipeline.upload import Upload
 from tests.fakes.moody_store import MoodyStore
-from tests.support.batches import part
-
-ROOT = "data/t"
 
 
 @pytest.fixture
@@ -28,36 +25,26 @@ def store(tmp_path: Path) -> MoodyStore:
     return MoodyStore(folder)
 
 
-def written(tmp_path: Path, *places: str) -> list[WrittenFile]:
+def written(tmp_path: Path, *places: str) -> list[DataFile]:
     """One file for each of these values of the column ``place``, its content the value."""
     files = []
     for place in places:
         path = tmp_path / f"part-{place}.parquet"
         path.write_text(place)
-        files.append(WrittenFile(path, path.stat().st_size, OutputFile((part(),), {"place": place}, 7)))
+        files.append(DataFile(f"data/t/place={place}/f.parquet", {"place": place}, 7, 1, path))
     return files
 
 
-class Shipment:
-    """The upload of data files, and what the catalog would hear of them."""
-
-    def __init__(
-        self,
-        files: Sequence[WrittenFile],
-        store: MoodyStore,
-        pool: ThreadPoolExecutor,
-        may_upload: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._files = files
-        self._destination = Destination(store, ROOT)
-        self._upload = Upload([self._destination.data_file(file) for file in files], (), store, pool, may_upload)
-
-    def run(self) -> list[StoredFile] | None:
-        stored = self._upload.run()
-        return None if stored is None else self._destination.stored_files(self._files, stored, {})
+def upload_of(
+    files: Sequence[DataFile],
+    store: MoodyStore,
+    pool: ThreadPoolExecutor,
+    may_upload: Callable[[], bool] = lambda: True,
+) -> Upload:
+    return Upload(files, (), store, pool, may_upload)
 
 
-def places(files: Sequence[StoredFile] | None) -> list[str]:
+def places(files: Sequence[DataFile] | None) -> list[str]:
     assert files is not None
     return [file.partition_values["place"] for file in files]
 
@@ -84,16 +71,16 @@ def test_a_batch_is_left_out_where_another_object_has_the_name_of_one_of_its_fil
 ) -> None:
     """A placeholder for example, after another member has rolled the batch back."""
     files = written(tmp_path, "a", "b")
-    other = tmp_path / "lake" / Destination(store, ROOT).data_file(files[0]).key
+    other = tmp_path / "lake" / files[0].key
     other.parent.mkdir(parents=True)
     other.write_text("no rows")
-    assert Shipment(files, store, pool).run() is None
+    assert upload_of(files, store, pool).run() is None
     assert other.read_text() == "no rows"
 
 
 def test_a_repetition_uploads_only_what_is_missing(tmp_path: Path, store: MoodyStore, pool: ThreadPoolExecutor) -> None:
     store.refuse = lambda key: away(key) if "place=b" in key else None
-    upload = Shipment(written(tmp_path, "a", "b", "c"), store, pool)
+    upload = upload_of(written(tmp_path, "a", "b", "c"), store, pool)
     with pytest.raises(RetryableError, match="the store is away"):
         upload.run()
     assert tried(store) == ["a", "b", "c"]
@@ -120,7 +107,7 @@ def test_a_lasting_error_comes_before_a_passing_one(
 ) -> None:
     store.refuse = lambda key: answers["place=b" in key](key)
     with pytest.raises(told):
-        Shipment(written(tmp_path, "a", "b"), store, pool).run()
+        upload_of(written(tmp_path, "a", "b"), store, pool).run()
 
 
 def test_files_whose_assignment_ends_while_the_store_is_away_are_not_uploaded_later(
@@ -128,7 +115,7 @@ def test_files_whose_assignment_ends_while_the_store_is_away_are_not_uploaded_la
 ) -> None:
     is_owner = [True]
     store.refuse = lambda key: None if "place=a" in key else away(key)
-    upload = Shipment(written(tmp_path, "a", "b", "c"), store, pool, lambda: is_owner[0])
+    upload = upload_of(written(tmp_path, "a", "b", "c"), store, pool, lambda: is_owner[0])
     with pytest.raises(RetryableError):
         upload.run()
     is_owner[0] = False
@@ -149,5 +136,5 @@ def test_an_assignment_that_ends_during_an_upload_does_not_wait_for_the_store(
 
     store.refuse = refuse
     with ThreadPoolExecutor(max_workers=1) as one_by_one:
-        assert Shipment(written(tmp_path, "a", "b"), store, one_by_one, lambda: is_owner[0]).run() is None
+        assert upload_of(written(tmp_path, "a", "b"), store, one_by_one, lambda: is_owner[0]).run() is None
     assert tried(store) == ["a"]

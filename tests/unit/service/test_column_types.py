@@ -14,17 +14,16 @@ from quixstreams.models import Topic
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
 from app.consumer.plain.reader import MessageReader
-from app.model import Batch, BatchPart, Message, OffsetRange, Row, TopicPartition
+from app.model import Batch, Message, Row
 from app.service.build import new_bad_records, new_stager
 from app.service.formats import new_formats
 from app.service.lake import new_lake, new_location
 from app.service.stores import new_store
 from app.table.type_names import type_name
 from tests.fakes.kafka_message import KafkaMessage
-from tests.support.batches import NOON, OWNER
+from tests.support.batches import NOON, part, stage
 from tests.support.environment import BROKER_ALONE, load
 
-TP = TopicPartition("sensors", 0)
 both_ways = pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
 
 # A type, JSON texts, what the column holds of them, and what is rescued of the first that does not fit.
@@ -60,24 +59,23 @@ class Life:
         place = new_location(settings, store, None)
         store.connect(f"{place.root}/")
         lake = new_lake(settings, store, place)
-        spec, self.schema = lake.spec, lake.schema
+        self.schema = lake.schema
         self.schema.open()
         topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
         self._reader = MessageReader(topic)
         self._at_once = at_once
         reader = self._reader.read if at_once else None
         formats = new_formats(settings, None)
-        self._stager = new_stager(settings, place, spec, self.schema, new_bad_records(settings), formats, reader)
+        self._stager = new_stager(settings, lake, new_bad_records(settings), formats, reader)
         self._path = folder / "staged.parquet"
 
     def stage(self, *texts: str) -> pa.Table:
         messages = [KafkaMessage(text.encode(), b"k", at) for at, text in enumerate(texts)]
         rows = [row for row in map(self._reader.read, messages) if isinstance(row, Row)]
         assert len(rows) == len(texts)
-        part = BatchPart(OffsetRange(TP, 0, len(texts) - 1), OWNER, 0)
         of_part: list[Message] = list(messages) if self._at_once else []
-        batch = Batch(1, "test", (part,), ([] if self._at_once else rows,), 100, (), (of_part,))
-        staged = self._stager.stage(batch, self._path, lambda work: work())
+        batch = Batch((part(last=len(texts) - 1),), ([] if self._at_once else rows,), (of_part,))
+        staged = stage(self._stager, batch, self._path)
         assert staged.file
         return pq.read_table(staged.file.path)
 

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Producer, TopicPartition
 from quixstreams import Application
 
-from app.consumer.offline import OfflineBroker
+from app.commands.offline import OfflineBroker
 from app.consumer.plain.client import new_client
 from app.service.build import new_application
 from app.service.lake import new_location

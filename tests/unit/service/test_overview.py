@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from app.config.settings import Settings
-from app.consumer.consumption import Consumption
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
-from app.monitoring.metrics import Live, Metrics, StateName
-from app.monitoring.probes import Health
-from app.service.overview import Parts, look, new_monitor, oversee, replica_name
+from app.monitoring.consumption import Consumption
+from app.monitoring.metrics import Metrics
+from app.monitoring.probes import Health, Probe
+from app.monitoring.status import Live, StateName
+from app.monitoring.waits import Request
+from app.service.overview import Parts, look, new_monitor, replica_name
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.support.batches import TP
 from tests.support.environment import BROKER_ALONE, load
@@ -26,21 +29,9 @@ class Connector:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.metrics = Metrics(monotonic=self.clock)
+        self.metrics = Metrics(timings=Timings(clock=self.clock))
         self.java: Any = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
-        self.consumption = Consumption(
-            assigned=2,
-            tps=[TP, OTHER],
-            unclaimed=frozenset(),
-            fenced={},
-            oldest={},
-            consumed=0,
-            due_in=3.0,
-            held_bytes=0,
-            is_full=False,
-            is_paused=False,
-            is_stopping=False,
-        )
+        self.consumption = Consumption(assigned=2, tps=[TP, OTHER], due_in=3.0)
         self.pipeline = SimpleNamespace(failure=None, under_way=0)
         self.health = Health(loop_seconds=60.0, clock=self.clock)
         others: Any = {
@@ -70,18 +61,19 @@ def connector() -> Connector:
 
 def test_a_flush_that_did_not_go_through_is_waited_for(connector: Connector) -> None:
     connector.change(is_held_up=True)
-    assert (connector.look().state, connector.look().detail) == ("waiting", "the last flush did not go through")
+    live = connector.look()
+    assert (live.state, live.ready) == ("waiting", Probe(ok=False, detail="the last flush did not go through"))
 
     connector.change(is_held_up=False)
     assert connector.state == "consuming"
 
 
 def test_what_is_waited_for_is_named(connector: Connector) -> None:
-    connector.metrics.waits.failed("ends", RetryableError("asking Kafka", "no answer").of("Kafka"))
+    connector.metrics.waits.failed(RetryableError("asking Kafka", "no answer").of("Kafka"))
     live = connector.look()
-    assert (live.state, live.detail) == ("waiting", "asking Kafka: no answer")
+    assert (live.state, live.ready.ok) == ("waiting", True), "it is no outage yet"
     assert [trouble.system for trouble in live.waits] == ["Kafka"]
-    connector.metrics.waits.over("ends")
+    connector.metrics.waits.over()
     assert connector.state == "consuming"
 
 
@@ -91,8 +83,8 @@ def test_partitions_of_another_member_and_those_that_are_being_claimed(
 ) -> None:
     connector.change(**partitions)
     live = connector.look()
-    assert (live.state, live.claiming) == ("waiting", len(partitions.get("unclaimed", ())))
-    assert all(getattr(live, name) == found for name, found in partitions.items())
+    assert live.state == "waiting"
+    assert live.consumption is connector.consumption
 
 
 @pytest.mark.parametrize(
@@ -109,7 +101,7 @@ def test_a_failure_says_with_which_code_the_process_ends(
 
 
 def test_java_that_is_gone(connector: Connector) -> None:
-    connector.health.started(spark_alive=lambda: connector.java.alive, ready=connector.health.ready)
+    connector.health.started(lambda: connector.java.alive)
     connector.java.alive = False
     live = connector.look()
     assert (live.state, live.spark) == ("failing", "gone")
@@ -141,34 +133,18 @@ def test_the_replica_has_the_names_that_the_platform_gives(tmp_path: Path, monke
 def test_the_page_has_the_settings_of_the_log_and_no_secret(tmp_path: Path) -> None:
     secret = {"CATALOG_URL": "http://catalog.example.com", "CATALOG_AUTH_TOKEN": "c0ffee-t0ken"}
     java: Any = SimpleNamespace(alive=True, is_up=False, jvm_pid=lambda: None)
-    health = Health(loop_seconds=1.0, clock=lambda: 0.0)
-    monitor = new_monitor(settings(tmp_path, **secret), Metrics(), health, java)
+    monitor = new_monitor(settings(tmp_path, **secret), Metrics(), Health(loop_seconds=1.0, clock=lambda: 0.0), java)
     page = bytes(monitor._page().body).decode()
     assert "<dt>CATALOG_URL</dt><dd>&#34;http://catalog.example.com&#34;</dd>" in page
     assert "c0ffee" not in page
     assert f"file://{tmp_path}/lake/data/readings" in page
 
 
-@pytest.fixture
-def overseen(connector: Connector, tmp_path: Path) -> Connector:
-    monitor = new_monitor(settings(tmp_path), connector.metrics, connector.health, connector.java)
-    oversee(settings(tmp_path), monitor, connector.parts)
-    return connector
-
-
-def test_the_probe_of_readiness_follows_the_outage(overseen: Connector) -> None:
-    assert overseen.health.ready().ok
-    overseen.change(is_held_up=True)
-    assert not overseen.health.ready().ok
-    overseen.change(is_held_up=False)
-    assert overseen.health.ready().ok
-
-
 @pytest.mark.parametrize(("seconds", "is_ready"), [(15, True), (25, False)])
 def test_the_connector_is_not_ready_while_an_answer_takes_too_long(
-    overseen: Connector, seconds: int, *, is_ready: bool
+    connector: Connector, seconds: int, *, is_ready: bool
 ) -> None:
-    with overseen.metrics.waits.answer("journal", "store", "writing the journal", patience=20):
-        overseen.clock.advance(seconds)
-        assert overseen.health.ready().ok == is_ready
-    assert overseen.health.ready().ok
+    with connector.metrics.waits.answer(Request("store", "writing the journal")):
+        connector.clock.advance(seconds)
+        assert connector.look().ready.ok == is_ready
+    assert connector.look().ready.ok

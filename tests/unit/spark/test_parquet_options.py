@@ -1,31 +1,26 @@
 """What Parquet is told of the files that a batch becomes."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from app.model import DataFile, StagedFile
 from app.spark.parquet_options import parquet_options, without_dictionary
-from app.spark.staged_file import read_staged_schema, write_staged
-
-TEXTS = pa.table({"text": pa.array(["x" * 96] * 10)})  # with its length, a row has 100 bytes
 
 
-@pytest.fixture
-def schema(tmp_path: Path) -> pa.Schema:
-    write_staged(TEXTS, tmp_path / "staged.parquet")
-    return read_staged_schema(tmp_path / "staged.parquet")
+def staged(rows: int, largest_row: int = 1, large_values: Sequence[tuple[str, ...]] = ()) -> StagedFile:
+    files = tuple(DataFile("data.parquet", {}, number) for number in (1, rows))
+    return StagedFile(Path(), "group", files, largest_row=largest_row, large_values=large_values)
 
 
 @pytest.mark.parametrize(
     ("rows", "bytes_"), [(1, 4_096), (45, 4_500), (1_000, 100_000), (10_000, 1_000_000), (1_000_000, 1_048_576)]
 )
-def test_a_page_has_room_for_the_largest_file_up_to_a_megabyte(schema: pa.Schema, rows: int, bytes_: int) -> None:
-    assert parquet_options(schema, rows)["parquet.page.size"] == str(bytes_)
-
-
-def test_a_file_that_tells_nothing_is_left_to_parquet() -> None:
-    assert parquet_options(TEXTS.schema, 10) == {}
+def test_a_page_has_room_for_the_largest_file_up_to_a_megabyte(rows: int, bytes_: int) -> None:
+    """A text has 4 bytes more."""
+    assert parquet_options(staged(rows, largest_row=96))["parquet.page.size"] == str(bytes_)
 
 
 @pytest.mark.parametrize(
@@ -37,9 +32,8 @@ def test_a_file_that_tells_nothing_is_left_to_parquet() -> None:
     ],
     ids=["by name", "a dot", "capitals"],
 )
-def test_columns_with_large_values_have_no_statistics(tmp_path: Path, columns: list[str], without: list[str]) -> None:
-    write_staged(pa.table({"small": ["x"]} | {name: ["x" * 100_000] for name in columns}), tmp_path / "staged.parquet")
-    options = parquet_options(read_staged_schema(tmp_path / "staged.parquet"), 1)
+def test_columns_with_large_values_have_no_statistics(columns: list[str], without: list[str]) -> None:
+    options = parquet_options(staged(1, large_values=[(name,) for name in columns]))
     prefix = "parquet.column.statistics.enabled"
     assert {name: value for name, value in options.items() if name.startswith(prefix)} == {
         f"{prefix}{name}": "false" for name in without

@@ -8,18 +8,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.spark.staged_file import largest_row, read_staged_schema, with_large_values, write_staged
+from app.model import StagedFile
+from app.spark.staged_file import StagedWriter
 
 GROUP = 4  # bytes of the group column
 
 
-def told(folder: Path, columns: dict[str, Any]) -> int | None:
+def told(folder: Path, columns: dict[str, Any]) -> StagedFile:
     path = folder / "staged.parquet"
     rows = len(next(iter(columns.values())))
     table = pa.table({**columns, "group": pa.array([0] * rows, pa.int32())})
-    write_staged(table, path)
+    writer = StagedWriter(path, table.schema)
+    writer.append(table)
+    staged = writer.finish("group", ())
     assert pq.read_table(path).equals(table), "all rows as they were"
-    return largest_row(read_staged_schema(path))
+    return staged
 
 
 @pytest.mark.parametrize(
@@ -39,24 +42,17 @@ def told(folder: Path, columns: dict[str, Any]) -> int | None:
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
 )
 def test_it_tells_how_large_a_row_may_be(tmp_path: Path, column: pa.Array, size: int) -> None:
-    assert told(tmp_path, {"v": column}) == size + GROUP
+    assert told(tmp_path, {"v": column}).largest_row == size + GROUP
 
 
 def test_of_a_type_that_it_does_not_know_all_values_may_be_in_one_row(tmp_path: Path) -> None:
     column = pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int64()))
-    size = told(tmp_path, {"v": column})
-    assert size is not None
-    assert size >= 18
+    assert told(tmp_path, {"v": column}).largest_row >= 18
 
 
 def test_one_large_value_among_many_small_ones_is_seen(tmp_path: Path) -> None:
-    size = told(tmp_path, {"v": pa.chunked_array([["x"] * 10_000, ["x" * 100_000], ["x"] * 10_000])})
-    assert size == 100_000 + GROUP
-
-
-def test_another_file_tells_nothing(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"v": [1]}), tmp_path / "other.parquet")
-    assert largest_row(read_staged_schema(tmp_path / "other.parquet")) is None
+    staged = told(tmp_path, {"v": pa.chunked_array([["x"] * 10_000, ["x" * 100_000], ["x"] * 10_000])})
+    assert staged.largest_row == 100_000 + GROUP
 
 
 LARGE, SMALL = "x" * 65_537, "x" * 65_536
@@ -77,5 +73,4 @@ LARGE, SMALL = "x" * 65_537, "x" * 65_536
 def test_it_tells_which_columns_have_large_values(
     tmp_path: Path, columns: dict[str, Any], paths: list[tuple[str, ...]]
 ) -> None:
-    told(tmp_path, columns)
-    assert with_large_values(read_staged_schema(tmp_path / "staged.parquet")) == paths
+    assert told(tmp_path, columns).large_values == paths

@@ -16,8 +16,8 @@ from app.stream_timeouts.tracker import TimeoutTracker
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON
+from tests.unit.consumer.consumer_bench import P0, P1
 from tests.unit.consumer.framework import row_sink_bench
-from tests.unit.consumer.framework.row_sink_bench import P0, P1
 
 TIMEOUT = 10
 
@@ -113,7 +113,7 @@ def test_a_bad_record_is_a_sign_of_life(bench: Bench) -> None:
 def test_the_keys_of_partitions_that_are_given_away_are_forgotten(bench: Bench) -> None:
     bench.row(b"a")
     bench.listen(9)
-    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.pipeline.on_wait = bench.pipeline.deliver
     bench.clock.advance(1)
     assert bench.flush_while_revoked() is None
     assert bench.told == [], "the flush is on another thread"
@@ -126,7 +126,7 @@ def test_a_flush_does_not_count_and_is_followed_by_a_check(bench: Bench) -> None
     bench.row(b"a")
     bench.listen(9)
     begin = bench.clock.now
-    bench.pipeline.on_wait = lambda: bench.pipeline.deliver_all() if bench.clock.now >= begin + 20 else None
+    bench.pipeline.on_wait = lambda: bench.pipeline.deliver() if bench.clock.now >= begin + 20 else None
     bench.sink.flush()
     assert bench.told == []
 
@@ -145,19 +145,9 @@ def test_a_key_that_is_due_is_told_at_a_flush(bench: Bench) -> None:
     bench.sink.tick(is_stable=True)
     assert bench.told == []
 
-    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.pipeline.on_wait = bench.pipeline.deliver
     bench.sink.flush()
     assert bench.told == [b"a"]
-
-
-def test_waiting_for_room_does_not_count(bench: Bench) -> None:
-    bench.row(b"a")
-    bench.listen(9)
-    for _ in range(100):
-        bench.observer.waited()
-    bench.clock.advance(0.5)
-    bench.sink.tick(is_stable=True)
-    assert bench.told == []
 
 
 def test_the_time_of_an_outage_does_not_count_for_keys_that_are_read_again_nor_for_others(bench: Bench) -> None:

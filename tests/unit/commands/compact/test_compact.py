@@ -327,21 +327,6 @@ def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
     assert [n for n in lake.numbers() if n % 10 == 3] == [13]
 
 
-def test_a_folder_that_was_deleted_while_it_was_merged_does_not_keep_the_others_from_it(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lake.write(0), lake.write(1)
-    lake.dies("compact", at="delete")
-    for path in lake.files():
-        path.unlink()
-    lake.write(2, "b"), lake.write(3, "b")
-    later(lake)
-    assert lake.run("compact") == 0
-    assert "year=2024/place=a: given up" in capsys.readouterr().out
-    assert len(lake.files("year=2024/place=b")) == 1
-    assert not lake.open_records()
-
-
 def test_an_audit_names_merged_files_without_offsets(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     for name in "ab":
         lake.put(f"year=2024/place=a/{name}.parquet", {"n": [1]})

@@ -32,14 +32,6 @@ def test_rows_that_meet_all_conditions_go_and_the_others_stay(
     assert lake.files("year=2024/place=b") == untouched
 
 
-def test_a_folder_without_other_rows_loses_its_files(lake: Lake) -> None:
-    lake.write(0, "a")
-    lake.write(1, "b")
-    assert lake.run("erase", "--where", "n < 10") == 0
-    assert lake.files("year=2024/place=a") == []
-    assert lake.numbers() == list(range(10, 20))
-
-
 def test_the_index_of_a_file_goes_with_it_although_the_table_has_no_virtual_columns_any_more(lake: Lake) -> None:
     indexed = lake.write(0)
     index = lake.put(f"year=2024/place=a/.vidx/{indexed.name}", {"sensor": ["x"]})
@@ -68,20 +60,22 @@ def test_a_table_without_folders_of_years_has_none_of_a_time_long_ago(
     assert "the table has no folders of years. Use --where" in capsys.readouterr().err
 
 
-def test_without_months_the_year_of_a_folder_counts_and_not_its_day(lake: Lake) -> None:
-    this_year = f"{datetime.now(UTC).year}"
-    lake.put(f"year={this_year}/day=01/x.parquet", {"n": [1]})
-    lake.put("year=2019/day=31/x.parquet", {"n": [2]})
-    assert lake.run("erase", "--older-than", "1m", HIVE_COLUMNS="year,day") == 0
-    assert lake.numbers() == [1]
-
-
-def test_folders_of_no_time_or_of_the_last_one_are_not_old(lake: Lake) -> None:
-    for number, day in enumerate(("9999/month=12/day=31", "2019/month=02/day=31", "2019/month=02/day=28")):
-        lake.put(f"year={day}/x.parquet", {"n": [number]})
-    assert lake.run("erase", "--older-than", "1d", HIVE_COLUMNS="year,month,day") == 0
-    assert lake.run("erase", "--older-than", "999999999d", HIVE_COLUMNS="year,month,day") == 0
-    assert lake.numbers("*/*/*") == [0, 1]
+@pytest.mark.parametrize(
+    ("folder", "age", "is_old"),
+    [
+        ("year=2019/month=02/day=28", "1d", True),
+        ("year=2019/month=02/day=28", "999999999d", False),
+        ("year=2019/month=02/day=31", "1d", False),  # no time at all
+        ("year=9999/month=12/day=31", "1d", False),
+        (f"year={datetime.now(UTC).year}/day=01", "1m", False),  # without months only the year says a time
+        ("year=2019/day=31", "1m", True),
+    ],
+)
+def test_a_folder_is_old_once_its_time_has_ended_so_long_ago(lake: Lake, folder: str, age: str, is_old: bool) -> None:
+    path = lake.put(f"{folder}/x.parquet", {"n": [1]})
+    columns = ",".join(part.partition("=")[0] for part in folder.split("/"))
+    assert lake.run("erase", "--older-than", age, HIVE_COLUMNS=columns) == 0
+    assert path.exists() is not is_old
 
 
 def test_a_merged_file_without_rows_keeps_its_name(lake: Lake) -> None:

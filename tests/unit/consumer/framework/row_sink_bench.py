@@ -1,67 +1,49 @@
-"""The sink of the framework's lane on the bench: its clock stands still, and its pipeline delivers by hand."""
+"""The sink of the framework's lane with what it needs around it; the bench does what quixstreams does."""
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from quixstreams.models import MessageContext
 
 from app.bad_records.policy import BadRecords, OnBadRecord
 from app.bad_records.refusals import Refusal
+from app.consumer.framework.due import Due
+from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
+from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
-from app.consumer.partitions import Partitions
 from app.consumer.sink_observer import SinkObserver
-from app.errors import RetryableError
-from app.journal.journal import LogClosedError
 from app.model import Rejected, TopicPartition
-from app.timings import Timings
-from tests.fakes.clock import Clock
-from tests.fakes.instant_claims import InstantClaims
+from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage
-from tests.fakes.manual_pipeline import ManualPipeline
-from tests.support.batches import UNBOUNDED
 from tests.support.waiting import join
+from tests.unit.consumer.consumer_bench import P0, ConsumerBench
 
-P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
-CLOSED = LogClosedError("the log was closed by another member")
-AWAY = RetryableError("uploading s3://lake/x", "no route to host")
 NOON = 1_705_320_000_000
 
 
-class Bench:
-    """A sink with its surroundings, whose pipeline delivers while a flush waits."""
+class Bench(ConsumerBench):
+    """A sink, and what it commits by itself."""
 
     def __init__(
         self,
         *,
         on_bad_record: OnBadRecord = "dead-letter",
-        max_buffer_bytes: int = 1_000_000,
-        batch_size: int = 1_000,
-        clock: Clock | None = None,
         observer: SinkObserver | None = None,
         can_go_back: bool = True,
+        **of_bench: Any,
     ) -> None:
-        self.clock = clock or Clock()
-        self.pipeline = ManualPipeline(self.clock)
-        self.pipeline.on_wait = self.pipeline.deliver_all
-        self.claims = InstantClaims()
-        self.timings = Timings(clock=self.clock, sleep=self.clock.advance)
-        self.partitions = Partitions(timings=self.timings)
+        super().__init__(**of_bench)
         self.current = CurrentMessage(1_000)
-        self.commits: list[tuple[dict[TopicPartition, int], int]] = []  # each with how many batches there were
+        self.commits: list[tuple[dict[TopicPartition, int], int]] = []  # each with how many portions there were
         self.sink = RowSink(
-            pipeline=self.pipeline,
-            partitions=self.partitions,
-            claims=self.claims,
-            limits=replace(UNBOUNDED, batch_size=batch_size, max_buffer_bytes=max_buffer_bytes, max_record_bytes=1_000),
-            bad_records=BadRecords(on_bad_record, lambda _: None, self.clock),
-            commit_interval=5.0,
-            current=self.current,
-            observer=observer,
-            commit=self._commit,
-            timings=self.timings,
+            self.pipeline,
+            Flushing(self.claims, self.pipeline, self._commit, Metrics(), self.timings),
+            BadRecords(on_bad_record, lambda _: None, self.clock),
+            self.current,
+            Due(5.0, self.timings),
+            Observed(observer),
             can_go_back=can_go_back,
         )
         self.sink.setup()
@@ -69,7 +51,7 @@ class Bench:
     def _commit(self, *, offsets: list[Any], asynchronous: bool) -> None:
         assert not asynchronous
         committed = {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
-        self.commits.append((committed, len(self.pipeline.batches)))
+        self.commits.append((committed, len(self.pipeline.portions)))
 
     def process(
         self,
@@ -115,31 +97,19 @@ class Bench:
         join(thread)
         return raised[0] if raised else None
 
-    def fence(self) -> None:
-        assert self.partitions.token
-        self.partitions.fence(self.partitions.token, CLOSED)
-
     @property
-    def sealed(self) -> list[tuple[int, Any]]:
+    def taken(self) -> list[tuple[int, Any]]:
         """The partition's number and the value of each row that went to the pipeline."""
-        return [
-            (part.offsets.tp.partition, row.value["v"])
-            for batch in self.pipeline.batches
-            for part, rows in zip(batch.parts, batch.rows, strict=True)
-            for row in rows
-        ]
+        return [(piece.tp.partition, row.value["v"]) for piece in self.pipeline.pieces for row in piece.rows]
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
         """How far the log is written."""
-        ends: dict[TopicPartition, int] = {}
-        for batch in self.pipeline.batches:
-            ends |= batch.ends
-        return ends
+        return {piece.tp: piece.end for piece in self.pipeline.pieces}
 
     @property
     def rejected(self) -> list[int]:
-        return [record.offset for batch in self.pipeline.batches for record in batch.rejected]
+        return [record.offset for record in self.pipeline.rejected]
 
 
 def refused(offset: int, tp: TopicPartition = P0) -> Refusal:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -30,7 +31,7 @@ class Sink:
     def __init__(self) -> None:
         self.refused: list[tuple[Refusal, bool]] = []
         self.ticks: list[bool] = []
-        self.is_polled = True
+        self.thread = SimpleNamespace(is_polling=True)
 
     def reject(self, refusal: Refusal, *, is_deserialized: bool) -> None:
         self.refused.append((refusal, is_deserialized))
@@ -145,7 +146,7 @@ def test_statistics_are_ticks_and_tell_of_rebalances_and_brokers(bench: Bench) -
 
 
 def test_statistics_of_a_consumer_that_transform_polls_are_no_tick(bench: Bench) -> None:
-    bench.sink.is_polled = False
+    bench.sink.thread.is_polling = False
     bench.count(7, "DOWN")
     assert bench.sink.ticks == []
     assert bench.callbacks.is_kafka_there
@@ -167,7 +168,8 @@ def test_statistics_of_a_consumer_that_transform_polls_are_no_tick(bench: Bench)
 )
 def test_an_error_ends_the_process_with_its_exit_code(error: Exception, kind: type, code: int) -> None:
     found = translated(error)
-    assert (type(found), found.exit_code) == (kind, code)
+    assert isinstance(found, kind)
+    assert found.exit_code == code
 
 
 def test_sys_exit_in_transform_ends_the_process_with_a_message() -> None:

@@ -1,5 +1,6 @@
 """The sink of the framework's lane, over a pipeline that delivers by hand; the test does what quixstreams does."""
 
+from collections.abc import Callable
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
@@ -9,11 +10,13 @@ from quixstreams.models import Topic
 from quixstreams.sinks import SinkBackpressureError
 
 from app.bad_records.refusals import NotARowError, Refusal, TooBigError
+from app.consumer.framework.sink import RowSink
 from app.errors import DataError, RetryableError
 from app.journal.start_offset import Start
 from app.model import Rejected, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
-from tests.unit.consumer.framework.row_sink_bench import AWAY, NOON, P0, P1, Bench, refused
+from tests.unit.consumer.consumer_bench import AWAY, P0, P1
+from tests.unit.consumer.framework.row_sink_bench import NOON, Bench, refused
 
 
 @pytest.fixture
@@ -28,10 +31,11 @@ def test_a_flush_claims_and_brings_rows_and_ends_into_the_lake(bench: Bench) -> 
     bench.rows(0, 1)
     bench.rows(7, tp=P1)
     bench.sink.flush()
-    assert sorted(bench.sealed) == [(0, 0), (0, 1), (1, 7)]
+    assert sorted(bench.taken) == [(0, 0), (0, 1), (1, 7)]
     assert bench.ends == {P0: 1, P1: 7}
-    assert {batch.owner for batch in bench.pipeline.batches} == {bench.partitions.token}
-    assert bench.pipeline.batches[-1].reason == "checkpoint"
+    assert bench.pipeline.reasons == ["checkpoint"]
+    consumption = bench.sink.consumption(2)
+    assert (consumption.due_in, consumption.held_bytes) == (None, 0)
 
 
 def test_an_offset_that_a_tool_has_set_is_marked_before_a_row_is_written(bench: Bench) -> None:
@@ -49,7 +53,7 @@ def test_a_row_that_comes_late_is_no_repetition(bench: Bench) -> None:
     bench.sink.add({"v": "late"}, b"k", NOON, [], *P0, 1)
     bench.sink.message_processed(P0, 4)
     bench.sink.flush()
-    assert bench.sealed == [(0, 3), (0, "late")]
+    assert bench.taken == [(0, 3), (0, "late")]
 
 
 def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> None:
@@ -59,20 +63,37 @@ def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> 
     with pytest.raises(SinkBackpressureError) as raised:
         bench.sink.flush()
     assert raised.value.retry_after == 0
-    former = bench.pipeline.batches[-1].owner
-    assert not bench.partitions.is_current(former)
-    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    former = bench.claims.current
+    assert former.is_over
+    bench.pipeline.on_wait = bench.pipeline.deliver
     bench.rows(0)
     bench.sink.flush()
-    assert bench.pipeline.batches[-1].owner not in ("", former)
+    assert bench.pipeline.portions[-1].assignment is not former
 
 
-def test_where_topics_are_aligned_a_pause_of_another_sink_ends_the_process() -> None:
+@pytest.mark.parametrize(
+    ("call", "told"), [(RowSink.on_paused, "another sink of transform"), (RowSink.flush, "no route to host")]
+)
+def test_where_topics_are_aligned_the_process_ends_in_place_of_going_back(
+    call: Callable[[RowSink], None], told: str
+) -> None:
     bench = Bench(can_go_back=False)
+    bench.pipeline.obstacle = AWAY
+    bench.pipeline.on_wait = lambda: None
     bench.rows(0)
-    with pytest.raises(RetryableError, match="another sink"):
-        bench.sink.on_paused()
-    assert bench.sealed == []
+    with pytest.raises(RetryableError, match=f"{told}.*cannot go back"):
+        call(bench.sink)
+    assert all(portion.assignment.is_over for portion in bench.pipeline.portions)
+
+
+def test_the_last_flush_of_a_stop_has_no_second_try(bench: Bench) -> None:
+    begin = bench.clock.now
+    bench.pipeline.on_wait = lambda: None
+    bench.rows(0)
+    bench.sink.stopping()
+    with pytest.raises(RetryableError, match="the next owner of the partitions reads them again"):
+        bench.sink.flush()
+    assert bench.clock.now - begin == pytest.approx(bench.timings.stop_seconds, abs=2)
 
 
 @pytest.mark.parametrize("others", [(), (P1,)], ids=["alone", "where a partition is claimed beside it"])
@@ -83,9 +104,9 @@ def test_rows_that_are_dropped_because_the_log_is_closed_are_not_committed(
     bench.sink.flush()
 
     def deliver() -> None:
-        bench.fence()
-        bench.pipeline.deliver_all()
-        bench.pipeline.on_wait = bench.pipeline.deliver_all
+        bench.claims.fence()
+        bench.pipeline.deliver()
+        bench.pipeline.on_wait = bench.pipeline.deliver
 
     bench.pipeline.on_wait = deliver
     bench.rows(1)
@@ -98,7 +119,7 @@ def test_rows_that_are_dropped_because_the_log_is_closed_are_not_committed(
 def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> None:
     for _ in range(3):
         bench.rows(0)
-        bench.pipeline.on_wait = bench.fence
+        bench.pipeline.on_wait = bench.claims.fence
         with pytest.raises(SinkBackpressureError):
             bench.sink.flush()
     bench.rows(0)
@@ -113,21 +134,35 @@ def test_a_revocation_that_fails_has_a_plain_error_and_leaves_nothing_to_the_nex
     bench.pipeline.on_wait = lambda: None
     bench.rows(0)
     assert isinstance(bench.flush_while_revoked(), RetryableError)
-    assert bench.sink.tps == ()
-    bench.pipeline.on_wait = bench.pipeline.deliver_all
-    former = len(bench.pipeline.batches)
+    assert bench.sink.consumption(1).tps == ()
+    bench.pipeline.on_wait = bench.pipeline.deliver
+    former = len(bench.pipeline.portions)
     bench.rows(3, tp=P1)
     bench.sink.flush()
-    assert [dict(batch.ends) for batch in bench.pipeline.batches[former:]] == [{P1: 3}]
+    assert [(piece.tp, piece.end) for piece in bench.pipeline.portions[former].pieces] == [(P1, 3)]
 
 
 def test_a_message_that_comes_again_is_claimed_again(bench: Bench) -> None:
     bench.rows(0, 1)
+    bench.not_deserialized(2)
     bench.sink.flush()
-    bench.claims.starts = {P0: Start(0, replayed_to=1)}
-    bench.rows(1, 2)
+    bench.claims.starts = {P0: Start(0, replayed_to=2)}
+    bench.rows(1)
     bench.sink.flush()
-    assert bench.sealed == [(0, 0), (0, 1), (0, 2)]
+    bench.not_deserialized(2)
+    bench.rows(3)
+    bench.sink.flush()
+    assert bench.taken == [(0, 0), (0, 1), (0, 3)]
+    assert bench.rejected == [2]
+
+
+def test_partitions_that_are_taken_away_without_a_flush_are_forgotten(bench: Bench) -> None:
+    """quixstreams does not flush where it has nothing to commit."""
+    bench.rows(0)
+    bench.sink.flush()
+    bench.sink.tick(is_stable=False)
+    assert bench.sink.consumption(0).tps == ()
+    assert bench.claims.current.is_over
 
 
 @pytest.mark.parametrize("is_noticed", [True, False])
@@ -144,7 +179,7 @@ def test_messages_that_come_again_without_a_flush_in_between_become_rows_once(be
     bench.process(2, error=True)
     bench.rows(3)
     bench.sink.flush()
-    assert bench.sealed == [(0, 0), (0, 1), (0, "more"), (0, 3)]
+    assert bench.taken == [(0, 0), (0, 1), (0, "more"), (0, 3)]
     assert bench.rejected == [2]
 
 
@@ -155,7 +190,7 @@ def test_the_rows_that_a_failing_message_gave_are_taken_out(bench: Bench) -> Non
     bench.rows(0)
     bench.process(1, {"v": 1}, {"v": 2}, error=True)
     bench.sink.flush()
-    assert (bench.sealed, bench.rejected, bench.ends) == ([(0, 0)], [1], {P0: 1})
+    assert (bench.taken, bench.rejected, bench.ends) == ([(0, 0)], [1], {P0: 1})
 
 
 def test_rows_that_a_lookup_gave_late_stay_where_the_present_message_fails(bench: Bench) -> None:
@@ -164,7 +199,7 @@ def test_rows_that_a_lookup_gave_late_stay_where_the_present_message_fails(bench
     bench.sink.reject(refused(5), is_deserialized=True)
     bench.sink.message_processed(P0, 5)
     bench.sink.flush()
-    assert (bench.sealed, bench.rejected) == ([(0, "late")], [5])
+    assert (bench.taken, bench.rejected) == ([(0, "late")], [5])
 
 
 def test_bad_records_alone_are_flushed_by_a_tick(bench: Bench) -> None:
@@ -176,6 +211,14 @@ def test_bad_records_alone_are_flushed_by_a_tick(bench: Bench) -> None:
     assert (bench.rejected, bench.ends) == ([0], {P0: 0})
 
 
+def test_many_bad_records_do_not_wait_for_a_tick() -> None:
+    bench = Bench(max_buffer_bytes=8 * 1_000)
+    for offset in range(20):
+        bench.not_deserialized(offset)
+    assert bench.rejected
+    assert bench.sink.consumption(1).held_bytes < 8 * 1_000
+
+
 def test_bad_records_are_kept_where_quixstreams_does_not_go_back_to_them(bench: Bench) -> None:
     bench.pipeline.on_wait = lambda: None
     bench.not_deserialized(0)
@@ -183,9 +226,9 @@ def test_bad_records_are_kept_where_quixstreams_does_not_go_back_to_them(bench: 
     bench.not_deserialized(2)
     with pytest.raises(SinkBackpressureError):
         bench.sink.flush()
-    bench.pipeline.deliver_all()
+    bench.pipeline.deliver()
     dropped = len(bench.rejected)
-    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.pipeline.on_wait = bench.pipeline.deliver
     bench.rows(1)
     bench.not_deserialized(2)
     bench.sink.flush()
@@ -198,11 +241,11 @@ def test_bad_records_that_come_again_do_not_move_the_log_before_they_do(bench: B
     bench.not_deserialized(1)
     with pytest.raises(SinkBackpressureError):
         bench.sink.flush()
-    former = len(bench.pipeline.batches)
-    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    former = len(bench.pipeline.portions)
+    bench.pipeline.on_wait = bench.pipeline.deliver
     bench.clock.advance(5.1)
     bench.sink.tick(is_stable=True)
-    assert bench.pipeline.batches[former:] == []
+    assert bench.pipeline.portions[former:] == []
 
 
 def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
@@ -210,8 +253,9 @@ def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
     bench.not_deserialized(0)
     bench.clock.advance(5.1)
     bench.sink.tick(is_stable=True)
+    assert bench.claims.current.is_over, "what is on its way does not come into the dead letter as well"
     dropped = len(bench.rejected)
-    bench.pipeline.on_wait = bench.pipeline.deliver_all
+    bench.pipeline.on_wait = bench.pipeline.deliver
     bench.clock.advance(5.1)
     bench.sink.tick(is_stable=True)
     assert (bench.rejected[dropped:], bench.ends) == ([0], {P0: 0})
@@ -220,16 +264,19 @@ def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
 def test_what_comes_before_a_bad_record_that_ends_the_process_is_in_the_lake() -> None:
     bench = Bench(on_bad_record="fail")
     bench.rows(0)
+    bench.begin(1)
+    bench.sink.add({"v": 1}, b"k", NOON, [], *P0, 1)
+    bench.begin(1)  # another record of the same message
     with pytest.raises(DataError):
-        bench.process(1, {"v": 1}, error=True)
-    assert (bench.sealed, bench.ends) == ([(0, 0)], {P0: 0})
+        bench.sink.reject(refused(1), is_deserialized=True)
+    assert (bench.taken, bench.ends) == ([(0, 0)], {P0: 0})
 
 
 def test_a_row_has_its_message_as_it_came_if_that_became_no_other_row(bench: Bench) -> None:
     bench.process(0, {"v": 0})
     bench.process(1, {"v": 1}, {"v": 2})
     bench.sink.flush()
-    kept = [row.message and row.message.value() for batch in bench.pipeline.batches for row in batch.rows[0]]
+    kept = [row.message and row.message.value() for piece in bench.pipeline.pieces for row in piece.rows]
     assert kept == [b"raw 0", None, None]
 
 
@@ -257,8 +304,8 @@ def test_what_was_given_out_stays_what_it_was_while_transform_goes_on_changing_i
         bench.sink.reject(Refusal(bad, ""), is_deserialized=False)
     value.clear()
     bench.sink.flush()
-    [batch] = bench.pipeline.batches
-    kept: list[Any] = [*batch.rows[0], *batch.rejected]
+    [piece] = bench.pipeline.pieces
+    kept: list[Any] = [*piece.rows, *piece.rejected]
     assert [(each.value["n"], each.key, each.headers) for each in kept] == [
         (n, {"k": [n]}, [("h", str(n))]) for n in (0, 1, 0, 1)
     ]
@@ -277,17 +324,17 @@ def test_a_message_s_rows_are_in_one_portion() -> None:
     for offset in range(20):
         bench.process(offset, {"v": offset}, {"v": offset})
     bench.sink.flush()
-    assert len(bench.pipeline.batches) > 2
-    for batch in bench.pipeline.batches:
-        values = [row.value["v"] for rows in batch.rows for row in rows]
+    assert len(bench.pipeline.portions) > 2
+    for piece in bench.pipeline.pieces:
+        values = [row.value["v"] for row in piece.rows]
         assert sorted(values) == sorted([*set(values)] * 2)
 
 
 def test_headers_count_whichever_messages_have_them(bench: Bench) -> None:
     bench.rows(*range(40))
-    before = bench.sink.held_bytes
+    before = bench.sink.consumption(1).held_bytes
     bench.process(40, {"v": 40}, headers=[("n", b"v" * 900)])
-    assert bench.sink.held_bytes - before > 900
+    assert bench.sink.consumption(1).held_bytes - before > 900
 
 
 def test_headers_make_a_record_of_an_internal_topic_too_big(bench: Bench) -> None:
@@ -305,11 +352,12 @@ def test_a_full_buffer_waits_until_a_flush_is_due() -> None:
     bench.pipeline.obstacle = AWAY
     begin = bench.clock.now
     bench.rows(0)
-    bench.pipeline.held_bytes = 2_000
+    bench.pipeline.hold(2_000)
     bench.rows(1)
     assert bench.clock.now - begin >= 5.0
-    assert bench.sink.due_in is not None
-    assert bench.sink.due_in <= 0
+    due_in = bench.sink.consumption(1).due_in
+    assert due_in is not None
+    assert due_in <= 0
 
 
 def test_a_batch_of_the_batch_size_is_written_before_the_first_flush() -> None:
@@ -318,4 +366,4 @@ def test_a_batch_of_the_batch_size_is_written_before_the_first_flush() -> None:
     for _ in range(3):
         bench.clock.advance(5.0)
         bench.sink.tick(is_stable=True)
-    assert [value for _, value in bench.sealed] == [0, 1, 2]
+    assert [value for _, value in bench.taken] == [0, 1, 2]

@@ -8,7 +8,7 @@ from app.consumer.plain.reader import MessageReader
 from app.consumer.registered import RegisteredDeserializer
 from app.errors import RetryableError
 from app.model import Row
-from app.retry import Stopped
+from app.monitoring.waits import Stopped
 from app.service.formats import new_formats
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.environment import load

@@ -2,68 +2,45 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
-from app.bad_records.policy import BadRecords
-from app.consumer.partitions import Partitions
-from app.consumer.plain.client import BrokerPresence
+from app.bad_records.policy import BadRecords, OnBadRecord
+from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.sink import MessageSink
 from app.errors import FatalError, RetryableError
-from app.journal.journal import FencedError, LogClosedError
+from app.journal.journal import FencedError
 from app.journal.start_offset import Start
 from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
 from app.timings import Timings
-from tests.fakes.clock import Clock
-from tests.fakes.instant_claims import InstantClaims
 from tests.fakes.kafka_message import KafkaMessage
-from tests.fakes.manual_pipeline import ManualPipeline
 from tests.fakes.played_client import PlayedClient
-from tests.support.batches import UNBOUNDED
+from tests.unit.consumer.consumer_bench import AWAY, P0, P1, ConsumerBench
 
-P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
-AWAY = RetryableError("uploading s3://lake/x", "no route to host")
 BROKEN = FatalError("uploading s3://lake/x", "access denied")
-CLOSED = LogClosedError("the log was closed by another member")
 
 
-class Bench:
-    """The loop with its surroundings, and steps for ``run``."""
+class Bench(ConsumerBench):
+    """The loop, and steps for ``run``."""
 
-    def __init__(self) -> None:
-        self.clock = Clock()
+    def __init__(self, on_bad_record: OnBadRecord = "dead-letter") -> None:
+        super().__init__()
         self.client = PlayedClient()
-        self.claims = InstantClaims()
-        self.pipeline = ManualPipeline(self.clock)
-        timings = Timings(clock=self.clock, sleep=self.clock.advance)
-        self.partitions = Partitions(timings=timings)
-        limits = replace(UNBOUNDED, batch_size=1_000, max_buffer_bytes=1_000_000, max_record_bytes=1_000)
-        self.sink = MessageSink(
-            pipeline=self.pipeline,
-            partitions=self.partitions,
-            limits=limits,
-            bad_records=BadRecords("dead-letter", lambda _: None),
-            commit_interval=5.0,
-            timings=timings,
-        )
+        self.client.produce(P0, *[b'{"v":1}'] * 3)
+        self.client.produce(P1, *[b'{"v":1}'] * 2)
+        self.client.give(P0, P1)
+        self.metrics = Metrics()
         client: Any = self.client
-        self.loop = PlainLoop(
-            client=client,
-            topic="sensors",
-            sink=self.sink,
-            claims=self.claims,
-            presence=BrokerPresence(),
-            on_turn=self._turn,
-            timings=timings,
-        )
+        intake = Intake(1_000, BadRecords(on_bad_record, lambda _: None))
+        self.loop = PlainLoop(client, intake, self.claims, self.pipeline, self._turn, self.metrics, self.timings)
+        self.fence, self.deliver = self.claims.fence, self.pipeline.deliver
         self._left = 0
         self._then: Callable[[], None] = self.loop.stop
 
-    def _turn(self) -> None:
+    def _turn(self, _: bool) -> None:
         self._left -= 1
         if self._left <= 0:
             self._then()
@@ -80,51 +57,29 @@ class Bench:
                 step()
 
         self._left, self._then = 2, go_on
-        self.is_all_written = self.loop.run()
-
-    def interval_is_over(self) -> None:
-        self.clock.advance(5.1)
+        self.is_all_written = self.loop.run("sensors")
 
     def wait(self) -> None:
         self.clock.advance(21)
 
     def fill(self) -> None:
-        self.pipeline.held_bytes = 2_000_000
+        self.pipeline.hold(2_000_000)
 
-    def renew(self) -> None:
-        """Take all partitions away and give one back."""
-        self.client.take_away()
-        self.client.give(P0)
-
-    def fence(self, error: FencedError = CLOSED) -> None:
-        assert self.partitions.token is not None
-        self.partitions.fence(self.partitions.token, error)
-
-    def deliver(self) -> None:
-        self.pipeline.deliver_all()
+    def empty(self) -> None:
+        self.pipeline.hold(-2_000_000)
 
     @property
-    def sealed(self) -> dict[TopicPartition, list[int]]:
-        """The offsets of all that went to the pipeline."""
+    def taken(self) -> dict[TopicPartition, list[int]]:
+        """The offsets of all messages that went to the pipeline."""
         found: dict[TopicPartition, list[int]] = {}
-        for batch in self.pipeline.batches:
-            for part, messages in zip(batch.parts, batch.messages, strict=True):
-                found.setdefault(part.offsets.tp, []).extend(message.offset() for message in messages)
+        for piece in self.pipeline.pieces:
+            found.setdefault(piece.tp, []).extend(message.offset() for message in piece.messages)
         return found
-
-    @property
-    def rejected(self) -> list[tuple[int, str]]:
-        return [(record.offset, record.reason) for batch in self.pipeline.batches for record in batch.rejected]
 
 
 @pytest.fixture
 def bench() -> Bench:
-    bench = Bench()
-    bench.pipeline.on_wait = bench.deliver  # a flush that waits
-    bench.client.produce(P0, *[b'{"v":1}'] * 3)
-    bench.client.produce(P1, *[b'{"v":1}'] * 2)
-    bench.client.give(P0, P1)
-    return bench
+    return Bench()
 
 
 # --- from the claim to the commit -----------------------------------------------------------------------------------
@@ -132,7 +87,7 @@ def bench() -> Bench:
 
 def test_what_is_read_is_in_the_lake_and_committed_at_the_end(bench: Bench) -> None:
     bench.run()
-    assert bench.sealed == {P0: [0, 1, 2], P1: [0, 1]}
+    assert bench.taken == {P0: [0, 1, 2], P1: [0, 1]}
     assert bench.client.committed == {P0: 3, P1: 2}
     assert bench.client.is_closed
     assert bench.is_all_written
@@ -146,10 +101,10 @@ def test_what_was_fetched_before_a_rebalance_is_dropped_for_the_claim_says_where
 
     def admit() -> None:
         bench.client.consume = consume  # type: ignore[method-assign]
-        bench.claims.held_back.clear()
+        bench.claims.admit()
 
     bench.run(admit)
-    assert bench.sealed == {P0: [0, 1, 2], P1: [0, 1]}
+    assert bench.taken == {P0: [0, 1, 2], P1: [0, 1]}
 
 
 def test_nothing_is_read_before_it_is_claimed_and_then_from_where_the_log_ends(bench: Bench) -> None:
@@ -158,11 +113,11 @@ def test_nothing_is_read_before_it_is_claimed_and_then_from_where_the_log_ends(b
 
     def admit() -> None:
         assert bench.client.positions == {}
-        assert bench.partitions.unclaimed == {P0, P1}
-        bench.claims.held_back.discard(P0)
+        assert bench.loop.consumption().unclaimed == {P0, P1}
+        bench.claims.admit(P0)
 
-    bench.run(admit, bench.claims.held_back.clear, None)
-    assert bench.sealed == {P0: [1, 2], P1: [0, 1]}
+    bench.run(admit, bench.claims.admit, None)
+    assert bench.taken == {P0: [1, 2], P1: [0, 1]}
     assert bench.client.calls[:2] == ["assign nothing", "assign 0 at 1"]
     assert "assign 0 at 3, 1 at 0" in bench.client.calls, "the other one stays where it is"
 
@@ -180,7 +135,7 @@ def test_an_offset_that_a_tool_has_set_is_marked_before_anything_is_read(bench: 
     if fails:
         with pytest.raises(RetryableError, match="committing where partitions begin"):
             bench.run()
-        assert bench.sealed == {}
+        assert bench.taken == {}
     else:
         bench.run()
         assert bench.client.commits[0] == {P0: 1}
@@ -193,7 +148,7 @@ def test_offsets_are_committed_as_soon_as_their_batch_is_in_the_lake(bench: Benc
     def look() -> None:
         seen.append(bench.client.committed)
 
-    bench.run(bench.interval_is_over, look, bench.deliver, look)
+    bench.run(look, bench.deliver, look)
     assert seen == [{P0: 0, P1: 0}, {P0: 3, P1: 2}]
     assert bench.client.calls.count("commit and wait") == 0, "at the end there is nothing left to copy"
 
@@ -207,16 +162,28 @@ def test_a_commit_that_failed_is_repeated_after_a_minute_or_with_the_next_one(be
         assert bench.client.committed == {P0: 0, P1: 0}
         bench.clock.advance(61)
 
-    bench.run(bench.interval_is_over, fail, look, None)
+    bench.run(fail, look, None)
     assert bench.client.committed == {P0: 3, P1: 2}
 
 
-def test_messages_without_rows_are_in_a_portion_with_their_offset_alone(bench: Bench) -> None:
+def test_what_comes_into_the_lake_amid_a_commit_is_not_taken_for_old_later(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.metrics, "committed", lambda _: bench.deliver())
+
+    def look() -> None:
+        assert bench.client.committed == {P0: 3, P1: 2}
+        assert bench.loop.consumption().oldest == {}
+
+    bench.run(None, look)
+
+
+def test_messages_without_rows_are_handed_over_with_their_offsets_alone() -> None:
     """So that the log has them before they are committed."""
-    bench.sink._bad_records = BadRecords("skip", lambda _: None)
+    bench = Bench("skip")
     bench.client.records = {P0: [KafkaMessage(b"x" * 2_000, at=at) for at in range(3)]}
     bench.run()
-    assert [(batch.parts, batch.ends) for batch in bench.pipeline.batches] == [((), {P0: 2})]
+    assert [(piece.end, piece.records) for piece in bench.pipeline.pieces] == [(0, 0), (1, 0), (2, 0)]
     assert bench.client.committed[P0] == 3
 
 
@@ -224,7 +191,7 @@ def test_gaps_are_no_loss(bench: Bench) -> None:
     """Control records of transactions, and what compaction has deleted."""
     bench.client.produce(P0, b"{}", first=10)
     bench.run()
-    assert bench.sealed[P0] == [0, 1, 2, 10]
+    assert bench.taken[P0] == [0, 1, 2, 10]
     assert bench.client.committed[P0] == 11
 
 
@@ -253,10 +220,10 @@ def test_a_message_that_is_too_big_goes_to_the_dead_letter_in_its_turn(bench: Be
     fits = KafkaMessage(b"{}", b"k" * 500, at=2, raw_headers=[("name", b"v" * 494)])
     bench.client.records[P0][1:] = [big, fits]
     bench.run()
-    assert bench.sealed[P0] == [0, 2]
-    ((offset, reason),) = bench.rejected
-    assert offset == 1
-    assert "its message has 1,001 bytes, and 1,000 are the most" in reason
+    assert bench.taken[P0] == [0, 2]
+    (rejected,) = bench.pipeline.rejected
+    assert rejected.offset == 1
+    assert "its message has 1,001 bytes, and 1,000 are the most" in rejected.reason
 
 
 def test_a_message_that_cannot_be_decompressed_is_passed_over(bench: Bench) -> None:
@@ -265,7 +232,7 @@ def test_a_message_that_cannot_be_decompressed_is_passed_over(bench: Bench) -> N
         bench.client.failures = [broken, broken]
 
     bench.run(fail, None)
-    assert [offset for offset, _ in bench.rejected] == [3]
+    assert [each.offset for each in bench.pipeline.rejected] == [3]
     assert "seek 0 to 4" in bench.client.calls
     assert bench.client.committed[P0] == 4
 
@@ -287,13 +254,18 @@ def test_an_error_that_passes_is_no_reason_to_end(bench: Bench) -> None:
 # --- rebalances -----------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_written_in_time_is_left_to_the_next_owner(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("leave", "seconds"), [(PlayedClient.take_away, Timings().revoke_seconds), (PlayedClient.lose, 0)]
+)
+def test_what_cannot_be_written_in_time_is_left_to_the_next_owner(
+    bench: Bench, leave: Callable[[PlayedClient], None], seconds: float
+) -> None:
     begin = bench.clock.now
     bench.pipeline.obstacle = AWAY
     bench.pipeline.on_wait = lambda: None
-    bench.run(bench.client.take_away, bench.deliver, None)
+    bench.run(lambda: leave(bench.client), bench.deliver, None)
     assert bench.client.committed == {P0: 0, P1: 0}, "also where it is delivered late"
-    assert bench.clock.now - begin == pytest.approx(Timings().revoke_seconds, abs=2)
+    assert bench.clock.now - begin == pytest.approx(seconds, abs=2)
 
 
 # --- a full buffer --------------------------------------------------------------------------------------------------
@@ -308,11 +280,13 @@ def test_keys_and_headers_fill_the_buffer_and_bound_a_poll_whichever_messages_ha
 
     def noting(num_messages: int, timeout: float) -> list[Any]:
         asked.append(num_messages)
-        assert num_messages * 450 < 1_000_000 - bench.sink.held_bytes, "it would take more than the buffer has room for"
+        assert num_messages * 450 < 1_000_000 - bench.pipeline.held_bytes, (
+            "it would take more than the buffer has room for"
+        )
         return consume(num_messages, timeout)
 
     def look() -> None:
-        assert bench.sink.held_bytes > 450 * bench.sink.consumed
+        assert bench.pipeline.held_bytes > 450 * bench.loop.consumption().consumed
 
     bench.client.consume = noting  # type: ignore[method-assign]
     # Every other message, but none of those that come first in a poll.
@@ -332,18 +306,19 @@ def test_a_full_buffer_pauses_after_a_while_and_goes_on_polling(bench: Bench) ->
         bench.client.on_poll = lambda: polls.append(bench.client.paused.copy())
 
     def wait() -> None:
+        assert not bench.loop.consumption().is_paused, "a pause drops what the client has fetched ahead"
         polls.clear()
         bench.wait()
 
     def empty() -> None:
         assert polls
         assert all(each == {P0, P1} for each in polls)
-        assert bench.partitions.is_paused
-        bench.pipeline.held_bytes = 0
+        assert bench.loop.consumption().is_paused
+        bench.empty()
 
     bench.run(fill, wait, empty, None)
     assert bench.client.paused == set()
-    assert bench.sealed[P0] == [0, 1, 2, 3]
+    assert bench.taken[P0] == [0, 1, 2, 3]
 
 
 def test_a_partition_that_is_claimed_in_a_pause_waits_too(bench: Bench) -> None:
@@ -351,25 +326,37 @@ def test_a_partition_that_is_claimed_in_a_pause_waits_too(bench: Bench) -> None:
 
     def look() -> None:
         assert bench.client.paused == {P0, P1}
-        bench.pipeline.held_bytes = 0
+        bench.empty()
 
-    bench.run(bench.fill, bench.wait, bench.claims.held_back.clear, look, None)
-    assert bench.sealed[P1] == [0, 1]
+    bench.run(bench.fill, bench.wait, bench.claims.admit, look, None)
+    assert bench.taken[P1] == [0, 1]
+
+
+def test_nothing_is_paused_without_partitions(bench: Bench) -> None:
+    def look() -> None:
+        assert not bench.loop.consumption().is_paused
+
+    bench.run(bench.fill, bench.wait, bench.client.take_away, look)
 
 
 # --- fences ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [CLOSED, FencedError("it is gone")])
-def test_what_a_fenced_generation_delivers_is_not_committed(bench: Bench, error: FencedError) -> None:
+def test_a_closed_log_is_claimed_again_and_what_was_read_before_is_not_committed(bench: Bench) -> None:
     """Its rows were dropped."""
 
     def close() -> None:
         bench.claims.held_back = {P0, P1}
-        bench.fence(error)
+        bench.fence()
 
-    bench.run(bench.interval_is_over, close, bench.deliver, None)
-    assert bench.client.committed == {P0: 0, P1: 0}
+    def admit() -> None:
+        assert bench.client.positions == {}, "nothing is read before it is claimed"
+        bench.claims.admit()
+
+    bench.run(close, bench.deliver, admit, None)
+    assert bench.client.commits == [{P0: 0, P1: 0}, {P0: 0, P1: 0}, {P0: 3, P1: 2}]
+    assert bench.claims.closed == [None, "the log was closed by another member"]
+    assert bench.taken == {P0: [0, 1, 2] * 2, P1: [0, 1] * 2}
 
 
 def test_it_ends_at_the_fourth_time(bench: Bench) -> None:
@@ -384,36 +371,37 @@ def test_a_log_that_is_gone_is_not_claimed_again(bench: Bench) -> None:
     assert bench.claims.closed == [None]
 
 
-def test_a_fence_of_a_former_generation_is_none_of_the_next(bench: Bench) -> None:
-    tokens = []
-
-    def renew() -> None:
-        tokens.append(bench.partitions.token)
-        bench.renew()
-
-    bench.run(renew, lambda: bench.partitions.fence(str(tokens[0]), CLOSED), None)
-    assert not bench.partitions.is_fenced
-    assert bench.claims.closed == [None, None]
-
-
 # --- the end --------------------------------------------------------------------------------------------------------
 
 
-def test_a_pipeline_that_failed_ends_the_loop_after_what_was_delivered_is_committed(bench: Bench) -> None:
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_a_pipeline_that_failed_ends_the_loop_after_what_was_delivered_is_committed(
+    bench: Bench, is_stopping: bool
+) -> None:
     def fail() -> None:
         bench.deliver()
-        bench.pipeline.failure = BROKEN
+        bench.pipeline.fail(BROKEN)
 
+    bench.pipeline.on_wait = fail
     with pytest.raises(FatalError, match="access denied"):
-        bench.run(bench.interval_is_over, fail)
+        bench.run(*([] if is_stopping else [fail, lambda: pytest.fail("it goes on")]))
     assert bench.client.committed == {P0: 3, P1: 2}
     assert bench.client.is_closed
 
 
 def test_a_stop_before_the_first_turn_is_a_stop(bench: Bench) -> None:
     bench.loop.stop()
-    bench.loop.run()
+    bench.loop.run("sensors")
     assert bench.client.is_closed
+
+
+def test_a_stop_waits_no_longer_than_it_may(bench: Bench) -> None:
+    begin = bench.clock.now
+    bench.pipeline.on_wait = lambda: None
+    bench.run()
+    assert not bench.is_all_written
+    assert bench.client.committed == {P0: 0, P1: 0}
+    assert bench.clock.now - begin == pytest.approx(Timings().stop_seconds, abs=2)
 
 
 def test_a_loss_is_logged_as_an_error_and_counted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -421,4 +409,4 @@ def test_a_loss_is_logged_as_an_error_and_counted(bench: Bench, caplog: pytest.L
     bench.run()
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert errors == ["sensors[0]: offsets 0 to 1 are gone"]
-    assert [what for _, what in bench.loop._metrics.counts().losses] == errors
+    assert [what for _, what in bench.metrics.counts().losses] == errors

@@ -2,7 +2,7 @@
 
 import time
 
-from app.consumer.uncommitted import Uncommitted
+from app.pipeline.uncommitted import Uncommitted
 
 
 def of(*polls: tuple[int, int | None]) -> Uncommitted:

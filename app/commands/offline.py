@@ -3,7 +3,7 @@
 The broker of ``try`` is the one that librdkafka has for its own tests. Its topics count as having one partition.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,9 +14,12 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic, TopicAdmin, TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink
 
-from app.journal.claims import Claim
+from app.journal.journal import Journal
+from app.journal.log import Progress
+from app.journal.own_log import OwnLog, new_token
 from app.journal.start_offset import Start
 from app.model import TopicPartition
+from app.pipeline.assignment import Assignment, Claimed, Portion
 
 _ANY_TOPIC = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}
 _ANSWER_SECONDS = 30.0
@@ -141,24 +144,30 @@ class OfflineTopics(TopicManager):
         return topic
 
 
-class NoJournals:
-    """Claims each partition at once, from its first record on; in place of ``app.journal.claims.Claims``."""
+class OfflineClaimer:
+    """Claims each partition at once, from its first record on; see ``app.pipeline.claimer.Claims``.
 
-    def __init__(self) -> None:
-        self._begun: dict[TopicPartition, str] = {}
+    Args:
+        journal: of the table.
+        submit: hands a portion to the pipeline.
+    """
 
-    def begin(self, tps: Any, token: str, closed: str | None = None) -> None:  # noqa: ARG002
-        self._begun |= dict.fromkeys(tps, token)
+    def __init__(self, journal: Journal, submit: Callable[[Portion], None]) -> None:
+        self._journal = journal
+        self._submit = submit
 
-    def finished(self) -> list[Claim]:
-        begun, self._begun = self._begun, {}
-        return [Claim(tp, token, Start(0)) for tp, token in begun.items()]
-
-    def is_same_topic(self, _: TopicPartition) -> bool:
-        return True
+    def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:  # noqa: ARG002
+        log = OwnLog(self._journal, new_token(), fill=lambda _: None)
+        log.take_over([Progress(topic=tp.topic, partition=tp.partition, end=-1) for tp in tps], [])
+        assignment = Assignment(tps, log, self._submit)
+        assignment.claim_ended(*(Claimed(tp, Start(0)) for tp in tps))
+        return assignment
 
     def check(self) -> None:
         """Neither topic nor group change."""
+
+    def is_same_topic(self, tp: TopicPartition) -> bool | None:  # noqa: ARG002
+        return True
 
 
 @contextmanager

@@ -1,30 +1,33 @@
 """Decides when a batch ends, and holds all limits of rows, bytes, files and seconds that this depends on.
 
-A *portion* goes from the buffer to the pipeline as soon as the waiting rows take an eighth of ``max_buffer_bytes``. The
-pipeline gathers the portions of a batch in a staged file. The batch ends and is written:
+Records go to the pipeline as they come. They are converted once they take an eighth of ``max_buffer_bytes``, or once
+the batch ends, and are gathered in a staged file. The thread that does this decides. It ends the batch after
 
-| after | condition, the first that holds | reason, which is logged |
-|---|---|---|
-| a turn of the consumer's loop | a batch still waits for the writer | not ended: the next batch grows meanwhile |
-| | a checkpoint is due | ``checkpoint`` |
-| | ``batch_size`` rows, gathered for ``gather_seconds``, without ``target_file_bytes`` | ``3,000 rows`` |
-| | ``batch_size`` rows, and no row has come for ``gather_seconds`` | ``3,000 rows, and no more come`` |
-| a flush | the buffer is full | ``buffer full`` |
-| | always | ``checkpoint`` |
-| a portion | its staged file takes ``max_staged_bytes``, or its rows ``max_sort_bytes`` | ``128 MB staged`` |
-| | its rejected records take 16 MB of Python's memory | ``many records for the dead letter`` |
-| | it makes 10,000 files | ``10,000 files`` |
-| | no batch waits for the writer, and its files are expected to take ``target_file_bytes`` | ``files of 16 MB`` |
-| before a portion | the columns have other types | ``a column's type changed`` |
-| | it is of another assignment | ``a new assignment of the partitions`` |
-| | the scratch folder has no room for it and for the files that Spark writes | ``little room in ...`` |
-| | it cannot be converted, and the process ends | ``what came before a failure`` |
+| condition, the first that holds | reason, which is logged |
+|---|---|
+| its staged file takes ``max_staged_bytes``, or its rows ``max_sort_bytes`` | ``128 MB staged`` |
+| its rejected records take 16 MB of Python's memory | ``many records for the dead letter`` |
+| it makes 10,000 files | ``10,000 files`` |
+| a batch still waits for Spark | not ended: the batch grows meanwhile |
+| ``commit_seconds`` | ``checkpoint`` |
+| its files are expected to take ``target_file_bytes`` | ``files of 16 MB`` |
+| ``batch_size`` records, gathered for ``gather_seconds``, without ``target_file_bytes`` | ``3,000 rows`` |
+| ``batch_size`` records, and none has come for ``gather_seconds`` | ``3,000 rows, and no more come`` |
+
+A flush ends it with ``checkpoint``, or ``buffer full``. It also ends before records that do not fit to it:
+
+| condition | reason |
+|---|---|
+| the columns have other types | ``a column's type changed`` |
+| the scratch folder has no room for them and for the files that Spark writes | ``little room in ...`` |
+| they cannot be converted, and the process ends | ``what came before a failure`` |
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final, Self
 
-OTHER_OWNER: Final = "a new assignment of the partitions"
 OTHER_COLUMNS: Final = "a column's type changed"
 LITTLE_ROOM: Final = "little room in the temporary folder"
 BEFORE_FAILURE: Final = "what came before a failure"
@@ -49,17 +52,21 @@ class BatchSize:
         sort_bytes: about what the rows take while Spark sorts them.
         rejected_bytes: about what the rejected records take in memory.
         files: those that the rows will make.
+        records: with those that are not converted yet.
+        is_ahead: whether it says how far partitions were read, if only by records that give no row.
     """
 
     staged_bytes: int = 0
     sort_bytes: int = 0
     rejected_bytes: int = 0
     files: int = 0
+    records: int = 0
+    is_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The rules of the table above; each returns the reason to end the batch, or ``None``.
+    """The limits.
 
     Attributes:
         batch_size: rows that are worth a batch, over all partitions.
@@ -67,6 +74,7 @@ class BatchLimits:
         gather_seconds: the shortest time between two batches that end for their number of rows.
         max_record_bytes: the largest message that becomes a row.
         max_buffer_bytes: most bytes of rows held in Python.
+        commit_seconds: how long a batch may be gathered at most; infinite where quixstreams asks for commits.
         max_sort_bytes: the most that Spark sorts in memory. A sort through the disk does not keep the order of rows.
     """
 
@@ -75,6 +83,7 @@ class BatchLimits:
     gather_seconds: float
     max_record_bytes: int
     max_buffer_bytes: int
+    commit_seconds: float = inf
     max_staged_bytes: int = _MAX_STAGED_BYTES
     max_sort_bytes: int = _MAX_STAGED_BYTES
 
@@ -104,53 +113,69 @@ class BatchLimits:
         """Returns the disk's bytes for these rows, and for the files that Spark writes of them and of three batches."""
         return 2 * portion_bytes + 3 * staged_bytes
 
-    def after_turn(
-        self,
-        *,
-        gathered_rows: int,
-        is_writer_idle: bool,
-        is_checkpoint_due: bool,
-        gathered_seconds: float,
-        quiet_seconds: float,
-    ) -> str | None:
-        """Returns the reason to end the batch after a turn of the consumer's loop.
-
-        Args:
-            gathered_rows: of the batch, in the buffer and in the pipeline.
-            is_writer_idle: no batch waits for Spark.
-            is_checkpoint_due: offsets are to be committed once these rows are in the lake.
-            gathered_seconds: since a batch was last ended, or last waited for Spark.
-            quiet_seconds: since the last record came.
-        """
-        if not is_writer_idle:
-            return None
-        if is_checkpoint_due:
-            return "checkpoint"
-        if gathered_rows >= self.batch_size:
-            if not self.target_file_bytes and gathered_seconds >= self.gather_seconds:
-                return f"{gathered_rows:,} rows"
-            if quiet_seconds >= self.gather_seconds:
-                return f"{gathered_rows:,} rows, and no more come"
-        return None
-
     def at_flush(self, held_bytes: int) -> str:
         """Returns the reason to end the batch at a flush, which always ends it."""
         return "buffer full" if self.is_full(held_bytes) else "checkpoint"
 
-    def after_portion(self, batch: BatchSize, *, is_writer_idle: bool, stored_share: float | None) -> str | None:
-        """Returns the reason to end the batch after a portion of it was staged.
 
-        The writer is idle while no batch waits for Spark. ``stored_share`` is the size of the last batch's files by
-        that of its staged file; ``None`` before the first batch.
+class BatchEnds:
+    """Decides when the batch that is gathered ends. For one thread, but for ``due_in``."""
+
+    def __init__(self, limits: BatchLimits, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._is_due = False
+        self._due_at = clock() + limits.commit_seconds
+        self._since = self._quiet_since = clock()
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until the batch is due, negative where it is late."""
+        return self._due_at - self._clock()
+
+    def came(self) -> None:
+        """Note that a record came."""
+        self._quiet_since = self._clock()
+
+    def ended(self) -> None:
+        """Note that the batch ended."""
+        self._is_due = False
+        self._since = self._clock()
+
+    def reason(self, batch: BatchSize, *, is_writer_idle: bool, stored_share: float | None) -> str | None:
+        """Returns the reason to end the batch now, or ``None``.
+
+        Args:
+            batch: its size.
+            is_writer_idle: no batch waits for Spark.
+            stored_share: size of the last batch's files, by that of its staged file; ``None`` before the first batch.
         """
-        if batch.staged_bytes >= self.max_staged_bytes or batch.sort_bytes >= self.max_sort_bytes:
+        limits, now = self._limits, self._clock()
+        if now >= self._due_at:
+            self._due_at = now + limits.commit_seconds
+            self._is_due = batch.is_ahead
+        if batch.staged_bytes >= limits.max_staged_bytes or batch.sort_bytes >= limits.max_sort_bytes:
             return f"{batch.staged_bytes // _MB:,} MB staged"
         if batch.rejected_bytes >= _MAX_REJECTED_BYTES:
             return "many records for the dead letter"
         if batch.files >= _MAX_FILES:
             return f"{batch.files:,} files"
-        if self.target_file_bytes and is_writer_idle and batch.files and stored_share is not None:
+        if not is_writer_idle:
+            self._since = now
+            return None
+        if self._is_due:
+            return "checkpoint"
+        return self._worth_writing(batch, stored_share, now)
+
+    def _worth_writing(self, batch: BatchSize, stored_share: float | None, now: float) -> str | None:
+        limits = self._limits
+        if limits.target_file_bytes and batch.files and stored_share is not None:
             size = batch.staged_bytes * stored_share / batch.files
-            if size >= self.target_file_bytes:
+            if size >= limits.target_file_bytes:
                 return f"files of {size / _MB:.1f} MB"
+        if batch.records >= limits.batch_size:
+            if not limits.target_file_bytes and now - self._since >= limits.gather_seconds:
+                return f"{batch.records:,} rows"
+            if now - self._quiet_since >= limits.gather_seconds:
+                return f"{batch.records:,} rows, and no more come"
         return None

@@ -1,4 +1,4 @@
-"""Exactly once: the log of one generation, written by its owner.
+"""Exactly once: the log of this member's assignment, a generation, which only this member writes.
 
 The protocol. Every write is conditional on the version last read.
 
@@ -18,54 +18,61 @@ late uploads (``app.journal.rolled_back``). If Kafka still assigns the partition
 again as a new generation. The next generation inherits the list of rolled-back objects.
 """
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from app.errors import FatalError, RetryableError
-from app.journal.entry import JournaledFile, RolledBack
+from app.journal.entry import RolledBack
 from app.journal.journal import FencedError, Journal, LogClosedError
-from app.journal.log import GenerationLog, Progress
+from app.journal.log import GenerationLog, Intent, Progress
 from app.journal.rolled_back import RolledBackObjects
-from app.model import Mark, OffsetRange, TopicPartition
+from app.model import Mark, TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import UnreadableError
 
+# Of 64 bits, two are equal among a million processes with a probability of 1 in 37 million; of 32 bits for each
+# assignment, two would probably be among 80,000. Within a process they are counted, and differ for certain.
+_PROCESS = secrets.token_hex(8)
+_NUMBERS = count()
+
+
+def new_token() -> str:
+    """A unique name of a generation: 24 hex digits, of which the first 16 are the same within a process."""
+    return f"{_PROCESS}{next(_NUMBERS):08x}"
+
 
 @dataclass(frozen=True, slots=True)
-class Intent:
-    """Lists the objects that a batch will store.
+class Fence:
+    """Why an assignment may not be written any more; ``since`` in monotonic seconds."""
 
-    Args:
-        batch: its number, which no other batch of the generation has.
-        offsets: its first and last offset with a record of each topic-partition.
-        files: its data files.
-        also: its other objects, by key the number of records that no other object has.
-        ends: the last offset that was read of each topic-partition, also where it gave no row.
-    """
-
-    batch: int
-    offsets: Sequence[OffsetRange]
-    files: tuple[JournaledFile, ...]
-    also: Mapping[str, int]
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    error: FencedError
+    since: float
 
 
-class Generation:
-    """Writes its own log.
+class OwnLog:
+    """Writes the log of one assignment.
 
     Any method may raise the store's errors. After a ``RetryableError`` the same call, or another one first, can be
-    made: it finds out whether the write without an answer succeeded. Safe from several threads.
+    made: it finds out whether the write without an answer succeeded. Any method that writes raises ``FencedError`` once
+    another member has closed the log, or the assignment has ended. Safe from several threads.
 
     Args:
         journal: of the table and the consumer group.
         token: the generation's unique name.
         fill: puts placeholders under these keys.
+        on_fenced: called once with this log when another member has closed it.
         each: applies a function to every item, like ``map`` and possibly side by side.
         clock: monotonic seconds.
         now: seconds since the epoch.
+
+    Attributes:
+        fence: why another member's claim forbids to write; ``None`` if none does.
+        has_ended: whether the assignment has.
     """
 
     def __init__(
@@ -74,6 +81,7 @@ class Generation:
         token: str,
         *,
         fill: Callable[[Collection[str]], None],
+        on_fenced: "Callable[[OwnLog], None]" = lambda _: None,
         each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -81,12 +89,15 @@ class Generation:
         self._journal = journal
         self._document = journal.log(token)
         self.token = token
+        self._on_fenced = on_fenced
         self._clock = clock
         self._verified_at = -float("inf")
-        self._fenced: FencedError | None = None
         self._announced: frozenset[str] = frozenset()  # objects of the last batch
+        self._registered = 0  # number of the last batch that is
         self._lock = threading.RLock()
         self._rolled_back = RolledBackObjects(journal.store, fill, each, now)
+        self.fence: Fence | None = None
+        self.has_ended = False
 
     @property
     def log(self) -> GenerationLog | None:
@@ -98,10 +109,16 @@ class Generation:
         """How far the partitions of the announced batch are once it is in the lake."""
         return self._own.marks
 
-    @property
-    def seconds_since_verified(self) -> float:
-        """Seconds since the log was last known to be open."""
-        return self._clock() - self._verified_at
+    def end(self) -> None:
+        """Write nothing any more: the assignment has ended. Does not wait for a write that is under way."""
+        self.has_ended = True
+
+    def check_open(self) -> None:
+        """Raise ``FencedError`` if nothing may be written any more, as far as is known here."""
+        if self.fence is not None:
+            raise self.fence.error
+        if self.has_ended:
+            raise FencedError("the assignment has ended")
 
     # --- at the claim -----------------------------------------------------------------------------------------------
 
@@ -111,12 +128,9 @@ class Generation:
         Args:
             partitions: they replace their entries in the log.
             revoked: objects that former generations have rolled back.
-
-        Raises:
-            FencedError: another generation has closed the log.
         """
         with self._lock:
-            self._check_fence()
+            self.check_open()
             log = self.log or GenerationLog(seq=1, owner=self.token, writer=self.token)
             by_tp = {each.tp: each for each in log.partitions} | {each.tp: each for each in partitions}
             listed = {item.key: item for item in (*revoked, *log.revoked)}
@@ -138,7 +152,6 @@ class Generation:
         """Announce a batch before its first upload.
 
         Raises:
-            FencedError: another generation has closed the log.
             FatalError: the batch has rows of other partitions.
         """
         with self._lock:
@@ -151,43 +164,42 @@ class Generation:
                 cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the generation has not claimed"
                 raise FatalError("announcing a batch", cause, "Nothing of it was uploaded; please report this as a bug")
             still = self._rolled_back.still(log.revoked)
-            pending = log.pending(intent.batch, intent.offsets, intent.files, intent.also, intent.ends)
+            pending = log.pending(intent)
             self._write(pending.model_copy(update={"revoked": still}))
             self._announced = frozenset(pending.objects)
 
-    def verify_ownership(self) -> None:
-        """Check that the stored log is our version.
-
-        Raises:
-            FencedError: it is not.
-        """
+    def verify(self, *, fresh_seconds: float = 0.0) -> None:
+        """Check that the stored log is our version, unless that was known so many seconds ago or later."""
         with self._lock:
-            self._check_fence()
+            self.check_open()
             asked_at = self._clock()
+            if asked_at - self._verified_at < fresh_seconds:
+                return
             if not self._document.is_unchanged():
                 self._catch_up()
             self._verified_at = asked_at
 
-    def done(self, batch: int) -> None:
-        """Write that this batch is in the lake and registered, unless the next one's intent already says it.
+    def registered(self) -> None:
+        """Note that the announced batch is in the lake and registered, also where the assignment has just ended."""
+        if self.log is not None:
+            self._registered = self.log.batch
 
-        Raises:
-            FencedError: another generation has closed the log.
-        """
+    def done(self) -> None:
+        """Write that the registered batch is in the lake, unless that is written; the next ``intend`` says it too."""
         with self._lock:
-            if (self._own.state, self._own.batch) == ("pending", batch):
-                self._write(self._own.done().model_copy(update={"revoked": self._rolled_back.still(self._own.revoked)}))
+            log = self._own
+            if log.state == "pending" and log.batch == self._registered:
+                self._write(log.done().model_copy(update={"revoked": self._rolled_back.still(log.revoked)}))
 
-    def advance(self, ends: Mapping[TopicPartition, int], *, after: int | None = None) -> None:
-        """Write that all rows up to these offsets are in the lake, and so is the batch ``after``, if there is one.
+    def advance(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Write that all rows up to these offsets are in the lake, and so is the registered batch, if there is one.
 
         Raises:
-            FencedError: another generation has closed the log.
             FatalError: another batch is on its way.
         """
         with self._lock:
             log = self._own
-            if log.state == "pending" and log.batch != after:
+            if log.state == "pending" and log.batch != self._registered:
                 doing = f"writing into the journal {self._document.where} how far partitions are read"
                 raise FatalError(doing, "another batch is on its way", "Please report this as a bug")
             advanced = log.done(ends)
@@ -212,14 +224,9 @@ class Generation:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _check_fence(self) -> None:
-        """Refuse everything once fenced: the version last read is then another member's."""
-        if self._fenced is not None:
-            raise self._fenced
-
     @property
     def _own(self) -> GenerationLog:
-        self._check_fence()
+        self.check_open()
         assert self.log is not None, "take_over() comes first"  # noqa: S101
         return self.log
 
@@ -227,7 +234,7 @@ class Generation:
         """Replace the stored log.
 
         Raises:
-            FencedError: another generation has closed it.
+            FencedError: another member has closed it.
             RetryableError: it is a later version of our own, from a write that got no answer.
         """
         asked_at = self._clock()  # a process may be frozen while it waits for the answer
@@ -250,15 +257,18 @@ class Generation:
         try:
             found = self._document.read()
         except UnreadableError as error:  # a newer release may have closed it: this member ends like any fenced one
-            self._fenced = FencedError(f"{self._document.where} was overwritten by something else: {error.cause}")
-            raise self._fenced from None
+            raise self._fenced(f"was overwritten by something else: {error.cause}") from None
         if found is None:
-            self._fenced = FencedError(f"{self._document.where} is gone: the table was deleted")
-            raise self._fenced
+            raise self._fenced("is gone: the table was deleted")
         if found.writer == self.token and not found.closed and (before is None or found.seq > before.seq):
             return
         if not found.closed:  # nobody else writes an open version: an older one was brought back, as from a backup
-            self._fenced = FencedError(f"{self._document.where} was overwritten by something else")
-            raise self._fenced
-        self._fenced = LogClosedError(f"{self._document.where} was closed by another member of the consumer group")
-        raise self._fenced
+            raise self._fenced("was overwritten by something else")
+        raise self._fenced("was closed by another member of the consumer group", LogClosedError)
+
+    def _fenced(self, why: str, kind: type[FencedError] = FencedError) -> FencedError:
+        """Refuse everything from now on: the version last read is another member's."""
+        error = kind(f"{self._document.where} {why}")
+        self.fence = Fence(error, self._clock())
+        self._on_fenced(self)
+        return error

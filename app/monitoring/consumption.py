@@ -1,7 +1,7 @@
 """How consuming goes at one moment, for probes, metrics and the status page."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.model import TopicPartition
 
@@ -26,15 +26,15 @@ class Consumption:
         is_held_up: whether the last flush failed, and its batches are not in the lake yet.
     """
 
-    assigned: int
-    tps: Collection[TopicPartition]
-    unclaimed: frozenset[TopicPartition]
-    fenced: Mapping[TopicPartition, str]
-    oldest: Mapping[TopicPartition, float]
-    consumed: int
-    due_in: float | None
-    held_bytes: int
-    is_full: bool
-    is_paused: bool
-    is_stopping: bool
+    assigned: int = 0
+    tps: Collection[TopicPartition] = ()
+    unclaimed: frozenset[TopicPartition] = frozenset()
+    fenced: Mapping[TopicPartition, str] = field(default_factory=dict)
+    oldest: Mapping[TopicPartition, float] = field(default_factory=dict)
+    consumed: int = 0
+    due_in: float | None = None
+    held_bytes: int = 0
+    is_full: bool = False
+    is_paused: bool = False
+    is_stopping: bool = False
     is_held_up: bool = False

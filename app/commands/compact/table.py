@@ -1,0 +1,145 @@
+"""The table that ``compact`` and ``erase`` work on: its folders, its files with their footers, and its schema."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.commands.side_by_side import side_by_side
+from app.config.settings import Settings
+from app.journal.survey import survey
+from app.model import DataFile
+from app.service.lake import new_catalog, new_lake, new_location, require_table
+from app.service.stores import new_store
+from app.storage.base import ManyDeleter, StoredObject
+from app.storage.probe import try_out
+from app.table.layout import is_data_file, journal_folder, spec_of_key
+from app.table.parquet_reader import read_footer
+from app.table.schema import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A data file with its footer."""
+
+    key: str
+    size: int
+    last_modified: datetime
+    footer: pq.FileMetaData = field(repr=False)
+
+    @property
+    def rows(self) -> int:
+        """The number of its rows."""
+        return int(self.footer.num_rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns, without metadata."""
+        return self.footer.schema.to_arrow_schema().remove_metadata()
+
+
+class TableAtWork:
+    """A table, for one run; ``writes``: it is no dry run.
+
+    ``schema`` has the columns of all files that were covered, ``at_begin`` what was pending or rolled back when the run
+    began.
+    """
+
+    def __init__(self, settings: Settings, *, writes: bool) -> None:
+        self.settings = settings
+        self.writes = writes
+        self.store = new_store(settings)
+        catalog = new_catalog(settings, self.store)
+        known = catalog.check() if catalog else None
+        location = new_location(settings, self.store, known)
+        self.root = location.root
+        require_table(self.store, location)
+        lake = new_lake(settings, self.store, location, known, catalog)
+        self.spec, self.registrar, self._stored_schema = lake.spec, lake.registrar, lake.schema
+        if writes:
+            try_out(self.store, journal_folder(self.root))  # above all, whether files may be deleted
+            self._stored_schema.open()
+        self.schema = self._stored_schema.current if writes else self._stored_schema.look()
+        self.at_begin = survey(self.store, self.root)
+
+    def folders(self, globs: Sequence[str]) -> Iterator[tuple[str, list[StoredObject]]]:
+        """Yield the folders with data files, by their paths below the table, that match one of the patterns.
+
+        ``year=2024/*`` and ``year=2024`` match all folders below it too. Without a pattern all folders match. A folder
+        that only had pending files when the run began is one without files.
+        """
+        files = (found for found in self.store.list(f"{self.root}/") if is_data_file(found.key, self.root))
+        pending = sorted(key for key in self.at_begin.pending if is_data_file(key, self.root))
+        coming = (StoredObject(key, 0, datetime.now(UTC)) for key in pending)
+        by_key = merge(files, coming, key=attrgetter("key"))
+        for path, group in groupby(by_key, lambda found: self.folder_of(found.key)):
+            if not globs or any(fnmatchcase(path, glob) or fnmatchcase(path, f"{glob}/*") for glob in globs):
+                yield path, [found for found in group if found.size]
+
+    def folder_of(self, key: str) -> str:
+        """The path of a file's folder below the table."""
+        return key.removeprefix(f"{self.root}/").rpartition("/")[0]
+
+    def files_in(self, path: str) -> list[StoredObject]:
+        """The data files of one folder, without those of folders in it."""
+        listed = self.store.list(f"{self.root}/{path}/" if path else f"{self.root}/")
+        return [found for found in listed if is_data_file(found.key, self.root) and self.folder_of(found.key) == path]
+
+    def partition_values(self, path: str) -> dict[str, str | None]:
+        """The values in a folder's path, ``None`` for a null."""
+        values = self.texts_of(f"{self.root}/{path}/file").items()
+        return {name: None if value == self.spec.null_value else value for name, value in values}
+
+    def texts_of(self, key: str) -> dict[str, str]:
+        """The values in a file's key, as folders have them."""
+        return dict(zip(*spec_of_key(key, self.root), strict=True))
+
+    def with_footers(self, files: Iterable[StoredObject]) -> Sequence[TableFile]:
+        """The files with their footers; ``FatalError`` for an object that is no Parquet file."""
+        read = side_by_side(self.settings.max_write_workers, self._footer, files)
+        return [TableFile(found.key, found.size, found.last_modified, footer) for found, footer in read]
+
+    def rows_of(self, found: StoredObject | None) -> int:
+        """The number of rows of a file; 0 without one."""
+        return int(self._footer(found).num_rows) if found else 0
+
+    def _footer(self, found: StoredObject) -> pq.FileMetaData:
+        return read_footer(self.store, found.key, found.size)
+
+    def cover(self, files: Sequence[TableFile]) -> None:
+        """Make the table's schema have all columns of the files; ``ValueError`` if two differ only in capitals."""
+        wanted = TableSchema()
+        fixed = self.settings.column_types
+        found = [TableSchema.from_arrow(schema).columns for schema in {file.schema for file in files}]
+        for columns in found:
+            wanted = wanted.merge(TableSchema({name: fixed.get(name, kind) for name, kind in columns.items()}))
+        self.schema = self._stored_schema.extend(wanted) if self.writes else self.schema.merge(wanted)
+        for name in (name for columns in found for name in columns):
+            if name not in self.schema.columns:
+                raise ValueError(f"its column {name!r} differs from another one only in capitals")
+
+    def register(self, files: Iterable[StoredObject]) -> None:
+        """Inform the catalog, where there is one, of files that are new or have other rows than before."""
+        if self.registrar.is_needed:
+            self.registrar.register_again([self._described(found) for found in files])
+
+    def _described(self, found: StoredObject) -> DataFile:
+        footer = read_footer(self.store, found.key, found.size)
+        values = self.texts_of(found.key)
+        return DataFile(
+            found.key, values, footer.num_rows, found.size, last_modified=found.last_modified, footer=footer
+        )
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects, in one request for many where the store has one."""
+        if isinstance(self.store, ManyDeleter):
+            self.store.delete_many(keys)
+            return
+        for _ in side_by_side(self.settings.max_write_workers, self.store.delete, keys):
+            pass

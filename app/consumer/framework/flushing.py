@@ -1,0 +1,169 @@
+"""Brings what was processed into lake and log, in an assignment that begins with the first need for it.
+
+quixstreams begins at the group's offset after an assignment, and tells no sink of assignments. So the first flush after
+one claims the partitions of which messages were processed, and drops what the log already has.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from app.consumer.claiming import log_starts, mark_set_offsets
+from app.consumer.framework.processed import Processed
+from app.consumer.reclaiming import Reclaiming, taken_over
+from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
+from app.pipeline.assignment import Assignment
+from app.pipeline.claimer import Claims
+from app.pipeline.pipeline import Pipeline
+from app.timings import Timings
+
+logger = logging.getLogger(__name__)
+
+_CLAIM_LOOK_SECONDS = 0.05
+
+
+class HeldUpError(Exception):
+    """What waits cannot be brought into lake and log now."""
+
+
+class Flushing:
+    """For one thread at a time.
+
+    Args:
+        claimer: claims partitions in the background.
+        pipeline: writes the batches.
+        commit: that of quixstreams' consumer, with the connector's mark.
+        metrics: records where partitions begin.
+        timings: the clock.
+
+    Attributes:
+        assignment: the present one; ``None`` without one.
+        is_outdated: it may be of a former assignment of Kafka's.
+    """
+
+    def __init__(
+        self,
+        claimer: Claims,
+        pipeline: Pipeline,
+        commit: Callable[..., object],
+        metrics: Metrics,
+        timings: Timings,
+    ) -> None:
+        self._claimer = claimer
+        self._pipeline = pipeline
+        self._commit = commit
+        self._metrics = metrics
+        self._timings = timings
+        self._reclaiming = Reclaiming(timings)
+        self.assignment: Assignment | None = None
+        self.is_outdated = False
+
+    def end(self) -> None:
+        """End the assignment: what is on its way is dropped. From any thread."""
+        if self.assignment is not None:
+            self.assignment.end()
+            self.assignment = None
+
+    def give_away(self, tps: Iterable[TopicPartition]) -> None:
+        """End the assignment: Kafka has taken these partitions away. From any thread."""
+        self._metrics.ended(tps)
+        self.end()
+
+    def paused(self) -> None:
+        """Count a pause of consuming."""
+        self._metrics.paused()
+
+    def look(self, processed: Processed, *, is_worth_it: bool) -> None:
+        """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it.
+
+        Raises:
+            ConnectorError: consuming must end.
+        """
+        self._claimer.check()
+        if self._pipeline.failure is not None:
+            raise self._pipeline.failure
+        self._admit(processed)
+        if self.assignment is None:
+            if is_worth_it:
+                self._begin(processed)
+        elif not self.assignment.is_over and not self._needs_claim(processed):
+            processed.hand_over(self.assignment)
+
+    def deliver(self, processed: Processed, seconds: float) -> None:
+        """Claim what is not claimed, and bring all that waits into lake and log.
+
+        Raises:
+            HeldUpError: another member has closed the log, or it takes too long.
+            ConnectorError: it cannot be done at all.
+        """
+        until = self._timings.clock() + seconds
+        while True:
+            is_done = self.step(processed)
+            if self._pipeline.failure is not None:
+                raise self._pipeline.failure
+            self._raise_if_fenced()
+            if is_done:
+                self._metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
+                return
+            if self._timings.clock() >= until:
+                raise HeldUpError(str(self._pipeline.obstacle or "claiming or writing takes too long"))
+            if self.assignment is None or self.assignment.unclaimed:
+                self._pipeline.wait_for_change(_CLAIM_LOOK_SECONDS)
+            else:
+                self._pipeline.wait_delivered(self.assignment, self._timings.look_seconds)
+
+    def step(self, processed: Processed) -> bool:
+        """Do the next step of a delivery; returns whether all is in lake and log.
+
+        Raises:
+            ConnectorError: a claim failed.
+        """
+        self._admit(processed)
+        assignment = self.assignment
+        if assignment is not None and not assignment.unclaimed and not assignment.is_over:
+            if not self.is_outdated:
+                processed.hand_over(assignment)
+            if not assignment.is_delivered:
+                assignment.end_batch(self._pipeline.flush_reason)
+        is_delivered = assignment is None or assignment.is_delivered
+        if not self._needs_claim(processed):
+            return is_delivered
+        if assignment is None or (is_delivered and not assignment.unclaimed and not assignment.is_over):
+            self._begin(processed)
+        return False
+
+    def _raise_if_fenced(self) -> None:
+        fence = self.assignment.log.fence if self.assignment else None
+        if fence is not None:
+            reason = str(fence.error)
+            raise HeldUpError(reason) if self._reclaiming.may_again() else taken_over(reason)
+
+    # --- claims -----------------------------------------------------------------------------------------------------
+
+    def _tps(self) -> frozenset[TopicPartition]:
+        """The partitions of the assignment that are Kafka's present one, as far as is known."""
+        return frozenset(self.assignment.partitions if self.assignment and not self.is_outdated else ())
+
+    def _needs_claim(self, processed: Processed) -> bool:
+        """Whether something waits that the present assignment may not write."""
+        return bool(self.assignment and self.assignment.unclaimed) or not processed.news <= self._tps()
+
+    def _begin(self, processed: Processed) -> None:
+        """Begin an assignment of all partitions with news, and of those of the former one, which is in the lake."""
+        tps = sorted(processed.news | self._tps())
+        self.is_outdated = False
+        self.assignment = self._claimer.begin(tps)
+
+    def _admit(self, processed: Processed) -> None:
+        """Drop what the log has already of the partitions whose claims have succeeded."""
+        claims = self.assignment.new_claims() if self.assignment else []
+        log_starts(claims, self._metrics)
+        mark_set_offsets(claims, self._commit)
+        for claim in claims:
+            end = claim.start.in_table
+            if self.assignment is not None:
+                self.assignment.partitions[claim.tp].begin(end + 1)
+            self._metrics.begins(claim.tp, end + 1)
+            waiting = processed.of.get(claim.tp)
+            dropped = waiting.begin_after(end) if waiting else 0
+            logger.info("claimed: %s after %d; %d rows are in the table already", claim.tp, end, dropped)

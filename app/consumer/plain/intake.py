@@ -1,0 +1,69 @@
+"""Takes the messages that a poll gave: measures them, and rejects those that are too big."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from operator import methodcaller
+
+from app.bad_records.policy import BadRecords
+from app.bad_records.refusals import Refusal, TooBigError, headers_size, message_size, not_deserialized
+from app.consumer.sink_observer import SinkObserver
+from app.model import Message, TopicPartition, deep_size, headers_of_all
+from app.pipeline.assignment import Assignment, Piece
+
+_MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python
+_HEADER_OVERHEAD = 200  # of a name and a value as objects of Python
+_COPIES = 2  # of the value: as it came, and as columns
+
+_key = methodcaller("key")
+_offset = methodcaller("offset")
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """For the consumer's thread.
+
+    Args:
+        max_record_bytes: of a message that becomes a row.
+        bad_records: the policy for records that cannot become rows.
+        observer: notified of assignments, records and turns.
+    """
+
+    max_record_bytes: int
+    bad_records: BadRecords
+    observer: SinkObserver | None = None
+
+    def take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
+        """Hand messages by rising offsets to the assignment; returns the bytes of all in memory."""
+        headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
+        values, keys = sum(map(len, messages)), sum(map(len, filter(None, map(_key, messages))))
+        beside, most = keys + headers_size(headers), self.max_record_bytes
+        if values + beside > most and any(message_size(each) > most for each in messages):
+            return self._take_in_turn(assignment, tp, messages)
+        size = _COPIES * values + beside + _MESSAGE_OVERHEAD * len(messages) + _HEADER_OVERHEAD * len(headers)
+        assignment.take([Piece(tp, messages[-1].offset(), messages=messages)], size)
+        if self.observer is not None:
+            self.observer.messages_added(tp, messages)
+        return size
+
+    def _take_in_turn(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
+        """Reject messages that are too big, which frees their memory; the dead letter keeps their beginning."""
+        size, most = 0, self.max_record_bytes
+        for is_too_big, some in groupby(messages, lambda message: message_size(message) > most):
+            if not is_too_big:
+                size += self.take(assignment, tp, list(some))
+                continue
+            for message in some:
+                of_message = message_size(message)
+                self.reject(assignment, not_deserialized(TooBigError(of_message, most), message))
+                size += of_message
+        return size
+
+    def reject(self, assignment: Assignment, refusal: Refusal) -> None:
+        """Keep a message that cannot become a row for the dead letter."""
+        rejected = refusal.rejected
+        kept = [rejected] if self.bad_records.keep(rejected, refusal.hint) else []
+        size = sum(deep_size(part) for each in kept for part in (each.key, each.value, each.headers))
+        assignment.take([Piece(rejected.tp, rejected.offset, rejected=kept)], size)
+        if self.observer is not None:
+            self.observer.record_rejected(rejected)

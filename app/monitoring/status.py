@@ -1,0 +1,184 @@
+"""The connector at one moment, as the metrics, the status page and its sentences show it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, get_args
+
+from app import formatting
+from app.model import TopicPartition
+from app.monitoring.consumption import Consumption
+from app.monitoring.history import History
+from app.monitoring.metrics import Counts, Position
+from app.monitoring.probes import STARTING, Probe
+from app.monitoring.waits import Trouble
+
+_SLOPE_SECONDS = 300.0
+_FEW = 0.1  # of all partitions
+_HARDLY = 0.05  # messages a second; a lag that shrinks by less does not shrink
+_LONGEST = 7 * 86_400.0  # seconds; no forecast beyond it
+
+StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
+STATES: tuple[StateName, ...] = get_args(StateName)
+SparkState = Literal["starting", "running", "gone"]
+
+# Why a partition is not read, the worst first; empty if it is read.
+Hindrance = Literal["taken over", "being claimed", "paused", ""]
+HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The identity of this connector: topic, group, table, versions, and commit interval.
+
+    Until ``is_found`` is true, the table's address is that of the settings; the catalog may have another one.
+
+    Attributes:
+        commit_interval: in seconds.
+        replica: the name of this replica, of its deployment where the platform gives one.
+        target_file_mb: TARGET_FILE_MB, in MiB.
+        settings: the effective ones as name and value, without secrets.
+    """
+
+    topic: str
+    group: str
+    table: str
+    root: str
+    versions: dict[str, str]
+    commit_interval: float
+    is_found: bool = False
+    replica: str = ""
+    dead_letter: str = ""
+    target_file_mb: int = 16
+    has_catalog: bool = False
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The running parts.
+
+    Attributes:
+        ready: whether records are consumed and written, and why not.
+        consumption: as the lane says.
+        buffer_limit: in bytes.
+        under_way: batches begun and not in the lake yet.
+        skipped: bad records left out since the process began.
+        waits: what is tried again, the longest wait first.
+        failure: the error that ends the process.
+    """
+
+    state: StateName = "starting"
+    ready: Probe = STARTING
+    consumption: Consumption = field(default_factory=Consumption)
+    buffer_limit: int = 0
+    under_way: int = 0
+    skipped: int = 0
+    java_pid: int | None = None
+    spark: SparkState = "starting"
+    waits: tuple[Trouble, ...] = ()
+    failure: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition on the page; ``position`` and ``age`` are ``None`` if unknown.
+
+    ``age`` is that of the oldest uncommitted record in seconds, 0 if none waits.
+    """
+
+    tp: TopicPartition
+    hindrance: Hindrance
+    position: Position | None
+    age: float | None
+
+    @property
+    def rank(self) -> tuple[int, float, int, TopicPartition]:
+        """Sorts the worst first: those that are not read, then by age, then by lag."""
+        lag = self.position.lag if self.position else None
+        return HINDRANCES.index(self.hindrance), -(self.age or 0.0), -(lag or 0), self.tp
+
+
+@dataclass(frozen=True)
+class Status:
+    """The connector at one moment.
+
+    Attributes:
+        history: that of the last half hour.
+        monotonic: the moment, in monotonic seconds; ``counts.at`` has it in seconds since the epoch.
+    """
+
+    identity: Identity
+    live: Live
+    counts: Counts
+    history: History
+    monotonic: float
+
+    @cached_property
+    def rows(self) -> list[PartitionRow]:
+        """All assigned partitions, the worst first."""
+        positions, lane = self.counts.positions, self.live.consumption
+        rows = []
+        for tp in positions.keys() | lane.unclaimed | lane.fenced.keys():
+            position = positions.get(tp)
+            age = position.freshness(self.counts.at, lane.oldest.get(tp)) if position else None
+            rows.append(PartitionRow(tp, self._hindrance(tp), position, age))
+        return sorted(rows, key=lambda row: row.rank)
+
+    def _hindrance(self, tp: TopicPartition) -> Hindrance:
+        if tp in self.live.consumption.fenced:
+            return "taken over"
+        if tp in self.live.consumption.unclaimed:
+            return "being claimed"
+        return "paused" if self.live.state == "paused" else ""
+
+    @cached_property
+    def age(self) -> float | None:
+        """The age of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if it is unknown."""
+        ages = [row.age for row in self.rows if row.age is not None]
+        return max(ages) if ages and len(ages) == len(self.rows) else None
+
+    @property
+    def oldest(self) -> TopicPartition | None:
+        """The partition of this record, if one waits."""
+        return next((row.tp for row in self.rows if self.age and row.age == self.age), None)
+
+    @property
+    def _fresh_seconds(self) -> float:
+        """Records since the last commits are no backlog."""
+        return 2 * self.identity.commit_interval + 30
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether no record waits longer than a commit takes."""
+        return self.counts.lag == 0 or (self.age is not None and self.age <= self._fresh_seconds)
+
+    @property
+    def stragglers(self) -> list[TopicPartition]:
+        """The partitions that are behind, if the others are not: at most a tenth of all."""
+        behind = [row.tp for row in self.rows if (row.age or 0.0) > self._fresh_seconds]
+        return behind if len(behind) <= len(self.rows) * _FEW else []
+
+    @cached_property
+    def shrinks_by(self) -> float | None:
+        """Messages a second by which the lag shrinks, negative if it grows; ``None`` if unknown."""
+        change = self.history.lag_change(self.monotonic, max(_SLOPE_SECONDS, 3 * self.identity.commit_interval))
+        return change if change is None else -change if abs(change) >= _HARDLY else 0.0
+
+    @property
+    def catch_up_seconds(self) -> float | None:
+        """Seconds until nothing waits, at the present rate; ``None`` if the lag does not shrink, or is unknown."""
+        if self.is_up_to_date:
+            return 0.0
+        if self.counts.lag is None or self.shrinks_by is None or self.shrinks_by <= 0:
+            return None
+        seconds = self.counts.lag / self.shrinks_by
+        return seconds if seconds <= _LONGEST else None
+
+
+def listed(tps: Iterable[TopicPartition]) -> str:
+    """Formats partitions as ranges, by topic: ``sensors 0-23, 30``."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(tps):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return "; ".join(f"{topic} {formatting.ranges(numbers)}" for topic, numbers in by_topic.items())

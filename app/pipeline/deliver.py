@@ -1,0 +1,182 @@
+"""The thread "deliver": brings written batches into the lake, step by step, as their assignment's log says."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from app.catalog.registrar import Registrar
+from app.errors import ConnectorError, FatalError
+from app.journal.journal import FencedError
+from app.journal.log import Intent
+from app.journal.own_log import OwnLog
+from app.model import DataFile, LocalObject, TopicPartition
+from app.monitoring.waits import OUTAGE_SECONDS, Request
+from app.pipeline.flow import Flow
+from app.pipeline.in_flight import BatchInFlight
+from app.pipeline.upload import Upload
+from app.storage.base import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+_FOREIGN_OBJECT = "No other batch has such names: find the program that writes into the table's folder"
+_OF_CATALOG = Request("catalog", "registering the table or its files")
+_SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
+
+
+class Delivery:
+    """Steps 4 to 7. A batch of an assignment that is over is dropped.
+
+    Args:
+        flow: of the pipeline.
+        store: where the table's objects go.
+        registrar: step 6.
+        workers: uploads at the same time.
+        recreated: called with the partitions of each batch before its first object leaves this machine. Returns the
+            error to end with if the topic was recreated since they were read. May raise as a step may.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        store: ObjectStore,
+        registrar: Registrar,
+        workers: int,
+        recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
+    ) -> None:
+        self._flow = flow
+        self._object_store = store
+        self._registrar = registrar
+        self._recreated = recreated
+        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
+        # A partition gets another owner after a session without a heartbeat; half of it is safe.
+        self._fresh_seconds = flow.timings.session_seconds / 2
+        self._last: OwnLog | None = None  # of the last batch
+
+    def step(self) -> None:
+        """Deliver the next batch.
+
+        Raises:
+            ConnectorError: no retry corrects it, also of a step before.
+        """
+        try:
+            self._deliver(*self._flow.written.get())
+        except Exception:
+            self._note_done()
+            raise
+
+    def stop(self) -> None:
+        """Begin no upload any more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # --- a batch ----------------------------------------------------------------------------------------------------
+
+    def _deliver(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
+        self._last = log = batch.assignment.log
+        try:
+            log.check_open()
+            if batch.parts:
+                self._store(batch, files)
+            else:
+                self._advance(batch)
+        except FencedError as error:
+            logger.debug("batch %d is dropped: %s", batch.number, error)
+            if dropped := len(files) + len(batch.dead_letters):
+                self._flow.metrics.delivered(batch.delivered([], dropped))
+            self._abandon(log)
+        else:
+            batch.assignment.delivered(batch.last_portion, batch.ends)
+        self._flow.end(batch)
+
+    def _store(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
+        self._confirm_topics(batch)
+        others = batch.dead_letters + self._registrar.write_indexes(files, batch.folder)
+        stored = self._store_announced(batch, files, others) if files or others else self._advance(batch)
+        if self._flow.written.is_empty:  # else the next batch's intent says it, or is followed by this
+            with contextlib.suppress(FencedError):  # the next owner finds the batch complete
+                self._journal(batch, "done", batch.assignment.log.done)
+        self._flow.metrics.delivered(batch.delivered(stored, dropped=0))
+
+    def _advance(self, batch: BatchInFlight) -> list[DataFile]:
+        """Write how far was read where nothing is to be stored, before the offsets are committed."""
+        self._journal(batch, "done", partial(batch.assignment.log.advance, batch.ends))
+        return []
+
+    def _store_announced(
+        self, batch: BatchInFlight, files: Sequence[DataFile], others: Sequence[LocalObject]
+    ) -> list[DataFile]:
+        """Steps 4 to 6.
+
+        Raises:
+            FencedError: the assignment was over before the files were registered.
+        """
+        log = batch.assignment.log
+        offsets = [part.offsets for part in batch.parts]
+        intent = Intent(batch.number, offsets, files, {each.key: each.records for each in others}, batch.ends)
+        if files and not self._registrar.is_prepared:
+            self._flow.until_it_works(batch, "register", lambda: self._prepare(log))
+        self._journal(batch, "intend", lambda: log.intend(intent))
+        marks = log.marks
+        upload = Upload(files, others, self._object_store, self._pool, partial(self._may_upload, log))
+        patience = OUTAGE_SECONDS + upload.nbytes / _SLOWEST_UPLOAD
+        stored = batch.timed("upload", lambda: self._flow.until_it_works(batch, "upload", upload.run, patience))
+        if stored is None:
+            self._flow.until_it_works(batch, "journal", log.verify)
+            raise FatalError("uploading files", "another object has the name of one of them", _FOREIGN_OBJECT)
+        registration = self._registrar.new_registration(stored, marks)
+
+        def register() -> None:
+            log.verify()  # at each try: while a catalog is away, a partition may be revoked
+            with self._flow.metrics.waits.answer(_OF_CATALOG):
+                registration.run()
+
+        batch.timed("register", lambda: self._flow.until_it_works(batch, "register", register))
+        log.registered()
+        return stored
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _journal(self, batch: BatchInFlight, step: str, write: Callable[[], None]) -> None:
+        batch.timed(step, lambda: self._flow.until_it_works(batch, "journal", write))
+
+    def _confirm_topics(self, batch: BatchInFlight) -> None:
+        """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
+
+        Kafka is asked after the batch has ended, so that all its rows were read before; and before its intent, because
+        the next owner registers a batch whose files are complete.
+        """
+        tps = [part.offsets.tp for part in batch.parts]
+        error = self._flow.until_it_works(batch, "kafka", lambda: self._recreated(tps))
+        if error is not None:
+            raise error
+
+    def _prepare(self, log: OwnLog) -> None:
+        """Create or check the table in the catalog, if files will be uploaded to it."""
+        log.verify(fresh_seconds=self._fresh_seconds)
+        with self._flow.metrics.waits.answer(_OF_CATALOG):
+            self._registrar.prepare()
+
+    def _may_upload(self, log: OwnLog) -> bool:
+        """Asked before each upload: while one waits, the next owner of a partition may write the same rows."""
+        try:
+            log.verify(fresh_seconds=self._fresh_seconds)
+        except FencedError:
+            return False
+        return True
+
+    def _note_done(self) -> None:
+        """Note that the last batch is in the lake; without that note the next start would check its files."""
+        try:
+            if self._last is not None:
+                self._last.done()
+        except FencedError:
+            pass  # the next owner has found out
+        except ConnectorError as error:
+            logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
+
+    def _abandon(self, log: OwnLog) -> None:
+        try:
+            log.abandon()
+        except ConnectorError as error:
+            logger.info("%s; it is a file of a batch that was undone", error)

@@ -1,0 +1,266 @@
+"""The thread "stage": takes the records of an assignment, converts and stages them, and ends batches."""
+
+import logging
+import queue
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+
+from app.convert.batch import Converted
+from app.errors import FatalError
+from app.model import Batch, BatchPart, OffsetRange, StagedFile, TopicPartition
+from app.monitoring.waits import Stopped
+from app.pipeline.assignment import Assignment, Piece, Portion
+from app.pipeline.flow import Flow
+from app.pipeline.in_flight import BatchInFlight
+from app.pipeline.limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, BatchEnds, BatchLimits, BatchSize
+from app.pipeline.open_batch import OpenBatch
+from app.pipeline.stage import Stager
+
+logger = logging.getLogger(__name__)
+
+_STOP_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
+_MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
+
+
+class Gathering:
+    """Steps 1 and 2. All but ``submit`` and ``ends.due_in`` is for its thread.
+
+    Args:
+        flow: of the pipeline.
+        stager: converts and stages.
+        limits: decide when a batch ends.
+        scratch: a private folder; each batch leaves it as it found it.
+        in_files: adds to the rows what the catalog wants in files.
+        free_bytes: the room that a folder's disk has.
+
+    Attributes:
+        limits: as given.
+        ends: decides when a batch ends.
+        stored_share: see ``BatchEnds.reason``; of the thread that writes.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        stager: Stager,
+        limits: BatchLimits,
+        scratch: Path,
+        *,
+        in_files: Callable[[pa.Table], pa.Table] = lambda table: table,
+        free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+    ) -> None:
+        self._flow = flow
+        self._stager = stager
+        self.limits = limits
+        self._scratch = scratch
+        self._in_files = in_files
+        self._free_bytes = free_bytes
+        self._submitted: queue.SimpleQueue[Portion] = queue.SimpleQueue()
+        self._waiting = _Waiting()
+        self._open: tuple[BatchInFlight, OpenBatch] | None = None
+        self.ends = BatchEnds(limits, flow.timings.clock)
+        self.stored_share: float | None = None
+
+    def submit(self, portion: Portion) -> None:
+        """Take over a portion, from any thread. Never blocks: the consumer bounds the records, by ``held_bytes``."""
+        self._flow.hold(portion.size)
+        self._submitted.put(portion)
+
+    def step(self, seconds: float) -> None:
+        """Take the next portion, if one comes within so many seconds; end the batch if it is time.
+
+        Raises:
+            Stopped: the pipeline is stopped.
+            ConnectorError: no retry corrects it.
+        """
+        reason = self._take(seconds)
+        if self._flow.stop.is_set():
+            raise Stopped
+        try:
+            if self.limits.is_portion(self._waiting.size):
+                self._convert()
+            reason = reason or self.ends.reason(
+                self._size, is_writer_idle=self._flow.staged.is_empty, stored_share=self.stored_share
+            )
+            if reason:
+                self._close(reason)
+        except OSError as error:
+            raise FatalError("gathering rows in the temporary folder", str(error), _MORE_ROOM) from None
+
+    def _take(self, seconds: float) -> str | None:
+        """Take the next portion; returns the reason to end the batch, if it has one. Keeps no reference to records."""
+        try:
+            portion = self._submitted.get(timeout=seconds)
+        except queue.Empty:
+            self._drop_ended()
+            return None
+        self._drop_ended()
+        if portion.assignment.is_over:
+            self._flow.hold(-portion.size)
+            return None
+        self._waiting.add(portion)
+        if portion.pieces:
+            self.ends.came()
+        return portion.reason
+
+    @property
+    def _size(self) -> BatchSize:
+        """Of the batch, with what is not converted yet."""
+        in_flight, batch = self._open or (None, None)
+        size = batch.size if batch else BatchSize()
+        is_ahead = bool(self._waiting.pieces or (in_flight and in_flight.last_portion))
+        return replace(size, records=size.records + self._waiting.records, is_ahead=is_ahead)
+
+    # --- an assignment that has ended -------------------------------------------------------------------------------
+
+    def _drop_ended(self) -> None:
+        """Drop what is there of an assignment that is over: the next one begins after that."""
+        gathered = self._open[0].assignment if self._open else self._waiting.assignment
+        if gathered is None or not gathered.is_over:
+            return
+        self._flow.hold(-self._waiting.size)
+        self._waiting.take_out()
+        if self._open:
+            (in_flight, batch), self._open = self._open, None
+            batch.close()
+            self._flow.end(in_flight)
+        self.ends.ended()
+
+    # --- convert, and append to the staged file ---------------------------------------------------------------------
+
+    def _convert(self) -> None:
+        """Convert what waits, and append it to the open batch; where it does not fit to that, this is closed first."""
+        assignment = self._waiting.assignment
+        if assignment is None:
+            return
+        last, size = self._waiting.last, self._waiting.size
+        self._gather(assignment, self._waiting.take_out())
+        self._opened(assignment)[0].last_portion = last
+        self._flow.hold(-size)
+
+    def _gather(self, assignment: Assignment, pieces: list[Piece]) -> None:
+        records, ends = _joined(pieces, assignment.log.token)
+        pieces.clear()  # the rows are in ``records`` alone
+        if records.parts:
+            converted = self._converted(self._opened(assignment)[0], records)
+            self._make_room(converted)
+            in_flight, batch = self._opened(assignment)
+            in_flight.timed("stage", lambda: batch.append(records, converted))
+        self._opened(assignment)[0].ends.update(ends)
+
+    def _make_room(self, converted: Converted) -> None:
+        """End the batch if these rows do not fit to it, or into the scratch folder beside it."""
+        if self._open and not self._open[1].takes(converted.rows):
+            self._close_open(OTHER_COLUMNS)
+        if self._open and self._open[0].last_portion and not self._has_room(converted):
+            self._close_open(LITTLE_ROOM)
+            self._wait_for_room(converted)
+
+    def _converted(self, in_flight: BatchInFlight, records: Batch) -> Converted:
+        patiently = partial(self._flow.until_it_works, in_flight, "schema")
+        try:
+            converted = in_flight.timed("convert", lambda: self._stager.convert(records, patiently))
+        except Stopped:
+            raise
+        except Exception:
+            if in_flight.last_portion:
+                self._close_open(BEFORE_FAILURE)
+            raise
+        if converted.rows is None:
+            return converted
+        return replace(converted, rows=replace(converted.rows, table=self._in_files(converted.rows.table)))
+
+    def _has_room(self, converted: Converted) -> bool:
+        """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
+        rows = converted.rows.table.nbytes if converted.rows else 0
+        staged = self._open[1].size.staged_bytes if self._open else 0
+        return self._free_bytes(self._scratch) >= self.limits.room_for(rows, staged)
+
+    def _wait_for_room(self, converted: Converted) -> None:
+        """Wait until there is room, or until no batch is left whose end would make any."""
+        if self._has_room(converted):
+            return
+        logger.warning("the temporary folder %s is nearly full: waiting until batches are in the lake", self._scratch)
+        while self._flow.ended < self._flow.begun and not self._has_room(converted):
+            if self._flow.stop.is_set():
+                raise Stopped
+            self._flow.wait(_STOP_LOOK_SECONDS)
+
+    # --- begin and end batches --------------------------------------------------------------------------------------
+
+    def _opened(self, assignment: Assignment) -> tuple[BatchInFlight, OpenBatch]:
+        if self._open is None:
+            in_flight = self._flow.begin(assignment, self._scratch)
+            self._open = in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet")
+        return self._open
+
+    def _close(self, reason: str) -> None:
+        """Convert what waits, and hand the batch on, if there is one."""
+        self._convert()
+        self._close_open(reason)
+
+    def _close_open(self, reason: str) -> None:
+        """Hand the open batch on; nothing of it stays here while the next step is busy."""
+        self.ends.ended()
+        if self._open is not None:
+            self._flow.staged.put(self._closed(reason))
+
+    def _closed(self, reason: str) -> tuple[BatchInFlight, StagedFile | None]:
+        assert self._open is not None  # noqa: S101 - the caller has looked
+        (in_flight, batch), self._open = self._open, None
+        in_flight.reason = reason
+        staged = batch.close()
+        in_flight.parts, in_flight.rescued = staged.parts, staged.rescued
+        in_flight.dead_letters = staged.dead_letters
+        return in_flight, staged.file
+
+
+class _Waiting:
+    """The pieces that wait for their conversion, of one assignment; ``last`` is the number of their last portion."""
+
+    def __init__(self) -> None:
+        self.assignment: Assignment | None = None
+        self.pieces: list[Piece] = []
+        self.size = self.records = self.last = 0
+
+    def add(self, portion: Portion) -> None:
+        if portion.pieces:
+            self.assignment, self.last = portion.assignment, portion.number
+        self.pieces += portion.pieces
+        self.size += portion.size
+        self.records += sum(each.records for each in portion.pieces)
+
+    def take_out(self) -> list[Piece]:
+        """The pieces; nothing waits then."""
+        pieces = self.pieces
+        self.assignment, self.pieces, self.size, self.records = None, [], 0, 0
+        return pieces
+
+
+def _joined(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition, int]]:
+    """All records of these pieces by their partition, and the last offset that was read of each."""
+    of: dict[TopicPartition, list[Piece]] = {}
+    for piece in pieces:
+        of.setdefault(piece.tp, []).append(piece)
+    ends = {tp: some[-1].end for tp, some in of.items() if some[-1].end >= 0}
+    records = {tp: kept for tp, some in of.items() if (kept := [each for each in some if each.records])}
+    return Batch(
+        parts=tuple(BatchPart(_offsets(tp, some), token, 0) for tp, some in records.items()),
+        rows=tuple([row for each in some for row in each.rows] for some in records.values()),
+        messages=tuple([message for each in some for message in each.messages] for some in records.values()),
+        rejected=tuple(chain.from_iterable(each.rejected for some in records.values() for each in some)),
+    ), ends
+
+
+def _offsets(tp: TopicPartition, pieces: list[Piece]) -> OffsetRange:
+    """The first and last offset with a record; a lookup of the framework may give a row late."""
+    offsets = [message.offset() for each in pieces for message in (*each.messages[:1], *each.messages[-1:])]
+    offsets += [row.offset for each in pieces for row in each.rows]
+    offsets += [record.offset for each in pieces for record in each.rejected]
+    return OffsetRange(tp, min(offsets), max(offsets))
