@@ -14,12 +14,12 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic, TopicAdmin, TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink
 
+from app.delivery.assignment import Assignment, Claimed, Portion
 from app.journal.journal import Journal
 from app.journal.log import Progress
 from app.journal.own_log import OwnLog, new_token
 from app.journal.start_offset import Start
 from app.model import TopicPartition
-from app.pipeline.assignment import Assignment, Claimed, Portion
 
 _ANY_TOPIC = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}
 _ANSWER_SECONDS = 30.0
@@ -145,7 +145,7 @@ class OfflineTopics(TopicManager):
 
 
 class OfflineClaimer:
-    """Claims each partition at once, from its first record on; see ``app.pipeline.claimer.Claims``.
+    """Claims each partition at once, from its first record on; see ``app.delivery.claimer.Claims``.
 
     Args:
         journal: of the table.

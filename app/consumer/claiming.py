@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Callable, Iterable
 
+from app.delivery.assignment import Claimed
 from app.kafka.questions import commit, own_offset
 from app.monitoring.metrics import Metrics
-from app.pipeline.assignment import Claimed
 
 logger = logging.getLogger(__name__)
 

@@ -1,15 +1,13 @@
 """Exactly once: which member may write which partition, and which offsets are in the table.
 
-generation              the protocol, and a generation's own log: intend, verify, done; start reading here
+own_log                 the protocol, and the log of this member's assignment: intend, verify, done; start reading here
 takeover                claims partitions: fences and settles their former owners
 settle                  keeps or rolls back the batch that a former owner left behind
-ownership               which generation may upload and register; each step of a batch asks it
 log                     the JSON of a generation's log
 claim                   the JSON of a partition's claim
 entry                   the common parts of these documents, and their keys
 journal                 where all these documents of a consumer group lie
-claims                  claims newly assigned partitions together, on threads of its own
-start_offset            where consuming begins, from the journal's end and the group's offset
+beginning               where consuming begins, from the journal's end and Kafka's offsets (start_offset)
 first_offsets           where consuming begins if there is neither of them
 recovery                rolls a former owner's batch forward: registers its files again
 rolled_back             puts placeholders in place of rolled-back objects, and deletes them later

@@ -12,7 +12,7 @@ from app.model import TopicPartition
 from app.monitoring.waits import Operation, Waits
 from app.timings import DEFAULT, Timings
 
-# The steps of a batch, in their order; see ``app.pipeline.pipeline``.
+# The steps of a batch, in their order; see ``app.delivery.pipeline``.
 STEPS = ("convert", "stage", "spark", "intend", "upload", "register", "done")
 # Upper bounds in seconds. A step normally takes tens of milliseconds, and minutes with many large files.
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

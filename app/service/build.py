@@ -24,6 +24,10 @@ from app.consumer.plain.client import new_client
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
+from app.delivery.assignment import Portion
+from app.delivery.claimer import Claimer, Membership
+from app.delivery.limits import BatchLimits
+from app.delivery.stage import Stager
 from app.errors import RetryableError
 from app.journal.beginning import Beginnings
 from app.journal.first_offsets import FirstOffsets
@@ -40,10 +44,6 @@ from app.kafka.msk_token import poll_in_background
 from app.kafka.questions import GroupOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
-from app.pipeline.assignment import Portion
-from app.pipeline.claimer import Claimer, Membership
-from app.pipeline.limits import BatchLimits
-from app.pipeline.stage import Stager
 from app.service.formats import Formats
 from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake

@@ -25,36 +25,36 @@ from app.kafka.questions import PartitionOffsets
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Group, Member, new_application
+from app.service.connector import Connector, Lane
 from app.service.customised import REPARTITIONED
-from app.service.lane import Common, Lane, check_group, new_announcer, open_input, open_way, visible_topics
 
 Look = Callable[[TopicPartition], tuple[Start, PartitionOffsets]]
 
 
-def new_framework_lane(common: Common) -> Lane:
+def new_framework_lane(connector: Connector) -> Lane:
     """Application → topic → the stream that ``transform()`` builds → claims and pipeline → sink."""
-    base = common.base
+    base = connector.base
     settings, timings, metrics = base.settings, base.timings, base.metrics
-    current = CurrentMessage(common.limits.max_record_bytes, holds_several=common.formats.value.split_values)
+    current = CurrentMessage(connector.limits.max_record_bytes, holds_several=connector.formats.value.split_values)
 
     def tick() -> None:
-        common.health.turn()
-        if common.process.stop.is_set():  # quixstreams forgets a stop that came before it ran
+        connector.health.turn()
+        if connector.process.stop.is_set():  # quixstreams forgets a stop that came before it ran
             application.stop()
 
     callbacks = Callbacks(current, tick)
-    visible = visible_topics(common, _application(common, callbacks))
-    build = partial(_built, common, callbacks, visible)
+    visible = connector.visible_topics(_application(connector, callbacks))
+    build = partial(_built, connector, callbacks, visible)
     application, topic, built, is_aligned = metrics.waits.at_start("Kafka", build)
     admin = new_admin(application.config.broker_address)
-    check_group(common, application, admin, topic)
-    announcer = new_announcer(common, application, visible)
+    connector.check_group(application, admin, topic)
+    announcer = connector.new_announcer(application, visible)
     topics = {each.name: each for each in (topic, *built.topics)}
     current.watch(topics.values(), topic.name)
     internal = [name for name in topics if REPARTITIONED in name]
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
     member = Member(lambda: None, admin, internal, keeps_state=True)
-    group, claimer, pipeline = open_way(common, application, topic, member)
+    group, claimer, pipeline = connector.open_way(application, topic, member)
 
     def is_heard(tp: TopicPartition) -> bool:
         return callbacks.is_kafka_there and sink.is_read(tp)
@@ -62,10 +62,10 @@ def new_framework_lane(common: Common) -> Lane:
     sink = callbacks.sink = RowSink(
         pipeline,
         Flushing(claimer, pipeline, mark_commits(built.processing_context.consumer), metrics, timings),
-        common.bad_records,
+        connector.bad_records,
         current,
         Due(settings.commit_interval, timings),
-        Observed(common.stream_timeouts.new_observer(is_heard, announcer)),
+        Observed(connector.stream_timeouts.new_observer(is_heard, announcer)),
         on_start=_restoring_signal_handlers(),
         can_go_back=not is_aligned,
     )
@@ -84,17 +84,17 @@ def new_framework_lane(common: Common) -> Lane:
     return Lane(topic, admin, pipeline, lambda: sink.consumption(callbacks.assigned), stop, consume)
 
 
-def _application(common: Common, callbacks: Callbacks) -> Application:
+def _application(connector: Connector, callbacks: Callbacks) -> Application:
     def stock(**arguments: Any) -> Application:
         ours = callbacks.arguments(arguments["consumer_extra_config"])
         return Application(**arguments | ours | {"auto_create_topics": True})
 
-    base = common.base
-    return new_application(stock, base.settings, common.lake.location, base.scratch, base.timings)
+    base = connector.base
+    return new_application(stock, base.settings, connector.lake.location, base.scratch, base.timings)
 
 
 def _built(
-    common: Common, callbacks: Callbacks, visible: Collection[str]
+    connector: Connector, callbacks: Callbacks, visible: Collection[str]
 ) -> tuple[Application, Topic, StreamingDataFrame, bool]:
     """Let ``transform()`` build on a new application; brokers learn late of a topic that quixstreams has just created.
 
@@ -105,12 +105,12 @@ def _built(
         ConfigError: a topic or ``transform()`` is wrong.
         RetryableError: a topic was created and is not known yet.
     """
-    application = _application(common, callbacks)
-    topic = open_input(common, application, visible, common.stream_timeouts.key_deserializer, common.formats.value)
+    application = _application(connector, callbacks)
+    topic = connector.open_input(application, visible)
     read = _names_of_dataframes(application)
     given = application.dataframe(topic)
     callbacks.notice_records(given)
-    built = common.customised.build(given, application)
+    built = connector.customised.build(given, application)
     return application, topic, built, len(read) > 1 or len(built.topics) > 1
 
 

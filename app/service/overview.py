@@ -2,14 +2,10 @@
 
 import platform
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import version
 
-from confluent_kafka.admin import AdminClient
-
 from app import __version__
-from app.bad_records.policy import BadRecords
 from app.config.settings import Settings
 from app.errors import SparkLostError
 from app.kafka.end_offsets import end_offsets
@@ -19,22 +15,9 @@ from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health, Probe
 from app.monitoring.status import Identity, Live, SparkState, StateName
 from app.monitoring.waits import OUTAGE_SECONDS, Trouble
-from app.pipeline.pipeline import Pipeline
+from app.service.connector import Connector, Lane
 from app.service.lake import dead_letter_address
 from app.spark.writer import SparkWriter
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts that are sampled; ``consumption`` samples the lane."""
-
-    consumption: Callable[[], Consumption]
-    admin: AdminClient
-    pipeline: Pipeline
-    bad_records: BadRecords
-    health: Health
-    java: SparkWriter
-    metrics: Metrics
 
 
 def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: SparkWriter) -> Monitor:
@@ -71,26 +54,25 @@ def replica_name(settings: Settings) -> str:
     return " / ".join(name for name in names if name) or socket.gethostname()
 
 
-def oversee(settings: Settings, monitor: Monitor, parts: Parts) -> None:
+def oversee(connector: Connector, lane: Lane) -> None:
     """Let the probes and the monitor sample the running parts from now on."""
-    parts.health.started(lambda: parts.java.alive)
-    buffer_limit = settings.memory.buffer_mb * 2**20
-    monitor.started(lambda: look(parts, buffer_limit), lambda tps: end_offsets(parts.admin, tps))
+    connector.health.started(lambda: connector.spark.alive)
+    connector.monitor.started(lambda: look(connector, lane), lambda tps: end_offsets(lane.admin, tps))
 
 
-def look(parts: Parts, buffer_limit: int) -> Live:
+def look(connector: Connector, lane: Lane) -> Live:
     """Reads single values without locks: other threads work on the parts."""
-    waits, consumption, failure = parts.metrics.waits.current(), parts.consumption(), _failure(parts)
-    ready = _readiness(consumption, waits, is_spark_up=parts.java.is_up)
+    waits, consumption, failure = connector.base.metrics.waits.current(), lane.consumption(), _failure(connector, lane)
+    ready = _readiness(consumption, waits, is_spark_up=connector.spark.is_up)
     return Live(
         state=_state(consumption, failure, is_held_up=bool(waits or consumption.fenced) or not ready.ok),
         ready=ready,
         consumption=consumption,
-        buffer_limit=buffer_limit,
-        under_way=parts.pipeline.under_way,
-        skipped=parts.bad_records.skipped,
-        java_pid=parts.java.jvm_pid(),
-        spark=_spark_state(parts.java),
+        buffer_limit=connector.limits.max_buffer_bytes,
+        under_way=lane.pipeline.under_way,
+        skipped=connector.bad_records.skipped,
+        java_pid=connector.spark.jvm_pid(),
+        spark=_spark_state(connector.spark),
         waits=waits,
         failure=failure,
     )
@@ -102,14 +84,14 @@ def _spark_state(java: SparkWriter) -> SparkState:
     return "running" if java.is_up else "starting"
 
 
-def _failure(parts: Parts) -> Trouble | None:
+def _failure(connector: Connector, lane: Lane) -> Trouble | None:
     """The error that ends the process, or makes the platform end it."""
-    if parts.pipeline.failure:
-        return Trouble.of(parts.pipeline.failure)
-    live = parts.health.live()
+    if lane.pipeline.failure:
+        return Trouble.of(lane.pipeline.failure)
+    live = connector.health.live()
     if live.ok:
         return None
-    if parts.java.alive:
+    if connector.spark.alive:
         return Trouble(None, "consuming", live.detail)
     return Trouble("Spark", "writing batches", live.detail, exit_code=SparkLostError.exit_code)
 

@@ -14,24 +14,24 @@ from app.consumer.plain.reader import MessageReader
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Member, new_application
-from app.service.lane import Common, Lane, check_group, new_announcer, open_input, open_way, visible_topics
+from app.service.connector import Connector, Lane
 
 
-def new_plain_lane(common: Common) -> Lane:
+def new_plain_lane(connector: Connector) -> Lane:
     """Application → topic → client → claims and pipeline → sink → loop."""
-    base = common.base
+    base = connector.base
     settings, timings, metrics = base.settings, base.timings, base.metrics
-    application = new_application(Application, settings, common.lake.location, base.scratch, timings)
+    application = new_application(Application, settings, connector.lake.location, base.scratch, timings)
     admin = new_admin(application.config.broker_address)
-    visible = visible_topics(common, application)
-    topic = open_input(common, application, visible, common.stream_timeouts.key_deserializer, common.formats.value)
-    announcer = new_announcer(common, application, visible)
-    check_group(common, application, admin, topic)
+    visible = connector.visible_topics(application)
+    topic = connector.open_input(application, visible)
+    announcer = connector.new_announcer(application, visible)
+    connector.check_group(application, admin, topic)
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
     member = Member(client.memberid, admin)
     reader = MessageReader(topic)
-    _, claimer, pipeline = open_way(common, application, topic, member, reader.read)
+    _, claimer, pipeline = connector.open_way(application, topic, member, reader.read)
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)
@@ -39,9 +39,9 @@ def new_plain_lane(common: Common) -> Lane:
     def on_turn(has_come: bool) -> None:
         if has_come:
             presence.heard()
-        common.health.turn()
+        connector.health.turn()
 
-    observer = common.stream_timeouts.new_observer(is_heard, announcer)
-    intake = Intake(common.limits.max_record_bytes, common.bad_records, observer)
+    observer = connector.stream_timeouts.new_observer(is_heard, announcer)
+    intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer)
     loop = PlainLoop(client, intake, claimer, pipeline, on_turn, metrics, timings)
     return Lane(topic, admin, pipeline, loop.consumption, loop.stop, partial(loop.run, topic.name))

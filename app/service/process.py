@@ -30,9 +30,15 @@ class Process:
 
     def __init__(self, clean_up: Callable[[], None]) -> None:
         self._clean_up = clean_up
+        self._begun = time.monotonic()
         self._request_stop: Callable[[], None] | None = None
         self.stop = threading.Event()  # set by the first signal
         self.connected = threading.Event()  # set once broker, store, catalog and Spark work
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._begun
 
     @property
     def stopped_at_start(self) -> bool:

@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from math import inf
 
 from app import logs
@@ -12,12 +13,12 @@ from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health
 from app.service.build import can_read_whole_batches, new_bad_records, new_batch_limits
+from app.service.connector import Connector, Lane
 from app.service.customised import Customised, load_customised
 from app.service.formats import new_formats, new_registry, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import dead_letter_address, open_lake
-from app.service.lane import Common, Lane, run_lane
-from app.service.overview import new_monitor
+from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
 from app.service.starting import Base
@@ -70,14 +71,9 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
 def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -> None:
     """Build all parts, each from those before it; then consume until the connector is stopped.
 
-    Args:
-        base: common to all parts.
-        spark: not started yet.
-        process: learns when a signal has to stop the loop.
-        ends: stops the parts, the last one first.
+    ``spark`` is not started yet; ``ends`` stops the parts, the last one first.
     """
     settings, timings, metrics = base.settings, base.timings, base.metrics
-    begin = timings.clock()
 
     # Without another system.
     customised = load_customised()
@@ -95,39 +91,26 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
         settings, waiting(find, base, process.stop) if find and new_lane is new_framework_lane else find
     )
     stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout, formats.key)
-    spark_up = spark.start()  # takes seconds; the rest connects meanwhile
+    spark.start()  # takes seconds; the rest connects meanwhile
 
-    # The catalog, the store and the table.
+    # The catalog, the store and the table; the registry.
     lake = open_lake(settings, metrics.waits)
     if lake.query_api:
         ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
     monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
-
     if registry:
-        subject = f"{settings.input_topic}-value"
-        metrics.waits.at_start("registry", lambda: registry.latest(subject))
+        metrics.waits.at_start("registry", partial(registry.latest, f"{settings.input_topic}-value"))
 
     # Kafka, exactly once, the way of a batch, and the loop.
-    common = Common(
-        base,
-        begin,
-        customised,
-        health,
-        monitor,
-        bad_records,
-        limits,
-        formats,
-        stream_timeouts,
-        spark,
-        spark_up,
-        lake,
-        process,
-        ends,
+    connector = Connector(
+        base, process, ends, spark, customised, health, monitor, bad_records, limits, formats, stream_timeouts, lake
     )
-    run_lane(common, new_lane(common))
+    lane = new_lane(connector)
+    oversee(connector, lane)
+    connector.run(lane)
 
 
-def _lane_for(customised: Customised, settings: Settings) -> Callable[[Common], Lane]:
+def _lane_for(customised: Customised, settings: Settings) -> Callable[[Connector], Lane]:
     """Choose the lane, and log why."""
     if not customised.is_untouched:
         logger.info("transform() is edited: each record goes through quixstreams")

@@ -53,6 +53,7 @@ class SparkWriter:
 
     Attributes:
         is_up: whether it has started.
+        up: the end of its start.
         lost: gets the error once the JVM has died or hangs.
 
     Raises:
@@ -74,6 +75,7 @@ class SparkWriter:
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
         self.is_up = False
+        self.up: Future[None] = Future()
         self._closing = threading.Event()
         self.lost: Future[SparkLostError] = Future()
         self._writes = 0
@@ -81,10 +83,11 @@ class SparkWriter:
     def start(self) -> Future[None]:
         """Begins to start the JVM and to write a small batch, which warms it up and tests the scratch folder.
 
-        The future fails with ``ConfigError`` (no usable Java, too little memory) or ``FatalError``. It fails with
+        The future, ``up``, fails with ``ConfigError`` (no usable Java, too little memory), ``FatalError``, or
         ``SparkLostError`` if Java is killed, crashes or does not come up in time.
         """
-        return self._thread.submit(self._start)
+        self.up = self._thread.submit(self._start)
+        return self.up
 
     @property
     def alive(self) -> bool:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from app.delivery.assignment import Assignment, Piece, Portion
+from app.delivery.flow import Flow
+from app.delivery.limits import BatchEnds, BatchLimits
+from app.delivery.pipeline import Pipeline
 from app.errors import RetryableError
 from app.model import Rejected
-from app.pipeline.assignment import Assignment, Piece, Portion
-from app.pipeline.flow import Flow
-from app.pipeline.limits import BatchEnds, BatchLimits
-from app.pipeline.pipeline import Pipeline
 from app.timings import Timings
 from tests.fakes.clock import Clock
 

@@ -16,11 +16,11 @@ class ReadyWriter(ArrowWriter):
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
         self.lost: Future[SparkLostError] = Future()
+        self.up: Future[None] = Future()
 
     def start(self) -> Future[None]:
-        started: Future[None] = Future()
-        started.set_result(None)
-        return started
+        self.up.set_result(None)
+        return self.up
 
     def jvm_pid(self) -> None:
         """There is no Java whose memory could be told."""

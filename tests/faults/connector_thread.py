@@ -31,7 +31,6 @@ from quixstreams import Application
 from quixstreams.app import ApplicationConfig
 from quixstreams.dataframe import StreamingDataFrame
 
-import app.service.lane
 import app.service.plain_lane
 import app.service.run
 import app.service.stores
@@ -39,12 +38,12 @@ from app.config.settings import Settings
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
+from app.delivery.pipeline import Pipeline
 from app.journal.entry import group_folder, is_log, log_key
 from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
-from app.pipeline.pipeline import Pipeline
+from app.service.connector import Connector, Lane
 from app.service.customised import Customised, load_customised
-from app.service.lane import Common, Lane
 from app.service.process import Process
 from app.service.starting import Base
 from app.spark.scratch import scratch_folder
@@ -237,9 +236,10 @@ def _new_pipeline(*arguments: Any) -> Pipeline:
     return current().pipeline
 
 
-def _run_lane(common: Common, lane: Lane) -> None:
-    current().lane = lane
-    app.service.lane.run_lane(common, lane)
+class _Connector(Connector):
+    def run(self, lane: Lane) -> None:
+        current().lane = lane
+        super().run(lane)
 
 
 def _new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
@@ -337,8 +337,8 @@ class Place:
         for name, value in {
             "app.service.lake.new_store": lambda settings: current().store or app.service.stores.new_store(settings),
             "app.service.run.load_customised": _customised,
-            "app.service.run.run_lane": _run_lane,
-            "app.service.lane.Pipeline": _new_pipeline,
+            "app.service.run.Connector": _Connector,
+            "app.service.connector.Pipeline": _new_pipeline,
             "app.service.framework_lane.Application": _Application,
             "app.service.framework_lane.RowSink": _RowSink,
             "app.service.framework_lane._restoring_signal_handlers": lambda: lambda: None,  # no main thread

@@ -20,6 +20,12 @@ from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.catalog.targets import QuixTarget
+from app.delivery.assignment import Assignment, Piece
+from app.delivery.claimer import Claimer, Membership
+from app.delivery.deliver import Delivery
+from app.delivery.flow import Flow
+from app.delivery.gather import Gathering
+from app.delivery.pipeline import Pipeline
 from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.journal import Journal
@@ -31,12 +37,6 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.pipeline.assignment import Assignment, Piece
-from app.pipeline.claimer import Claimer, Membership
-from app.pipeline.deliver import Delivery
-from app.pipeline.flow import Flow
-from app.pipeline.gather import Gathering
-from app.pipeline.pipeline import Pipeline
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import TableLocation

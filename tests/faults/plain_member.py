@@ -15,9 +15,9 @@ from app.consumer.plain.loop import PlainLoop
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
+from app.delivery.stage import Stager
 from app.model import Message, Row, TopicPartition
 from app.monitoring.metrics import Metrics
-from app.pipeline.stage import Stager
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
 from tests.faults.kafka_model import Consumer, Group, to_kafka

@@ -13,6 +13,14 @@ from unittest.mock import patch
 
 import app.journal.own_log
 from app.catalog.registrar import Registrar
+from app.delivery.assignment import Assignment
+from app.delivery.claimer import Claimer, Membership
+from app.delivery.deliver import Delivery
+from app.delivery.flow import Flow
+from app.delivery.gather import Gathering
+from app.delivery.limits import BatchLimits
+from app.delivery.pipeline import Pipeline
+from app.delivery.stage import Stager
 from app.errors import ConnectorError
 from app.journal.beginning import Beginnings
 from app.journal.journal import Journal
@@ -25,14 +33,6 @@ from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.waits import Stopped
-from app.pipeline.assignment import Assignment
-from app.pipeline.claimer import Claimer, Membership
-from app.pipeline.deliver import Delivery
-from app.pipeline.flow import Flow
-from app.pipeline.gather import Gathering
-from app.pipeline.limits import BatchLimits
-from app.pipeline.pipeline import Pipeline
-from app.pipeline.stage import Stager
 from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter

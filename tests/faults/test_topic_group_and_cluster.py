@@ -163,7 +163,7 @@ def test_of_two_tables_started_together_neither_writes_a_part_of_the_topic(
         check_members(*arguments)
         together.wait(PATIENCE)  # nobody has joined yet
 
-    monkeypatch.setattr("app.service.lane.check_members", check_and_wait)
+    monkeypatch.setattr("app.service.connector.check_members", check_and_wait)
     names = ["readings", "other"]
     members = [place.connector(TABLE_NAME=name) for name in names]
     place.produce(100)

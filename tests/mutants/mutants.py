@@ -40,14 +40,14 @@ class Mutant:
         return text.replace(self.old, self.new)
 
 
-_STAGE = "app/pipeline/open_batch.py"
-_DELIVER = "app/pipeline/deliver.py"
+_STAGE = "app/delivery/open_batch.py"
+_DELIVER = "app/delivery/deliver.py"
 _OF_STAGE = (
-    "tests/unit/pipeline/test_stage.py",
-    "tests/unit/pipeline/test_stage_rejects.py",
-    "tests/unit/pipeline/test_open_batch.py",
+    "tests/unit/delivery/test_stage.py",
+    "tests/unit/delivery/test_stage_rejects.py",
+    "tests/unit/delivery/test_open_batch.py",
 )
-_OF_PIPELINE = ("tests/unit/pipeline/test_pipeline.py", "tests/unit/pipeline/test_pipeline_journal.py")
+_OF_PIPELINE = ("tests/unit/delivery/test_pipeline.py", "tests/unit/delivery/test_pipeline_journal.py")
 _LOG = "app/journal/log.py"
 _TAKEOVER = "app/journal/takeover.py"
 _OF_ICEBERG = ("tests/unit/catalog/test_iceberg.py",)
@@ -119,10 +119,10 @@ MUTANTS = (
     ),
     Mutant(
         "a batch counts as stored after an upload that failed",
-        "app/pipeline/upload.py",
+        "app/delivery/upload.py",
         "raise (lasting or errors)[0]",
         "waiting.clear()",
-        ("tests/unit/pipeline/test_upload.py",),
+        ("tests/unit/delivery/test_upload.py",),
     ),
     Mutant(
         "offsets are committed of rows that are not in the lake",
@@ -322,10 +322,10 @@ MUTANTS = (
     ),
     Mutant(
         "a refused upload counts as stored",
-        "app/pipeline/upload.py",
+        "app/delivery/upload.py",
         "            return None\n\n\ndef _error_of",
         "            return StoredObject(item.key, 0, None)\n\n\ndef _error_of",
-        (*_OF_PIPELINE, "tests/unit/pipeline/test_upload.py"),
+        (*_OF_PIPELINE, "tests/unit/delivery/test_upload.py"),
     ),
     Mutant(
         "a claim names a log that does not have the partition yet",
@@ -336,7 +336,7 @@ MUTANTS = (
     ),
     Mutant(
         "a member that the group has expelled closes the log of the next owner",
-        "app/pipeline/claimer.py",
+        "app/delivery/claimer.py",
         "                if self._membership.is_member():\n",
         "                if self._membership.is_member() or True:\n",
         ("tests/unit/journal/test_claims_again.py",),

@@ -14,12 +14,12 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
+from app.delivery.deliver import Delivery
+from app.delivery.flow import Flow
+from app.delivery.gather import Gathering
+from app.delivery.pipeline import Pipeline, Writer
 from app.journal.journal import Journal
 from app.model import Rejected, TopicPartition
-from app.pipeline.deliver import Delivery
-from app.pipeline.flow import Flow
-from app.pipeline.gather import Gathering
-from app.pipeline.pipeline import Pipeline, Writer
 from app.service.build import new_bad_records, new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_lake, new_location
 from app.storage.local.store import LocalStore

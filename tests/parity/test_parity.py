@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.pipeline.pipeline import Writer
+from app.delivery.pipeline import Writer
 from app.spark.writer import SparkWriter
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.catalog_server import CatalogServer

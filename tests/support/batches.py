@@ -9,10 +9,10 @@ import pyarrow as pa
 from app.bad_records.policy import BadRecords, OnBadRecord
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
+from app.delivery.limits import BatchLimits
+from app.delivery.open_batch import Staged
+from app.delivery.stage import Stager
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
-from app.pipeline.limits import BatchLimits
-from app.pipeline.open_batch import Staged
-from app.pipeline.stage import Stager
 from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from tests.fakes.memory_schema import MemorySchema

@@ -22,9 +22,9 @@ from app.convert.chunks import FEW
 from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
+from app.delivery.open_batch import Staged
+from app.delivery.stage import Stager
 from app.model import Batch, Message, Row, TopicPartition
-from app.pipeline.open_batch import Staged
-from app.pipeline.stage import Stager
 from app.service.formats import json_schema
 from app.table.layout import RESCUED_COLUMN, PartitionSpec
 from app.table.null_folder import HIVE_NULL

@@ -20,8 +20,8 @@ MAY_IMPORT = {
     "convert": "table bad_records",
     "kafka": "",
     "journal": "storage table catalog monitoring kafka",
-    "pipeline": "storage table catalog bad_records convert journal monitoring spark kafka",
-    "consumer": "bad_records journal monitoring kafka pipeline",
+    "delivery": "storage table catalog bad_records convert journal monitoring spark kafka",
+    "consumer": "bad_records journal monitoring kafka delivery",
     "stream_timeouts": "consumer",
     "service": "*",
     "commands": "*",
@@ -53,7 +53,7 @@ HOMES = {
     "app.storage.gcs.store": "app.service.stores",
     "app.storage.azure.store": "app.service.stores",
     "app.catalog.iceberg.table": "app.service.lake",
-    "app.spark.writer": "app.service.lane app.service.overview app.service.run app.commands.*",
+    "app.spark.writer": "app.service.connector app.service.overview app.service.run app.commands.*",
 }
 
 

@@ -31,16 +31,16 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
+from app.delivery.deliver import Delivery
+from app.delivery.flow import Flow
+from app.delivery.gather import Gathering
+from app.delivery.pipeline import Pipeline
+from app.delivery.stage import Stager
 from app.errors import ConfigError
 from app.formatting import counted
 from app.journal.journal import Journal
 from app.lenient_json import to_json
 from app.model import DataFile, Rejected, StagedFile
-from app.pipeline.deliver import Delivery
-from app.pipeline.flow import Flow
-from app.pipeline.gather import Gathering
-from app.pipeline.pipeline import Pipeline
-from app.pipeline.stage import Stager
 from app.service.build import can_read_whole_batches, new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
 from app.service.formats import Find, new_formats, new_registry

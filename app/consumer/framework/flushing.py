@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from app.consumer.claiming import log_starts, mark_set_offsets
 from app.consumer.framework.processed import Processed
 from app.consumer.reclaiming import Reclaiming, taken_over
+from app.delivery.assignment import Assignment
+from app.delivery.claimer import Claims
+from app.delivery.pipeline import Pipeline
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.pipeline.assignment import Assignment
-from app.pipeline.claimer import Claims
-from app.pipeline.pipeline import Pipeline
 from app.timings import Timings
 
 logger = logging.getLogger(__name__)

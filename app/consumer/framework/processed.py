@@ -8,8 +8,8 @@ from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.own_copy import own_copy
 from app.consumer.framework.row_size import RowSizer
 from app.consumer.framework.waiting import Waiting
+from app.delivery.assignment import Assignment
 from app.model import Rejected, Row, TopicPartition, deep_size
-from app.pipeline.assignment import Assignment
 
 _MESSAGE_OVERHEAD = 300  # of a message that is kept beside its row, in bytes
 

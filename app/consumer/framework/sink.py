@@ -24,10 +24,10 @@ from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.processed import Processed
 from app.consumer.framework.waiting import Waiting
+from app.delivery.pipeline import Pipeline
 from app.errors import ConnectorError, DataError, RetryableError
 from app.model import Rejected, Row, TopicPartition, known_timestamp
 from app.monitoring.consumption import Consumption
-from app.pipeline.pipeline import Pipeline
 
 logger = logging.getLogger(__name__)
 

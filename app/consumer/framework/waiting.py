@@ -2,9 +2,9 @@
 
 from itertools import dropwhile
 
+from app.delivery.assignment import Piece
+from app.delivery.uncommitted import Uncommitted
 from app.model import Rejected, Row, TopicPartition
-from app.pipeline.assignment import Piece
-from app.pipeline.uncommitted import Uncommitted
 
 
 class Waiting:

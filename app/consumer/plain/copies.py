@@ -4,9 +4,9 @@ import logging
 
 from confluent_kafka import Consumer, KafkaException
 
+from app.delivery.assignment import Assignment
 from app.kafka.questions import own_offset
 from app.monitoring.metrics import Metrics
-from app.pipeline.assignment import Assignment
 from app.timings import Timings
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from operator import methodcaller
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, TooBigError, headers_size, message_size, not_deserialized
 from app.consumer.sink_observer import SinkObserver
+from app.delivery.assignment import Assignment, Piece
 from app.model import Message, TopicPartition, deep_size, headers_of_all
-from app.pipeline.assignment import Assignment, Piece
 
 _MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python
 _HEADER_OVERHEAD = 200  # of a name and a value as objects of Python

@@ -19,6 +19,9 @@ from app.consumer.plain.copies import Copies
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.room import Room
 from app.consumer.reclaiming import Reclaiming, taken_over
+from app.delivery.assignment import Assignment, Partition
+from app.delivery.claimer import Claims
+from app.delivery.pipeline import Pipeline
 from app.errors import RetryableError
 from app.journal.journal import LogClosedError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
@@ -26,9 +29,6 @@ from app.kafka.watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
 from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
-from app.pipeline.assignment import Assignment, Partition
-from app.pipeline.claimer import Claims
-from app.pipeline.pipeline import Pipeline
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)

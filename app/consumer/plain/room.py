@@ -5,9 +5,9 @@ import logging
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from app.delivery.assignment import Assignment
+from app.delivery.pipeline import Pipeline
 from app.monitoring.metrics import Metrics
-from app.pipeline.assignment import Assignment
-from app.pipeline.pipeline import Pipeline
 from app.timings import Timings
 
 logger = logging.getLogger(__name__)

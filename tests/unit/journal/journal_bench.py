@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from app.delivery.assignment import Assignment, Claimed
+from app.delivery.claimer import Claimer, Membership
 from app.errors import ConnectorError, RetryableError
 from app.journal.beginning import Beginnings
 from app.journal.claim import CLAIM, PartitionClaim
@@ -19,8 +21,6 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.monitoring.metrics import Metrics
-from app.pipeline.assignment import Assignment, Claimed
-from app.pipeline.claimer import Claimer, Membership
 from app.storage.base import ChangedError
 from app.timings import Timings
 from tests.fakes.clock import Clock

@@ -4,11 +4,11 @@ from typing import Literal
 
 import pytest
 
+from app.delivery.assignment import Assignment, Claimed
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.journal.start_offset import Start
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
-from app.pipeline.assignment import Assignment, Claimed
 from tests.support.waiting import wait_until
 from tests.unit.journal.journal_bench import (
     AWAY,

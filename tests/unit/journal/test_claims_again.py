@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from app.delivery.claimer import Claimer
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.questions import PartitionOffsets
-from app.pipeline.claimer import Claimer
 from tests.support.waiting import wait_until
 from tests.unit.journal.journal_bench import AWAY, P0, P1, P2, THEIRS, Bench, claim_of, through, wait_idle
 

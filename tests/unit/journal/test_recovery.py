@@ -17,7 +17,7 @@ from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
 from tests.support.batches import spec
-from tests.unit.pipeline.pipeline_line import ROOT
+from tests.unit.delivery.pipeline_line import ROOT
 
 KEY = "data/t/p=a/data_1.parquet"
 

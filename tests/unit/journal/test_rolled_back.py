@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.delivery.assignment import Assignment
+from app.delivery.claimer import Claimer
 from app.errors import RetryableError
 from app.journal.journal import FencedError
 from app.journal.rolled_back import Sweeper
-from app.pipeline.assignment import Assignment
-from app.pipeline.claimer import Claimer
 from tests.support.waiting import wait_until
 from tests.unit.journal.journal_bench import AWAY, FORMER, P0, Bench, intent, key_of, through
 

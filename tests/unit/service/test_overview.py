@@ -15,10 +15,10 @@ from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health, Probe
 from app.monitoring.status import Live, StateName
 from app.monitoring.waits import Request
-from app.service.overview import Parts, look, new_monitor, replica_name
+from app.service.overview import look, new_monitor, replica_name
 from app.timings import Timings
 from tests.fakes.clock import Clock
-from tests.support.batches import TP
+from tests.support.batches import TP, UNBOUNDED
 from tests.support.environment import BROKER_ALONE, load
 
 OTHER = TopicPartition("readings", 1)
@@ -34,20 +34,22 @@ class Connector:
         self.consumption = Consumption(assigned=2, tps=[TP, OTHER], due_in=3.0)
         self.pipeline = SimpleNamespace(failure=None, under_way=0)
         self.health = Health(loop_seconds=60.0, clock=self.clock)
-        others: Any = {
-            "admin": None,
-            "pipeline": self.pipeline,
-            "bad_records": SimpleNamespace(skipped=0),
-            "java": self.java,
-        }
-        self.parts = Parts(lambda: self.consumption, health=self.health, metrics=self.metrics, **others)
+        parts: Any = SimpleNamespace(
+            base=SimpleNamespace(metrics=self.metrics),
+            bad_records=SimpleNamespace(skipped=0),
+            health=self.health,
+            limits=UNBOUNDED,
+            spark=self.java,
+        )
+        lane: Any = SimpleNamespace(pipeline=self.pipeline, consumption=lambda: self.consumption)
+        self._parts = parts, lane
 
     def change(self, **what: Any) -> None:
         """From now on the lane says so of itself."""
         self.consumption = replace(self.consumption, **what)
 
     def look(self) -> Live:
-        return look(self.parts, 1_000)
+        return look(*self._parts)
 
     @property
     def state(self) -> StateName:

@@ -14,6 +14,7 @@ from app.bad_records.dead_letter import write as write_dead_letter
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, nulls_of, values_of
+from app.delivery.limits import BatchSize
 from app.model import (
     Batch,
     BatchPart,
@@ -25,7 +26,6 @@ from app.model import (
     TopicPartition,
     deep_size,
 )
-from app.pipeline.limits import BatchSize
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
 from app.table.layout import PartitionSpec, data_key, dead_letter_key, file_name

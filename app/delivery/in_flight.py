@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from app.delivery.assignment import Assignment
 from app.formatting import counted
 from app.model import BatchPart, DataFile, LocalObject, TopicPartition
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
-from app.pipeline.assignment import Assignment
 
 logger = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 
+from app.delivery.assignment import Piece
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
-from app.pipeline.assignment import Piece
 from tests.support.waiting import wait_until
+from tests.unit.delivery.pipeline_line import OTHER, ROOT, A, B, Gate, Line, NewLine, bad, one, piece
 from tests.unit.journal.journal_bench import P0, P1, P2
-from tests.unit.pipeline.pipeline_line import OTHER, ROOT, A, B, Gate, Line, NewLine, bad, one, piece
 
 AWAY = RetryableError("asking", "503")
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from app.delivery.assignment import Assignment, Claimed, Portion
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.journal import FencedError, LogClosedError
 from app.journal.own_log import OwnLog
@@ -20,7 +21,6 @@ from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.waits import Request, Stopped
-from app.pipeline.assignment import Assignment, Claimed, Portion
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.delivery.uncommitted import Uncommitted
 from app.errors import ConnectorError
 from app.journal.own_log import OwnLog
 from app.journal.start_offset import Start
 from app.model import Message, Rejected, Row, TopicPartition
-from app.pipeline.uncommitted import Uncommitted
 
 
 class Partition:

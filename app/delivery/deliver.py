@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from app.catalog.registrar import Registrar
+from app.delivery.flow import Flow
+from app.delivery.in_flight import BatchInFlight
+from app.delivery.upload import Upload
 from app.errors import ConnectorError, FatalError
 from app.journal.journal import FencedError
 from app.journal.log import Intent
 from app.journal.own_log import OwnLog
 from app.model import DataFile, LocalObject, TopicPartition
 from app.monitoring.waits import OUTAGE_SECONDS, Request
-from app.pipeline.flow import Flow
-from app.pipeline.in_flight import BatchInFlight
-from app.pipeline.upload import Upload
 from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)

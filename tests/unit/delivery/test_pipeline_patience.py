@@ -9,7 +9,7 @@ from app.errors import ConnectorError, RetryableError
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.support.waiting import wait_until
-from tests.unit.pipeline.pipeline_line import HURRY, Gate, Line, NewLine, own_threads, piece
+from tests.unit.delivery.pipeline_line import HURRY, Gate, Line, NewLine, own_threads, piece
 
 STORE_AWAY = RetryableError("uploading x", "no route to host")
 CATALOG_AWAY = RetryableError("registering files", "503")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.pipeline.pipeline_line import Line, NewLine
+from tests.unit.delivery.pipeline_line import Line, NewLine
 
 
 @pytest.fixture

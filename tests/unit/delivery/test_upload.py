@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from app.delivery.upload import Upload
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import DataFile
-from app.pipeline.upload import Upload
 from tests.fakes.moody_store import MoodyStore
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.delivery.open_batch import Staged
 from app.model import TopicPartition
-from app.pipeline.open_batch import Staged
 from app.table.schema import TableSchema
 from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stage, stager

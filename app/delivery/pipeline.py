@@ -22,13 +22,13 @@ from concurrent.futures import wait as wait_for_futures
 from pathlib import Path
 from typing import Protocol
 
+from app.delivery.assignment import Assignment
+from app.delivery.deliver import Delivery
+from app.delivery.flow import Flow
+from app.delivery.gather import Gathering
 from app.errors import ConnectorError, FatalError
 from app.model import DataFile, StagedFile
 from app.monitoring.waits import Stopped
-from app.pipeline.assignment import Assignment
-from app.pipeline.deliver import Delivery
-from app.pipeline.flow import Flow
-from app.pipeline.gather import Gathering
 
 logger = logging.getLogger(__name__)
 

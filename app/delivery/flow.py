@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from app.delivery.assignment import Assignment
+from app.delivery.in_flight import BatchInFlight
 from app.errors import ConnectorError
 from app.model import DataFile, StagedFile
 from app.monitoring.metrics import Metrics
 from app.monitoring.waits import OUTAGE_SECONDS, Operation, Request, Stopped
-from app.pipeline.assignment import Assignment
-from app.pipeline.in_flight import BatchInFlight
 from app.timings import DEFAULT, Timings
 
 _T = TypeVar("_T")

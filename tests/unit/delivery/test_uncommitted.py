@@ -2,7 +2,7 @@
 
 import time
 
-from app.pipeline.uncommitted import Uncommitted
+from app.delivery.uncommitted import Uncommitted
 
 
 def of(*polls: tuple[int, int | None]) -> Uncommitted:

@@ -12,10 +12,10 @@ from app.convert.chunks import Rows
 from app.convert.kafka_columns import KAFKA_TIMESTAMP
 from app.convert.values import Rescue
 from app.convert.whole_batches import Patiently
+from app.delivery.open_batch import OpenBatch
 from app.errors import cut
 from app.formatting import counted
 from app.model import Batch
-from app.pipeline.open_batch import OpenBatch
 from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, folder
 from app.table.null_folder import likely_meant
 

@@ -10,8 +10,8 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
 from tests.support.waiting import PATIENCE, wait_until
+from tests.unit.delivery.pipeline_line import AT_ONCE, ROOT, A, B, Gate, Line, NewLine, bad, one, own_threads, piece
 from tests.unit.journal.journal_bench import P0, P2
-from tests.unit.pipeline.pipeline_line import AT_ONCE, ROOT, A, B, Gate, Line, NewLine, bad, one, own_threads, piece
 
 # --- all goes well --------------------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ def test_a_batch_waits_for_the_next_step_however_long_that_takes(
                 refusals.append(item)
                 raise
 
-    monkeypatch.setattr("app.pipeline.flow.queue.Queue", Impatient)
+    monkeypatch.setattr("app.delivery.flow.queue.Queue", Impatient)
     line = new_line()
     uploading = Gate()
     line.store.refuse = uploading

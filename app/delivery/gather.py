@@ -12,15 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from app.convert.batch import Converted
+from app.delivery.assignment import Assignment, Piece, Portion
+from app.delivery.flow import Flow
+from app.delivery.in_flight import BatchInFlight
+from app.delivery.limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, BatchEnds, BatchLimits, BatchSize
+from app.delivery.open_batch import OpenBatch
+from app.delivery.stage import Stager
 from app.errors import FatalError
 from app.model import Batch, BatchPart, OffsetRange, StagedFile, TopicPartition
 from app.monitoring.waits import Stopped
-from app.pipeline.assignment import Assignment, Piece, Portion
-from app.pipeline.flow import Flow
-from app.pipeline.in_flight import BatchInFlight
-from app.pipeline.limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, BatchEnds, BatchLimits, BatchSize
-from app.pipeline.open_batch import OpenBatch
-from app.pipeline.stage import Stager
 
 logger = logging.getLogger(__name__)
 

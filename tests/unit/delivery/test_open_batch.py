@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from app.delivery.open_batch import OpenBatch, Staged
+from app.delivery.stage import Stager
 from app.model import Batch, OffsetRange, Rejected, StagedFile, TopicPartition
-from app.pipeline.open_batch import OpenBatch, Staged
-from app.pipeline.stage import Stager
 from app.table.layout import data_key, dead_letter_key, file_name
 from app.table.schema import TableSchema
 from tests.support.batches import TP, batch, batch_of, row, spec, stager

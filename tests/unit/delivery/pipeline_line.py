@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 
 from app.bad_records.policy import OnBadRecord
 from app.catalog.registrar import Registrar
+from app.delivery.assignment import Assignment, Piece
+from app.delivery.deliver import Delivery
+from app.delivery.flow import Flow
+from app.delivery.gather import Gathering
+from app.delivery.limits import BatchLimits
+from app.delivery.pipeline import Pipeline
 from app.errors import ConnectorError
 from app.journal.entry import is_log
 from app.journal.log import GenerationLog
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.pipeline.assignment import Assignment, Piece
-from app.pipeline.deliver import Delivery
-from app.pipeline.flow import Flow
-from app.pipeline.gather import Gathering
-from app.pipeline.limits import BatchLimits
-from app.pipeline.pipeline import Pipeline
 from app.storage.base import Content, StoredObject
 from app.table.location import TableLocation
 from app.timings import Timings

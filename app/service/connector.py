@@ -1,0 +1,181 @@
+"""The connector: its parts, in the order in which they are built, and how it consumes once a lane is built on them.
+
+There are two lanes: ``plain_lane`` where ``transform()`` is untouched, ``framework_lane`` where it is edited.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from confluent_kafka.admin import AdminClient
+from quixstreams import Application
+from quixstreams.models.topics import Topic
+
+from app import logs
+from app.bad_records.policy import BadRecords
+from app.bad_records.refusals import ReadMessage
+from app.delivery.claimer import Claimer
+from app.delivery.deliver import Delivery
+from app.delivery.flow import Flow
+from app.delivery.gather import Gathering
+from app.delivery.limits import BatchLimits
+from app.delivery.pipeline import Pipeline
+from app.errors import RetryableError
+from app.kafka.group import check_members, check_topic_rights
+from app.kafka.topics import listing_topics, missing_topic, open_topic
+from app.monitoring.consumption import Consumption
+from app.monitoring.monitor import Monitor
+from app.monitoring.probes import Health
+from app.service.build import (
+    Group,
+    Member,
+    begin_sweeping,
+    new_claimer,
+    new_client_id,
+    new_stager,
+    open_group,
+)
+from app.service.customised import Customised
+from app.service.formats import Formats
+from app.service.kafka import asking_for_topics
+from app.service.lake import Lake, check_journals
+from app.service.process import Process
+from app.service.starting import Base, spare_the_garbage_collector
+from app.service.stream_timeouts import StreamTimeouts
+from app.spark.writer import SparkWriter
+from app.stream_timeouts.events import Announcer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """The parts that are there before its lane; ``ends`` stops them, the last one first."""
+
+    base: Base
+    process: Process
+    ends: ExitStack
+    spark: SparkWriter
+    customised: Customised
+    health: Health
+    monitor: Monitor
+    bad_records: BadRecords
+    limits: BatchLimits
+    formats: Formats
+    stream_timeouts: StreamTimeouts
+    lake: Lake
+
+    def visible_topics(self, application: Application) -> Collection[str]:
+        """Wait for the broker; returns the topics that it shows."""
+        return self.base.metrics.waits.at_start("Kafka", listing_topics(application.config.broker_address))
+
+    def open_input(self, application: Application, visible: Collection[str]) -> Topic:
+        """Open the input topic, if it is one of the visible ones; else raise ``ConfigError``."""
+        settings = self.base.settings
+        prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
+        if f"{prefix}{settings.input_topic}" not in visible:  # quixstreams would create it
+            raise missing_topic(settings.input_topic, [name.removeprefix(prefix) for name in visible])
+        with asking_for_topics(settings):
+            return open_topic(
+                application,
+                settings.input_topic,
+                visible,
+                variable="input",
+                right="Read",
+                value_deserializer=self.formats.value,
+                key_deserializer=self.stream_timeouts.key_deserializer,
+            )
+
+    def check_group(self, application: Application, admin: AdminClient, topic: Topic) -> None:
+        """Raise ``ConnectorError`` if a right on the topic is missing, or another member writes another table."""
+        check_topic_rights(admin, topic.name)
+        group, own_id = application.config.consumer_group, new_client_id(self.base.settings, self.lake.location)
+        self.base.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
+
+    def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
+        """The announcer of stream timeouts, if there is one."""
+        with asking_for_topics(self.base.settings):
+            announcer = self.stream_timeouts.new_announcer(application, visible)
+        if announcer:
+            self.ends.callback(announcer.close)
+        return announcer
+
+    def open_way(
+        self, application: Application, topic: Topic, member: Member, read_message: ReadMessage | None = None
+    ) -> tuple[Group, Claimer, Pipeline]:
+        """Build what claims partitions, and what writes their records.
+
+        ``read_message`` reads single messages for batches of messages; ``None`` if the lane gives rows.
+        """
+        base, lake, spark = self.base, self.lake, self.spark
+        settings, metrics = base.settings, base.metrics
+        name = application.config.consumer_group
+        stager = new_stager(settings, lake, self.bad_records, self.formats, read_message)
+        metrics.waits.at_start("store", partial(check_journals, lake, name))
+        if spark.up.done():
+            spark.up.result()  # after a failed start of Spark do not join the group
+        group = open_group(application.config, member.admin, topic.name, base.timings)
+        flow = Flow(metrics, base.timings)
+        gathering = Gathering(flow, stager, self.limits, base.scratch, in_files=lake.registrar.in_files)
+        claimer = new_claimer(base, lake, name, member, group, gathering.submit)
+        self.ends.callback(claimer.stop)
+        self.ends.callback(begin_sweeping(claimer, lake, name).stop)
+        delivery = Delivery(flow, lake.store, lake.registrar, settings.max_write_workers, group.topic_ids.recreated)
+        pipeline = Pipeline(flow, gathering, spark, delivery, spark.up)
+        pipeline.start()
+        self.ends.callback(pipeline.stop)
+        spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), pipeline.fail))
+        return group, claimer, pipeline
+
+    def run(self, lane: "Lane") -> None:
+        """Consume until stopped.
+
+        Raises:
+            ConnectorError: it failed, or some rows are not committed.
+        """
+        self.process.started(lane.stop)
+        logger.info("ready to consume %s after %.1f s", lane.topic.name, self.process.seconds)
+        self.spark.up.add_done_callback(self._can_write)
+        spare_the_garbage_collector()
+        try:
+            is_all_written = lane.run()
+        finally:
+            self.bad_records.log_total()
+        if not is_all_written:
+            raise RetryableError(
+                "stopping",
+                "the offsets of some rows could not be committed",
+                "The next start reads them again: none is lost",
+            )
+        logger.info("stopped: everything consumed is in the lake and committed")
+
+    def _can_write(self, spark_up: Future[None]) -> None:
+        """Spark has started, or failed, which the pipeline logs."""
+        if not spark_up.cancelled() and spark_up.exception() is None:
+            logger.info("ready to write after %.1f s", self.process.seconds)
+            self.process.connected.set()
+            logs.announce_connected()
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane that is built.
+
+    Args:
+        topic: its input.
+        admin: asks Kafka.
+        pipeline: writes what it consumes.
+        consumption: how it goes.
+        stop: stops it; safe in a signal handler.
+        run: consumes until it is stopped; returns whether all that was consumed is in the lake and committed.
+    """
+
+    topic: Topic
+    admin: AdminClient
+    pipeline: Pipeline
+    consumption: Callable[[], Consumption]
+    stop: Callable[[], None]
+    run: Callable[[], bool]
