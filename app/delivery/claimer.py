@@ -176,6 +176,8 @@ class Claimer:
 
         while waiting:
             claimed = self._retry(assignment, Request("store", operation="claim"), claim)
+            # By itself: claimed again, a partition would not say any more what was lost before it.
+            self._retry(assignment, Request("store", operation="claim"), assignment.log.remove_rolled_back)
             assignment.claim_ended(*claimed.values())
             waiting -= claimed.keys()
 

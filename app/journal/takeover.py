@@ -5,7 +5,7 @@
 2. Ask Kafka, and choose the first offset of each partition (``app.journal.beginning``).
 3. Write how far each partition is written into our own log, together with the list of rolled-back objects.
 4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1.
-5. Put placeholders in place of these objects. Then the partitions may be read.
+5. Put placeholders in place of these objects (``OwnLog.remove_rolled_back``). Then the partitions may be read.
 
 Each step may be repeated from the first, by this member or by another one at the same time.
 """
@@ -66,7 +66,7 @@ class Takeover:
     def claim(
         self, tps: Collection[TopicPartition], own: OwnLog, *, is_again: bool = False
     ) -> dict[TopicPartition, Begin]:
-        """Claim these partitions for the assignment with this log; ``is_again`` as for ``Beginnings.of``.
+        """Steps 1 to 4 of these partitions, for the assignment with this log; ``is_again`` as for ``Beginnings.of``.
 
         Returns:
             How those begin that are claimed now. The others met an error that may pass, as without a leader, or another
@@ -81,7 +81,6 @@ class Takeover:
         for _ in range(_TRIED):
             one_round = _Round(self, own, cluster_id, is_again=is_again)
             if begun := one_round.claim(tps):
-                own.remove_rolled_back()
                 return begun
             if one_round.errors:
                 raise one_round.errors[0]

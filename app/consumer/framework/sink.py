@@ -320,10 +320,13 @@ class RowSink(BaseSink):
 
         Raises:
             RetryableError: neither comes in time.
+            ConnectorError: the pipeline failed.
         """
         timings = self._due.timings
         until = timings.clock() + timings.full_seconds
         while self._is_full and (self._due.seconds or 0.0) > 0:
+            if self._pipeline.failure is not None:
+                raise self._pipeline.failure
             if timings.clock() >= until:
                 cause = str(self._pipeline.obstacle or "the pipeline did not take them in time")
                 raise RetryableError("writing rows from a full buffer", cause, "The next start reads them again")

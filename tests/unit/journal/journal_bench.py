@@ -134,6 +134,7 @@ class Bench:
         """The log of a member that has taken these partitions over and goes on where their logs are."""
         log = self.own_log(owner)
         self.takeover().claim(tps, log)
+        log.remove_rolled_back()
         return log
 
     def takeover(

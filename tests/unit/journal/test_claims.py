@@ -109,6 +109,16 @@ def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: B
     assert bench.end() == 69
 
 
+def test_a_loss_is_told_also_where_what_was_rolled_back_is_removed_at_the_second_try(bench: Bench) -> None:
+    bench.begun(FORMER, end=41).intend(intent("1", end=49))
+    bench.kafka.offsets = PartitionOffsets(42, 60, 100, "id")
+    answers = [AWAY]
+    bench.store.refuse_removal = lambda _: answers.pop() if answers else None
+    start = claim_of(bench.claimer()).start
+    assert (start.offset, start.is_loss) == (60, True)
+    assert bench.is_filled("1")
+
+
 # --- outages --------------------------------------------------------------------------------------------------------
 
 

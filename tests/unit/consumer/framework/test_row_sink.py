@@ -11,7 +11,7 @@ from quixstreams.sinks import SinkBackpressureError
 
 from app.bad_records.refusals import NotARowError, Refusal, TooBigError
 from app.consumer.framework.sink import RowSink
-from app.errors import DataError, RetryableError
+from app.errors import DataError, FatalError, RetryableError
 from app.journal.start_offset import Start
 from app.model import Rejected, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
@@ -358,6 +358,15 @@ def test_a_full_buffer_waits_until_a_flush_is_due() -> None:
     due_in = bench.sink.consumption(1).due_in
     assert due_in is not None
     assert due_in <= 0
+
+
+def test_a_full_buffer_waits_no_longer_once_the_pipeline_has_failed() -> None:
+    bench = Bench(max_buffer_bytes=2_000)
+    bench.pipeline.on_wait = lambda: bench.pipeline.fail(FatalError("uploading", "access denied"))
+    bench.rows(0)
+    bench.pipeline.hold(2_000)
+    with pytest.raises(FatalError, match="access denied"):
+        bench.rows(1)
 
 
 def test_a_batch_of_the_batch_size_is_written_before_the_first_flush() -> None:
