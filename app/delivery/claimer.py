@@ -34,19 +34,12 @@ _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What Kafka says of this member's place in the consumer group.
-
-    Args:
-        topic_ids: the id of each topic at its claim.
-        check_group: returns the error to end with if nothing may be claimed in this consumer group.
-        is_member: whether Kafka still has this member in the group; may raise ``RetryableError``.
-        watch: asks Kafka regularly, from the first assignment on.
-    """
+    """What Kafka says of this member's place in the consumer group."""
 
     topic_ids: TopicIds
-    check_group: Callable[[], ConnectorError | None]
-    is_member: Callable[[], bool]
-    watch: KafkaWatch
+    check_group: Callable[[], ConnectorError | None]  # the error to end with if nothing may be claimed in this group
+    is_member: Callable[[], bool]  # whether Kafka still has this member in the group
+    watch: KafkaWatch  # asks regularly, from the first assignment on
 
 
 class Claims(Protocol):
@@ -58,20 +51,7 @@ class Claims(Protocol):
 
 
 class Claimer:
-    """Claims the partitions of an assignment together, and retries until it succeeds or the assignment ends.
-
-    Args:
-        takeover: fences and settles the former owners.
-        new_log: makes the log of an assignment.
-        membership: asks Kafka.
-        submit: hands a portion to the pipeline.
-        metrics: counts failed tries.
-        timings: the pauses between tries.
-
-    Attributes:
-        look: see ``Takeover.look``.
-        current: the assignment that began last.
-    """
+    """Claims the partitions of an assignment together, and retries until it succeeds or the assignment ends."""
 
     def __init__(
         self,
@@ -98,11 +78,8 @@ class Claimer:
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
         """Begin an assignment of these partitions, and to claim them; the former one ends.
 
-        Args:
-            tps: the partitions.
-            closed: why this member claims them again: another one has closed the log of its assignment before. Nothing
-                is claimed then before Kafka confirms that the partitions are still assigned to this member. ``None``
-                for partitions that were just assigned.
+        ``closed``: why this member claims them again, where another one has closed the log of its assignment before.
+        Nothing is claimed then before Kafka confirms that the partitions are still assigned to this member.
         """
         self._membership.watch.start()
         if self.current is not None:
@@ -121,11 +98,7 @@ class Claimer:
             return None
 
     def check(self) -> None:
-        """Raise the error that the watch has found; called at each turn of the consumer's loop.
-
-        Raises:
-            ConnectorError: the topic was recreated, or another member of the group writes another table.
-        """
+        """Raise the error that the watch has found; called at each turn of the consumer's loop."""
         self._membership.watch.raise_found()
 
     # --- from other threads -----------------------------------------------------------------------------------------
@@ -189,16 +162,10 @@ class Claimer:
         return self._are_still_ours(assignment, closed)
 
     def _are_still_ours(self, assignment: Assignment, closed: str) -> ConnectorError | None:
-        """Ask Kafka whether the partitions of a closed log are still assigned to this member.
+        """Ask Kafka whether the partitions of a closed log are still this member's; else the error to end with.
 
         A frozen member is fenced too, and must not close the log of the next owner. If the group has expelled it, it
-        soon loses the partitions in Kafka too, and the assignment ends.
-
-        Returns:
-            The error to end with if a topic was recreated, or if Kafka does not say that they are.
-
-        Raises:
-            Stopped: the assignment has ended.
+        soon loses the partitions in Kafka too, and the assignment ends (``Stopped``).
         """
         listed = ", ".join(map(str, assignment.partitions))
         for _ in range(_QUESTIONS):

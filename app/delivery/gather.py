@@ -31,18 +31,8 @@ _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tm
 class Gathering:
     """Steps 1 and 2. All but ``submit`` and ``ends.due_in`` is for its thread.
 
-    Args:
-        flow: of the pipeline.
-        stager: converts and stages.
-        limits: decide when a batch ends.
-        scratch: a private folder; each batch leaves it as it found it.
-        in_files: adds to the rows what the catalog wants in files.
-        free_bytes: the room that a folder's disk has.
-
-    Attributes:
-        limits: as given.
-        ends: decides when a batch ends.
-        stored_share: see ``BatchEnds.reason``; of the thread that writes.
+    ``scratch`` is a private folder, which each batch leaves as it found it. ``in_files`` adds to the rows what the
+    catalog wants in files. ``stored_share``: see ``BatchEnds.reason``; of the thread that writes.
     """
 
     def __init__(
@@ -73,12 +63,7 @@ class Gathering:
         self._submitted.put(portion)
 
     def step(self, seconds: float) -> None:
-        """Take the next portion, if one comes within so many seconds; end the batch if it is time.
-
-        Raises:
-            Stopped: the pipeline is stopped.
-            ConnectorError: no retry corrects it.
-        """
+        """Take the next portion, if one comes within so many seconds; end the batch if it is time."""
         reason = self._take(seconds)
         if self._flow.stop.is_set():
             raise Stopped

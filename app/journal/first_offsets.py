@@ -61,15 +61,7 @@ _FORM = Form(
 
 
 class FirstOffsets:
-    """Reads the object of the group's first offsets, or writes it. Thread-safe.
-
-    Args:
-        journal: of the table and the consumer group.
-        kafka: gives the offsets of all partitions of a topic.
-        reset: where a new group begins.
-        internal: names of the framework's internal topics.
-        now: seconds since the epoch.
-    """
+    """Reads the object of the group's first offsets, or writes it. Thread-safe."""
 
     def __init__(
         self,
@@ -88,11 +80,6 @@ class FirstOffsets:
         self._lock = threading.Lock()
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:
-        """The first offset to consume.
-
-        Raises:
-            ConnectorError: of the store, or Kafka's.
-        """
         if self._reset == "earliest" or tp.topic in self._internal:
             return kafka.low
         with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
@@ -144,7 +131,6 @@ class FirstOffsets:
         return beginning
 
     def _log_passed_over(self, topic: str, beginning: _GroupBeginning) -> None:
-        """Log how many records lie before the offsets at which the group begins."""
         try:
             lows = self._kafka.beginnings(topic)
         except ConnectorError as error:

@@ -60,11 +60,7 @@ def cannot_be_decompressed(error: Exception) -> bool:
 
 
 def consuming_failed(error: Exception) -> bool:
-    """Whether the loop may go on after an error of the Kafka client.
-
-    Raises:
-        ConnectorError: it may not, and why.
-    """
+    """Whether the loop may go on after an error of the Kafka client; raises the error to end with."""
     if not isinstance(error, KafkaConsumerException):
         return False
     if ending := _ending(error.error):

@@ -58,10 +58,7 @@ def not_committed(error: KafkaError, doing: str) -> ConnectorError:
 
 
 def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -> _T:
-    """Return Kafka's answer, or ``not_given`` from a broker that does not know the question.
-
-    ``question`` asks once, with a time limit.
-    """
+    """Return Kafka's answer, or ``not_given`` from a broker that does not know the question; that has a time limit."""
     try:
         return question()
     except KafkaException as error:
@@ -86,23 +83,14 @@ def unanswered(what: str, cause: str) -> RetryableError:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """The offsets of a topic-partition in Kafka.
+    """The offsets of a topic-partition in Kafka."""
 
-    Args:
-        committed: the group's offset, ``None`` without one.
-        low: the first offset that Kafka still has.
-        high: the offset of the next record.
-        topic_id: of the current topic of that name; empty if the broker does not give it.
-        cluster_id: of the cluster; empty if the broker does not give it.
-        is_set: whether a tool or another program has set ``committed``: it lacks the connector's mark.
-    """
-
-    committed: int | None
-    low: int
-    high: int
-    topic_id: str
+    committed: int | None  # the group's, ``None`` without one
+    low: int  # the first offset that Kafka still has
+    high: int  # the offset of the next record
+    topic_id: str  # of the current topic of that name; empty if the broker does not give it, as the next one
     cluster_id: str = ""
-    is_set: bool = False
+    is_set: bool = False  # a tool or another program has set ``committed``: it lacks the connector's mark
 
 
 class GroupOffsets:
@@ -153,11 +141,7 @@ class GroupOffsets:
         return self._of_all(topic, OffsetSpec.latest(), "ends")
 
     def beginnings(self, topic: str) -> dict[int, int]:
-        """The offset of the first record that Kafka still has, for each partition of the topic.
-
-        Raises:
-            ConnectorError: as for ``of``.
-        """
+        """The offset of the first record that Kafka still has, for each partition of the topic."""
         return self._of_all(topic, OffsetSpec.earliest(), "beginnings")
 
     # --- inside -----------------------------------------------------------------------------------------------------
