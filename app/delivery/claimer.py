@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from app.delivery.assignment import Assignment, Claimed, Portion
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, FatalError, RetryableError, System
 from app.journal.journal import FencedError, LogClosedError
 from app.journal.own_log import OwnLog
 from app.journal.takeover import Takeover
@@ -120,14 +120,15 @@ class Claimer:
     def _claim(self, assignment: Assignment, closed: str | None) -> None:
         doing = "claiming " + ", ".join(map(str, assignment.partitions))
         try:
-            refusal = self._refusal(assignment, closed)
+            if closed is None:
+                refusal = self._retry(assignment, self._membership.check_group, "Kafka")
+            else:
+                refusal = self._are_still_ours(assignment, closed)
             if refusal is None:
                 self._claim_all(assignment, is_again=closed is not None)
             else:
                 assignment.claim_ended(refusal)
-        except Stopped:
-            pass
-        except LogClosedError:
+        except (Stopped, LogClosedError):
             pass  # the consumer sees the fence
         except FencedError as error:
             if not assignment.log.has_ended:
@@ -148,18 +149,13 @@ class Claimer:
             return {tp: Claimed(tp, begin.start) for tp, begin in begun.items()}
 
         while waiting:
-            claimed = self._retry(assignment, Request("store", operation="claim"), claim)
+            claimed = self._retry(assignment, claim, "store")
             assignment.claim_ended(*claimed.values())
             waiting -= claimed.keys()
 
-    def _retry(self, assignment: Assignment, request: Request, work: Callable[[], _T]) -> _T:
+    def _retry(self, assignment: Assignment, work: Callable[[], _T], system: System) -> _T:
+        request = Request(system, operation="claim")
         return self._metrics.waits.retry(request, work, stop=self._stop, is_wanted=lambda: not assignment.log.has_ended)
-
-    def _refusal(self, assignment: Assignment, closed: str | None) -> ConnectorError | None:
-        """The error to end with if nothing may be claimed."""
-        if closed is None:
-            return self._retry(assignment, Request("Kafka", operation="claim"), self._membership.check_group)
-        return self._are_still_ours(assignment, closed)
 
     def _are_still_ours(self, assignment: Assignment, closed: str) -> ConnectorError | None:
         """Ask Kafka whether the partitions of a closed log are still this member's; else the error to end with.

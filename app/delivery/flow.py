@@ -1,5 +1,6 @@
 """What the threads of the pipeline have in common: the batches between them, what they wait for, and their failure."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -41,26 +42,20 @@ class Handover(Generic[_T]):
         return self._queue.empty()
 
     def put(self, item: _T | ConnectorError) -> None:
-        while True:
-            if self._stop.is_set():
-                raise Stopped
-            try:
+        while not self._stop.is_set():
+            with contextlib.suppress(queue.Full):
                 return self._queue.put(item, timeout=_LOOK_SECONDS)
-            except queue.Full:
-                continue
+        raise Stopped
 
     def get(self) -> _T:
         """The next item; raises a failure."""
-        while True:
-            if self._stop.is_set():
-                raise Stopped
-            try:
+        while not self._stop.is_set():
+            with contextlib.suppress(queue.Empty):
                 item = self._queue.get(timeout=_LOOK_SECONDS)
-            except queue.Empty:
-                continue
-            if isinstance(item, ConnectorError):
-                raise item
-            return item
+                if isinstance(item, ConnectorError):
+                    raise item
+                return item
+        raise Stopped
 
 
 class Flow:

@@ -165,7 +165,7 @@ class Gathering:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
         staged = self._open[1].size.staged_bytes if self._open else 0
-        return self._free_bytes(self._scratch) >= self.limits.room_for(rows, staged)
+        return self._free_bytes(self._scratch) >= 2 * rows + 3 * staged
 
     def _wait_for_room(self, converted: Converted) -> None:
         """Wait until there is room, or until no batch is left whose end would make any."""

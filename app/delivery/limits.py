@@ -89,10 +89,6 @@ class BatchLimits:
     def is_portion(self, waiting_bytes: int) -> bool:
         return waiting_bytes >= self.max_buffer_bytes // _PORTIONS_IN_BUFFER
 
-    def room_for(self, portion_bytes: int, staged_bytes: int) -> int:
-        """Returns the disk's bytes for these rows, and for the files that Spark writes of them and of three batches."""
-        return 2 * portion_bytes + 3 * staged_bytes
-
     def at_flush(self, held_bytes: int) -> str:
         """Returns the reason to end the batch at a flush, which always ends it."""
         return "buffer full" if self.is_full(held_bytes) else "checkpoint"

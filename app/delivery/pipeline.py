@@ -158,19 +158,15 @@ class Pipeline:
 
 
 def _run(step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
-    with contextlib.suppress(Stopped):
-        fail(_failure_of(step))
-
-
-def _failure_of(step: Callable[[], None]) -> ConnectorError:
     """Do the step again and again until it fails."""
-    while True:
+    with contextlib.suppress(Stopped):
         try:
-            step()
+            while True:
+                step()
         except Stopped:
             raise
         except ConnectorError as error:
-            return error
+            fail(error)
         except Exception as error:
             logger.debug("the pipeline failed", exc_info=True)
-            return FatalError("writing a batch", repr(error), "Please report this as a bug, with the log at DEBUG")
+            fail(FatalError("writing a batch", repr(error), "Please report this as a bug, with the log at DEBUG"))

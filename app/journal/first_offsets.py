@@ -46,10 +46,6 @@ class _GroupBeginning(Stored):
     since: int
     offsets: dict[str, int]
 
-    def is_of_another(self, kafka: PartitionOffsets) -> bool:
-        """Whether it surely belongs to another topic or cluster than the current ones."""
-        return ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
-
 
 _FORM = Form(
     "the group's first offsets",
@@ -88,9 +84,9 @@ class FirstOffsets:
             beginning = document.read()
             if has_begun and beginning is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
-            if beginning is None or (not has_begun and self._is_over(beginning, kafka)):
+            if beginning is None or (not has_begun and ids_differ(beginning.cluster_id, kafka.cluster_id)):
                 beginning = self._write(document, tp.topic, kafka)
-        if beginning.is_of_another(kafka):
+        if ids_differ(beginning.topic_id, kafka.topic_id) or ids_differ(beginning.cluster_id, kafka.cluster_id):
             return self._at_low(tp, kafka, "the topic was recreated since the consumer group began")
         offset = beginning.offsets.get(str(tp.partition))
         if offset is None:
@@ -109,10 +105,6 @@ class FirstOffsets:
             return True
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
-
-    def _is_over(self, beginning: _GroupBeginning, kafka: PartitionOffsets) -> bool:
-        """Whether the object is obsolete, given that the group has no offset and no journal."""
-        return ids_differ(beginning.cluster_id, kafka.cluster_id)
 
     def _write(self, document: Document[_GroupBeginning], topic: str, kafka: PartitionOffsets) -> _GroupBeginning:
         beginning = _GroupBeginning(

@@ -84,7 +84,13 @@ class _Round:
     def claim(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Begin]:
         claims = self._possible(self._read_claim, tps)
         former = self._settled(claims)
-        begins = self._possible(self._begin_of(former), former)
+
+        def begin(tp: TopicPartition) -> Begin:
+            log = former[tp]
+            progress = log.of(tp) if log else None
+            return self.takeover.beginnings.of(tp, progress, is_again=self.is_again)
+
+        begins = self._possible(begin, former)
         if not begins:
             return {}
         self.own.check_open()  # it may have taken long: the next owner may be writing the first claim
@@ -110,14 +116,6 @@ class _Round:
                 done[item] = result
         return done
 
-    def _begin_of(self, former: Mapping[TopicPartition, GenerationLog | None]) -> Callable[[TopicPartition], Begin]:
-        def begin(tp: TopicPartition) -> Begin:
-            log = former[tp]
-            progress = log.of(tp) if log else None
-            return self.takeover.beginnings.of(tp, progress, is_again=self.is_again)
-
-        return begin
-
     # --- 1 ----------------------------------------------------------------------------------------------------------
 
     def _read_claim(self, tp: TopicPartition) -> Document[PartitionClaim]:
@@ -140,10 +138,7 @@ class _Round:
         return found | {tp: log for owner, log in logs.items() if log for tp in tps_of[owner]}
 
     def _settled_log(
-        self,
-        owner: str,
-        tps: Sequence[TopicPartition],
-        claims: Mapping[TopicPartition, Document[PartitionClaim]],
+        self, owner: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[PartitionClaim]]
     ) -> GenerationLog | None:
         """Close a former log, unless it is our own, and settle it; ``None`` if the claims name another one by now."""
         document = self.takeover.journal.log(owner)

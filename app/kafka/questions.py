@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -132,7 +133,10 @@ class GroupOffsets:
 
     def begun(self, topic: str) -> set[int]:
         """The partitions for which the group has an offset."""
-        tps = self._partitions(topic)
+        known = ask(
+            f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=self._answer_seconds)
+        )
+        tps = [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
         found = self._committed(tps) if tps else []
         return {each.partition for each in found if each.offset >= 0}
 
@@ -172,31 +176,22 @@ class GroupOffsets:
         return answers
 
     def _watermarks(self, tp: TopicPartition) -> tuple[int, int]:
-        wanted, what = KafkaTopicPartition(*tp), f"the offsets of {tp}"
+        what = f"the offsets of {tp}"
+        watermarks: Callable[[], tuple[int, int] | None] = partial(
+            self._consumer.get_watermark_offsets, KafkaTopicPartition(*tp), timeout=self._answer_seconds, cached=False
+        )
 
         def question() -> tuple[int, int] | None:
             try:
-                return self._ask_watermarks(wanted)
+                return watermarks()
             except KafkaException as error:
                 if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
             # A consumer that never subscribes learns of new partitions only when it asks for them.
             self._consumer.list_topics(tp.topic, timeout=self._answer_seconds)
-            return self._ask_watermarks(wanted)
+            return watermarks()
 
         answer = ask(what, question)
         if answer is None or min(answer) < 0:
             raise unanswered(what, f"the broker answers {answer}")
         return answer
-
-    def _ask_watermarks(self, wanted: KafkaTopicPartition) -> tuple[int, int] | None:
-        found: tuple[int, int] | None = self._consumer.get_watermark_offsets(
-            wanted, timeout=self._answer_seconds, cached=False
-        )
-        return found
-
-    def _partitions(self, topic: str) -> list[TopicPartition]:
-        known = ask(
-            f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=self._answer_seconds)
-        )
-        return [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
