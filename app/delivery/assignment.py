@@ -16,22 +16,17 @@ from app.model import Message, Rejected, Row, TopicPartition
 
 
 class Partition:
-    """One partition, and how far it is. Each offset is that of the next record.
-
-    Attributes:
-        is_claimed: whether it may be read.
-        taken: for the pipeline; of the consumer's thread.
-        written: into lake and log; of the pipeline's thread.
-        copied: to Kafka; of the consumer's thread.
-    """
+    """One partition, and how far it is. Each offset is that of the next record."""
 
     __slots__ = ("copied", "is_claimed", "taken", "tp", "uncommitted", "written")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
-        self.is_claimed = False
-        self.taken = self.written = 0
-        self.copied = -1
+        self.is_claimed = False  # it may be read
+        self.taken = self.written = (
+            0  # the first by the consumer's thread, the second, in lake and log, by the pipeline's
+        )
+        self.copied = -1  # to Kafka, by the consumer's thread
         self.uncommitted = Uncommitted()
 
     def begin(self, offset: int) -> None:
@@ -42,34 +37,27 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records of one partition, as messages or as rows.
-
-    ``end`` is the last offset that was read by then; -1 where the rows came late, with those of another partition.
-    """
+    """Records of one partition, as messages or as rows."""
 
     tp: TopicPartition
-    end: int
+    end: int  # the last offset that was read by then; -1 where the rows came late, with another partition's
     messages: Sequence[Message] = ()
     rows: Sequence[Row] = ()
     rejected: Sequence[Rejected] = ()
 
     @property
     def records(self) -> int:
-        """How many, rejected ones among them."""
         return len(self.messages) + len(self.rows) + len(self.rejected)
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What goes from the consumer to the pipeline: records, or the ``reason`` to end the batch.
-
-    ``number`` counts those with records in the assignment; ``size`` is their estimated memory in bytes.
-    """
+    """What goes from the consumer to the pipeline: records, or the ``reason`` to end the batch."""
 
     assignment: "Assignment"
-    number: int
+    number: int  # counts those with records in the assignment
     pieces: Sequence[Piece] = ()
-    size: int = 0
+    size: int = 0  # estimated memory in bytes
     reason: str | None = None
 
 
@@ -82,17 +70,7 @@ class Claimed:
 
 
 class Assignment:
-    """One assignment.
-
-    Args:
-        tps: its partitions.
-        log: written by the pipeline, once the claims name it.
-        submit: hands a portion to the pipeline.
-
-    Attributes:
-        partitions: by topic and number.
-        log: as given.
-    """
+    """One assignment; the pipeline writes its log, once the claims name it."""
 
     def __init__(self, tps: Iterable[TopicPartition], log: OwnLog, submit: Callable[[Portion], None]) -> None:
         self.partitions: Mapping[TopicPartition, Partition] = {tp: Partition(tp) for tp in tps}
@@ -108,7 +86,6 @@ class Assignment:
         return self.log.has_ended or self.log.fence is not None
 
     def end(self) -> None:
-        """Write nothing of it any more."""
         self.log.end()
 
     # --- claims -----------------------------------------------------------------------------------------------------
@@ -119,7 +96,6 @@ class Assignment:
 
     @property
     def unclaimed(self) -> frozenset[TopicPartition]:
-        """Those that wait for their claims."""
         return frozenset(tp for tp, each in self.partitions.items() if not each.is_claimed)
 
     def claim_ended(self, *outcomes: Claimed | ConnectorError) -> None:
@@ -128,11 +104,7 @@ class Assignment:
             self._claims.put(outcome)
 
     def new_claims(self) -> list[Claimed]:
-        """The claims that have succeeded since the last call.
-
-        Raises:
-            ConnectorError: a claim failed with an error that no retry corrects.
-        """
+        """The claims that have succeeded since the last call; raises the error of one that no retry corrects."""
         claims: list[Claimed] = []
         while True:
             try:
@@ -178,10 +150,7 @@ class Assignment:
 
     @property
     def oldest_uncommitted(self) -> dict[TopicPartition, float]:
-        """When the first record came into being that is taken and not in the lake, in seconds since the epoch.
-
-        Partitions without such a record are left out.
-        """
+        """When the first record came into being that is taken and not in the lake, in epoch seconds."""
         known = ((tp, each.uncommitted.oldest) for tp, each in self.partitions.items())
         return {tp: oldest for tp, oldest in known if oldest is not None}
 

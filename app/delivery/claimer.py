@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from app.delivery.assignment import Assignment, Claimed, Portion
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, FatalError, RetryableError, System
 from app.journal.journal import FencedError, LogClosedError
 from app.journal.own_log import OwnLog
 from app.journal.takeover import Takeover
@@ -34,19 +34,12 @@ _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What Kafka says of this member's place in the consumer group.
-
-    Args:
-        topic_ids: the id of each topic at its claim.
-        check_group: returns the error to end with if nothing may be claimed in this consumer group.
-        is_member: whether Kafka still has this member in the group; may raise ``RetryableError``.
-        watch: asks Kafka regularly, from the first assignment on.
-    """
+    """What Kafka says of this member's place in the consumer group."""
 
     topic_ids: TopicIds
-    check_group: Callable[[], ConnectorError | None]
-    is_member: Callable[[], bool]
-    watch: KafkaWatch
+    check_group: Callable[[], ConnectorError | None]  # the error to end with if nothing may be claimed in this group
+    is_member: Callable[[], bool]  # whether Kafka still has this member in the group
+    watch: KafkaWatch  # asks regularly, from the first assignment on
 
 
 class Claims(Protocol):
@@ -58,20 +51,7 @@ class Claims(Protocol):
 
 
 class Claimer:
-    """Claims the partitions of an assignment together, and retries until it succeeds or the assignment ends.
-
-    Args:
-        takeover: fences and settles the former owners.
-        new_log: makes the log of an assignment.
-        membership: asks Kafka.
-        submit: hands a portion to the pipeline.
-        metrics: counts failed tries.
-        timings: the pauses between tries.
-
-    Attributes:
-        look: see ``Takeover.look``.
-        current: the assignment that began last.
-    """
+    """Claims the partitions of an assignment together, and retries until it succeeds or the assignment ends."""
 
     def __init__(
         self,
@@ -98,11 +78,8 @@ class Claimer:
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
         """Begin an assignment of these partitions, and to claim them; the former one ends.
 
-        Args:
-            tps: the partitions.
-            closed: why this member claims them again: another one has closed the log of its assignment before. Nothing
-                is claimed then before Kafka confirms that the partitions are still assigned to this member. ``None``
-                for partitions that were just assigned.
+        ``closed``: why this member claims them again, where another one has closed the log of its assignment before.
+        Nothing is claimed then before Kafka confirms that the partitions are still assigned to this member.
         """
         self._membership.watch.start()
         if self.current is not None:
@@ -121,11 +98,7 @@ class Claimer:
             return None
 
     def check(self) -> None:
-        """Raise the error that the watch has found; called at each turn of the consumer's loop.
-
-        Raises:
-            ConnectorError: the topic was recreated, or another member of the group writes another table.
-        """
+        """Raise the error that the watch has found; called at each turn of the consumer's loop."""
         self._membership.watch.raise_found()
 
     # --- from other threads -----------------------------------------------------------------------------------------
@@ -147,14 +120,15 @@ class Claimer:
     def _claim(self, assignment: Assignment, closed: str | None) -> None:
         doing = "claiming " + ", ".join(map(str, assignment.partitions))
         try:
-            refusal = self._refusal(assignment, closed)
+            if closed is None:
+                refusal = self._retry(assignment, self._membership.check_group, "Kafka")
+            else:
+                refusal = self._are_still_ours(assignment, closed)
             if refusal is None:
                 self._claim_all(assignment, is_again=closed is not None)
             else:
                 assignment.claim_ended(refusal)
-        except Stopped:
-            pass
-        except LogClosedError:
+        except (Stopped, LogClosedError):
             pass  # the consumer sees the fence
         except FencedError as error:
             if not assignment.log.has_ended:
@@ -175,32 +149,21 @@ class Claimer:
             return {tp: Claimed(tp, begin.start) for tp, begin in begun.items()}
 
         while waiting:
-            claimed = self._retry(assignment, Request("store", operation="claim"), claim)
+            claimed = self._retry(assignment, claim, "store")
             # By itself: claimed again, a partition would not say any more what was lost before it.
-            self._retry(assignment, Request("store", operation="claim"), assignment.log.remove_rolled_back)
+            self._retry(assignment, assignment.log.remove_rolled_back, "store")
             assignment.claim_ended(*claimed.values())
             waiting -= claimed.keys()
 
-    def _retry(self, assignment: Assignment, request: Request, work: Callable[[], _T]) -> _T:
+    def _retry(self, assignment: Assignment, work: Callable[[], _T], system: System) -> _T:
+        request = Request(system, operation="claim")
         return self._metrics.waits.retry(request, work, stop=self._stop, is_wanted=lambda: not assignment.log.has_ended)
 
-    def _refusal(self, assignment: Assignment, closed: str | None) -> ConnectorError | None:
-        """The error to end with if nothing may be claimed."""
-        if closed is None:
-            return self._retry(assignment, Request("Kafka", operation="claim"), self._membership.check_group)
-        return self._are_still_ours(assignment, closed)
-
     def _are_still_ours(self, assignment: Assignment, closed: str) -> ConnectorError | None:
-        """Ask Kafka whether the partitions of a closed log are still assigned to this member.
+        """Ask Kafka whether the partitions of a closed log are still this member's; else the error to end with.
 
         A frozen member is fenced too, and must not close the log of the next owner. If the group has expelled it, it
-        soon loses the partitions in Kafka too, and the assignment ends.
-
-        Returns:
-            The error to end with if a topic was recreated, or if Kafka does not say that they are.
-
-        Raises:
-            Stopped: the assignment has ended.
+        soon loses the partitions in Kafka too, and the assignment ends (``Stopped``).
         """
         listed = ", ".join(map(str, assignment.partitions))
         for _ in range(_QUESTIONS):

@@ -28,13 +28,8 @@ _SLOWEST_UPLOAD = 2**20  # bytes a second; a store that takes fewer is away
 class Delivery:
     """Steps 4 to 7. A batch of an assignment that is over is dropped.
 
-    Args:
-        flow: of the pipeline.
-        store: where the table's objects go.
-        registrar: step 6.
-        workers: uploads at the same time.
-        recreated: called with the partitions of each batch before its first object leaves this machine. Returns the
-            error to end with if the topic was recreated since they were read. May raise as a step may.
+    ``recreated`` is called with the partitions of each batch before its first object leaves this machine. It returns
+    the error to end with if the topic was recreated since they were read, and may raise as a step may.
     """
 
     def __init__(
@@ -55,11 +50,7 @@ class Delivery:
         self._last: OwnLog | None = None  # of the last batch
 
     def step(self) -> None:
-        """Deliver the next batch.
-
-        Raises:
-            ConnectorError: no retry corrects it, also of a step before.
-        """
+        """Deliver the next batch; an error, also of a step before, is one that no retry corrects."""
         try:
             self._deliver(*self._flow.written.get())
         except Exception:
@@ -106,11 +97,7 @@ class Delivery:
     def _store_announced(
         self, batch: BatchInFlight, files: Sequence[DataFile], others: Sequence[LocalObject]
     ) -> list[DataFile]:
-        """Steps 4 to 6.
-
-        Raises:
-            FencedError: the assignment was over before the files were registered.
-        """
+        """Steps 4 to 6; ``FencedError`` where the assignment was over before the files were registered."""
         log = batch.assignment.log
         offsets = [part.offsets for part in batch.parts]
         intent = Intent(batch.number, offsets, files, {each.key: each.records for each in others}, batch.ends)

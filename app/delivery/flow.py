@@ -1,5 +1,6 @@
 """What the threads of the pipeline have in common: the batches between them, what they wait for, and their failure."""
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -41,53 +42,34 @@ class Handover(Generic[_T]):
         return self._queue.empty()
 
     def put(self, item: _T | ConnectorError) -> None:
-        while True:
-            if self._stop.is_set():
-                raise Stopped
-            try:
+        while not self._stop.is_set():
+            with contextlib.suppress(queue.Full):
                 return self._queue.put(item, timeout=_LOOK_SECONDS)
-            except queue.Full:
-                continue
+        raise Stopped
 
     def get(self) -> _T:
         """The next item; raises a failure."""
-        while True:
-            if self._stop.is_set():
-                raise Stopped
-            try:
+        while not self._stop.is_set():
+            with contextlib.suppress(queue.Empty):
                 item = self._queue.get(timeout=_LOOK_SECONDS)
-            except queue.Empty:
-                continue
-            if isinstance(item, ConnectorError):
-                raise item
-            return item
+                if isinstance(item, ConnectorError):
+                    raise item
+                return item
+        raise Stopped
 
 
 class Flow:
-    """Thread-safe.
-
-    Args:
-        metrics: counts batches, and tries that failed.
-        timings: the pauses between tries, and the clock.
-
-    Attributes:
-        stop: ends all waiting.
-        changed: notified when a batch has come a step further, or something is waited for.
-        staged, written: batches for the next thread.
-        held_bytes: of the records that wait for their conversion.
-        begun, ended: batches.
-        failure: the error that stopped the pipeline.
-    """
+    """What the threads share. Thread-safe."""
 
     def __init__(self, metrics: Metrics | None = None, timings: Timings = DEFAULT) -> None:
         self.metrics = metrics or Metrics(timings=timings)
         self.timings = timings
-        self.stop = threading.Event()
-        self.changed = threading.Condition()
+        self.stop = threading.Event()  # ends all waiting
+        self.changed = threading.Condition()  # a batch has come a step further, or something is waited for
         self.staged: Handover[tuple[BatchInFlight, StagedFile | None]] = Handover(self.stop)
         self.written: Handover[tuple[BatchInFlight, list[DataFile]]] = Handover(self.stop)
-        self.held_bytes = 0
-        self.begun = self.ended = 0
+        self.held_bytes = 0  # of the records that wait for their conversion
+        self.begun = self.ended = 0  # batches
         self.failure: ConnectorError | None = None
 
     @property
@@ -102,21 +84,18 @@ class Flow:
             self.changed.notify_all()
 
     def begin(self, assignment: Assignment, scratch: Path) -> BatchInFlight:
-        """Begin the next batch, in a new folder below this one."""
         self.begun += 1
         batch = BatchInFlight(self.begun, scratch / f"batch-{self.begun}", self.timings.clock, assignment)
         batch.folder.mkdir()
         return batch
 
     def end(self, batch: BatchInFlight) -> None:
-        """Forget a batch that is in the lake, or dropped."""
         batch.remove()
         with self.changed:
             self.ended += 1
             self.changed.notify_all()
 
     def wait(self, seconds: float) -> None:
-        """Wait until something has changed, or so long."""
         with self.changed:
             self.changed.wait(seconds)
 

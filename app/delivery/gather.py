@@ -31,18 +31,8 @@ _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tm
 class Gathering:
     """Steps 1 and 2. All but ``submit`` and ``ends.due_in`` is for its thread.
 
-    Args:
-        flow: of the pipeline.
-        stager: converts and stages.
-        limits: decide when a batch ends.
-        scratch: a private folder; each batch leaves it as it found it.
-        in_files: adds to the rows what the catalog wants in files.
-        free_bytes: the room that a folder's disk has.
-
-    Attributes:
-        limits: as given.
-        ends: decides when a batch ends.
-        stored_share: see ``BatchEnds.reason``; of the thread that writes.
+    ``scratch`` is a private folder, which each batch leaves as it found it. ``in_files`` adds to the rows what the
+    catalog wants in files. ``stored_share``: see ``BatchEnds.reason``; of the thread that writes.
     """
 
     def __init__(
@@ -73,12 +63,7 @@ class Gathering:
         self._submitted.put(portion)
 
     def step(self, seconds: float) -> None:
-        """Take the next portion, if one comes within so many seconds; end the batch if it is time.
-
-        Raises:
-            Stopped: the pipeline is stopped.
-            ConnectorError: no retry corrects it.
-        """
+        """Take the next portion, if one comes within so many seconds; end the batch if it is time."""
         reason = self._take(seconds)
         if self._flow.stop.is_set():
             raise Stopped
@@ -180,7 +165,7 @@ class Gathering:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
         staged = self._open[1].size.staged_bytes if self._open else 0
-        return self._free_bytes(self._scratch) >= self.limits.room_for(rows, staged)
+        return self._free_bytes(self._scratch) >= 2 * rows + 3 * staged
 
     def _wait_for_room(self, converted: Converted) -> None:
         """Wait until there is room, or until no batch is left whose end would make any."""

@@ -19,29 +19,22 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class BatchInFlight:
-    """A batch on its way; its rows are dropped after step 2.
+    """A batch on its way; its rows are dropped after step 2."""
 
-    ``number`` counts the batches, ``clock`` gives monotonic seconds. ``last_portion`` is the assignment's number of the
-    last portion in it, 0 before the first. ``waited`` are the seconds that it has waited for
-    other systems that were away: they are no part of a step's time. ``assignment`` is that of all its records, and
-    ``ends`` are the last offsets that were read.
-    """
-
-    number: int
+    number: int  # counts the batches
     folder: Path
-    clock: Callable[[], float]
-    assignment: Assignment
-    last_portion: int = 0
+    clock: Callable[[], float]  # monotonic seconds
+    assignment: Assignment  # of all its records
+    last_portion: int = 0  # the assignment's number of the last portion in it, 0 before the first
     reason: str = ""
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)  # the last offsets that were read
     parts: Sequence[BatchPart] = ()
     dead_letters: list[LocalObject] = field(default_factory=list)
     rescued: int = 0
-    waited: float = 0.0
+    waited: float = 0.0  # seconds for systems that were away: no part of a step's time
     seconds: dict[str, float] = field(default_factory=dict)
 
     def remove(self) -> None:
-        """Delete its files of the scratch folder."""
         shutil.rmtree(self.folder)
 
     def timed(self, step: str, work: Callable[[], _T]) -> _T:
@@ -53,12 +46,7 @@ class BatchInFlight:
             self.seconds[step] = self.seconds.get(step, 0.0) + self.clock() - self.waited - begin
 
     def delivered(self, stored: Sequence[DataFile], dropped: int) -> DeliveredBatch:
-        """Returns the outcome of the batch, and logs it in one line.
-
-        Args:
-            stored: its files in the lake.
-            dropped: the number of its files that were not registered, because its generation had ended.
-        """
+        """Returns the outcome, and logs it; ``dropped`` files were not registered: the generation had ended."""
         batch = DeliveredBatch(
             number=self.number,
             reason=self.reason,

@@ -45,47 +45,28 @@ _HEAP_WITHOUT_SORT_MB = 300
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """The size of a batch that is gathered.
+    """The size of a batch that is gathered."""
 
-    Attributes:
-        staged_bytes: of the rows in Arrow's memory, and about of the staged file.
-        sort_bytes: about what the rows take while Spark sorts them.
-        rejected_bytes: about what the rejected records take in memory.
-        files: those that the rows will make.
-        records: with those that are not converted yet.
-        is_ahead: whether it says how far partitions were read, if only by records that give no row.
-    """
-
-    staged_bytes: int = 0
-    sort_bytes: int = 0
-    rejected_bytes: int = 0
-    files: int = 0
-    records: int = 0
-    is_ahead: bool = False
+    staged_bytes: int = 0  # of the rows in Arrow's memory, and about of the staged file
+    sort_bytes: int = 0  # about what the rows take while Spark sorts them
+    rejected_bytes: int = 0  # about what the rejected records take in memory
+    files: int = 0  # those that the rows will make
+    records: int = 0  # with those that are not converted yet
+    is_ahead: bool = False  # it says how far partitions were read, if only by records that give no row
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits.
+    """The limits."""
 
-    Attributes:
-        batch_size: rows that are worth a batch, over all partitions.
-        target_file_bytes: the file size that is worth an early write; with 0, any size is.
-        gather_seconds: the shortest time between two batches that end for their number of rows.
-        max_record_bytes: the largest message that becomes a row.
-        max_buffer_bytes: most bytes of rows held in Python.
-        commit_seconds: how long a batch may be gathered at most; infinite where quixstreams asks for commits.
-        max_sort_bytes: the most that Spark sorts in memory. A sort through the disk does not keep the order of rows.
-    """
-
-    batch_size: int
-    target_file_bytes: int
-    gather_seconds: float
-    max_record_bytes: int
-    max_buffer_bytes: int
-    commit_seconds: float = inf
+    batch_size: int  # rows that are worth a batch, over all partitions
+    target_file_bytes: int  # the file size that is worth an early write; with 0, any size is
+    gather_seconds: float  # the shortest time between two batches that end for their number of rows
+    max_record_bytes: int  # the largest message that becomes a row
+    max_buffer_bytes: int  # of rows held in Python
+    commit_seconds: float = inf  # how long a batch may be gathered; infinite where quixstreams asks for commits
     max_staged_bytes: int = _MAX_STAGED_BYTES
-    max_sort_bytes: int = _MAX_STAGED_BYTES
+    max_sort_bytes: int = _MAX_STAGED_BYTES  # in Spark's memory: a sort through the disk loses the order of rows
 
     def fitted(self, *, heap_mb: int, disk_bytes: int, is_disk_memory: bool) -> Self:
         """Fits these limits to a machine with this heap of Spark and this disk for the scratch folder.
@@ -106,12 +87,7 @@ class BatchLimits:
         return held_bytes >= self.max_buffer_bytes
 
     def is_portion(self, waiting_bytes: int) -> bool:
-        """Whether the rows in the sink's buffer are worth a portion."""
         return waiting_bytes >= self.max_buffer_bytes // _PORTIONS_IN_BUFFER
-
-    def room_for(self, portion_bytes: int, staged_bytes: int) -> int:
-        """Returns the disk's bytes for these rows, and for the files that Spark writes of them and of three batches."""
-        return 2 * portion_bytes + 3 * staged_bytes
 
     def at_flush(self, held_bytes: int) -> str:
         """Returns the reason to end the batch at a flush, which always ends it."""
@@ -134,21 +110,17 @@ class BatchEnds:
         return self._due_at - self._clock()
 
     def came(self) -> None:
-        """Note that a record came."""
         self._quiet_since = self._clock()
 
     def ended(self) -> None:
-        """Note that the batch ended."""
         self._is_due = False
         self._since = self._clock()
 
     def reason(self, batch: BatchSize, *, is_writer_idle: bool, stored_share: float | None) -> str | None:
-        """Returns the reason to end the batch now, or ``None``.
+        """Returns the reason to end the batch now, if there is one; ``is_writer_idle``: no batch waits for Spark.
 
-        Args:
-            batch: its size.
-            is_writer_idle: no batch waits for Spark.
-            stored_share: size of the last batch's files, by that of its staged file; ``None`` before the first batch.
+        ``stored_share`` is the size of the last batch's files, by that of its staged file; ``None`` before the first
+        batch.
         """
         limits, now = self._limits, self._clock()
         if now >= self._due_at:

@@ -35,17 +35,13 @@ _GROUP_COLUMN = "__file_group"
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A batch that was staged.
-
-    ``parts`` are its offsets by topic and partition. ``file`` is ``None`` when no row is left; ``rejected`` are the
-    records in ``dead_letters``, one file for each topic-partition. ``rescued`` counts the values that fit no column.
-    """
+    """A batch that was staged."""
 
     parts: tuple[BatchPart, ...]
-    file: StagedFile | None
-    rejected: tuple[Rejected, ...]
-    dead_letters: list[LocalObject]
-    rescued: int
+    file: StagedFile | None  # ``None`` when no row is left
+    rejected: tuple[Rejected, ...]  # the records in ``dead_letters``
+    dead_letters: list[LocalObject]  # one file for each topic-partition
+    rescued: int  # values that fit no column
 
 
 @dataclass(slots=True)
@@ -59,10 +55,7 @@ class _Group:
 
 
 class OpenBatch:
-    """Gathers rows of the partitions of one generation; to be used by one thread.
-
-    ``path`` is that of the new staged file, beside which dead letters are written.
-    """
+    """Gathers rows of the partitions of one generation, and writes its files beside ``path``; for one thread."""
 
     def __init__(self, number: int, path: Path, table_root: str, spec: PartitionSpec) -> None:
         self._number = number

@@ -44,17 +44,8 @@ class Writer(Protocol):
 class Pipeline:
     """Writes batches in the order in which their records come.
 
-    Args:
-        flow: what the threads have in common.
-        gathering: steps 1 and 2.
-        writer: step 3.
-        delivery: steps 4 to 7.
-        writer_up: done once the writer can write. Until then batches are staged and wait; if it fails, so does the
-            pipeline. Without one, the writer can write from the start.
-
-    Attributes:
-        limits: decide when a batch ends.
-        fail: gives up what is under way for a reason; safe from any thread.
+    Until ``writer_up`` is done, batches are staged and wait; if it fails, so does the pipeline. ``fail`` gives up what
+    is under way for a reason; safe from any thread.
     """
 
     def __init__(
@@ -75,7 +66,6 @@ class Pipeline:
         self.fail = flow.fail
 
     def start(self) -> None:
-        """Start the threads."""
         for name, step, fail in (
             ("stage", lambda: self._gathering.step(_LOOK_SECONDS), self._flow.staged.put),
             ("write", self.write_next, self._flow.written.put),
@@ -96,7 +86,6 @@ class Pipeline:
 
     @property
     def held_bytes(self) -> int:
-        """Size of the records that are held in Python, in bytes."""
         return self._flow.held_bytes
 
     @property
@@ -106,17 +95,14 @@ class Pipeline:
 
     @property
     def is_full(self) -> bool:
-        """Whether the buffer has reached its bound."""
         return self.limits.is_full(self.held_bytes)
 
     @property
     def flush_reason(self) -> str:
-        """The reason to end the batch at a flush."""
         return self.limits.at_flush(self.held_bytes)
 
     @property
     def due_in(self) -> float:
-        """Seconds until the batch is due, negative where it is late."""
         return self._gathering.ends.due_in
 
     @property
@@ -135,11 +121,7 @@ class Pipeline:
         return self._flow.obstacle
 
     def wait_delivered(self, assignment: Assignment, seconds: float) -> bool:
-        """Wait until all that was taken of the assignment is in lake and log.
-
-        Returns:
-            Whether it is. ``False`` after ``seconds``, and at once where it cannot be any more.
-        """
+        """Whether all that was taken is in lake and log; waits for it, unless it cannot be any more."""
 
         def has_ended() -> bool:
             return assignment.is_delivered or assignment.is_over or self.failure is not None
@@ -149,7 +131,6 @@ class Pipeline:
         return assignment.is_delivered
 
     def wait_for_change(self, seconds: float) -> None:
-        """Wait until a batch has come a step further, or so long."""
         self._flow.wait(seconds)
 
     # --- the thread "write" -----------------------------------------------------------------------------------------
@@ -166,11 +147,7 @@ class Pipeline:
         self._flow.written.put((batch, files))
 
     def _wait_for_writer(self) -> None:
-        """Wait until the writer has started.
-
-        Raises:
-            ConnectorError: it cannot start. There may be no batch that would find out.
-        """
+        """Wait until the writer has started. If it cannot, there may be no batch that would find out."""
         if self._writer_up is None:
             return
         while not self._writer_up.done():
@@ -181,19 +158,15 @@ class Pipeline:
 
 
 def _run(step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
-    with contextlib.suppress(Stopped):
-        fail(_failure_of(step))
-
-
-def _failure_of(step: Callable[[], None]) -> ConnectorError:
     """Do the step again and again until it fails."""
-    while True:
+    with contextlib.suppress(Stopped):
         try:
-            step()
+            while True:
+                step()
         except Stopped:
             raise
         except ConnectorError as error:
-            return error
+            fail(error)
         except Exception as error:
             logger.debug("the pipeline failed", exc_info=True)
-            return FatalError("writing a batch", repr(error), "Please report this as a bug, with the log at DEBUG")
+            fail(FatalError("writing a batch", repr(error), "Please report this as a bug, with the log at DEBUG"))

@@ -11,10 +11,8 @@ _offset = itemgetter(0)
 class Uncommitted:
     """Keeps a mark for each poll: the offset and the time of its first record. For the consumer's thread.
 
-    Attributes:
-        oldest: when the first record came into being that is not committed, in seconds since the epoch; ``None`` if
-            all that was consumed is committed. After a commit in the middle of a poll it is the first of that poll.
-            Safe to read from any thread.
+    ``oldest`` says when the first record came into being that is not committed, in epoch seconds; after a commit in the
+    middle of a poll it is the first of that poll. Safe to read from any thread.
     """
 
     __slots__ = ("_marks", "oldest")
@@ -24,12 +22,9 @@ class Uncommitted:
         self.oldest: float | None = None
 
     def consumed(self, offset: int, timestamp: int | None) -> None:
-        """Note the first record of a poll; one that is read again changes nothing.
+        """Note the first record of a poll, with its timestamp in ms; one that is read again changes nothing.
 
-        Args:
-            offset: of the record.
-            timestamp: of the record, in ms since the epoch. Without one, and where a producer's clock is ahead, the
-                record counts from now on.
+        Without a timestamp, and where a producer's clock is ahead, the record counts from now on.
         """
         if self._marks and offset <= self._marks[-1][0]:
             return
@@ -40,12 +35,7 @@ class Uncommitted:
         self.oldest = self._marks[0][1]
 
     def committed(self, following: int, *, is_all: bool) -> None:
-        """Forget what is committed.
-
-        Args:
-            following: the committed offset: the first record that is not committed.
-            is_all: nothing was consumed from there on.
-        """
+        """Forget what is committed, up to before ``following``; ``is_all``: nothing was consumed from there on."""
         if is_all:
             self._marks.clear()
         else:

@@ -18,13 +18,9 @@ class Upload:
     The data files show whether a batch is complete. So one of them waits until all other objects are stored: batches
     that have no others take one round less.
 
-    Args:
-        files: the data files.
-        others: dead letters and index files.
-        pool: its size is the number of uploads at the same time.
-        may_upload: whether the batch's generation may still write. Else the rest of the batch is left out: while an
-            upload waits for its store to come back, the next owner of a partition writes the same rows. Asked right
-            before each upload, on its thread; may raise as an upload may.
+    ``may_upload`` says whether the batch's generation may still write. Else the rest of the batch is left out: while an
+    upload waits for its store to come back, the next owner of a partition writes the same rows. It is asked right
+    before each upload, on its thread, and may raise as an upload may.
     """
 
     def __init__(
@@ -47,16 +43,11 @@ class Upload:
         self._may_upload = may_upload
 
     def run(self) -> list[DataFile] | None:
-        """Upload the objects that are not stored yet.
+        """Upload the objects that are not stored yet, and return the data files.
 
-        Returns:
-            The data files; ``None`` if the generation may not write any more, or the store refuses a name that another
-            object has.
-
-        Raises:
-            FatalError, ConfigError: if any object failed for good.
-            RetryableError: if objects are missing that a repetition may bring.
-            Stopped: the pool was shut down meanwhile.
+        ``None`` if the generation may not write any more, or the store refuses a name that another object has.
+        ``Stopped`` if the pool was shut down meanwhile; ``RetryableError`` only if a repetition may bring what is
+        missing.
         """
         for waiting in (self._missing, self._last):
             self._upload(waiting)

@@ -13,4 +13,6 @@ recovery                rolls a former owner's batch forward: registers its file
 rolled_back             puts placeholders in place of rolled-back objects, and deletes them later
 obsolete_logs           deletes logs that no claim names any more
 survey                  reads all journals of a table, of all consumer groups, for commands
+
+Whatever reads or writes here lets the ``ConnectorError`` of the store, the catalog and Kafka through.
 """

@@ -23,34 +23,22 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Beginnings:
-    """Chooses it.
-
-    Args:
-        offsets: asks Kafka.
-        topic_ids: of the partitions that this process has claimed.
-        first_offset: the first offset of a partition for which the group has neither an offset nor a journal.
-        follow_offsets: the text of the setting. A partition whose log has another one begins at the group's offset.
-        keeps_state: whether ``transform()`` keeps state, or repartitions.
-    """
+    """Chooses it."""
 
     offsets: GroupOffsets
-    topic_ids: TopicIds
-    first_offset: Callable[[TopicPartition, PartitionOffsets], int]
-    follow_offsets: str = ""
-    keeps_state: bool = False
+    topic_ids: TopicIds  # of the partitions that this process has claimed
+    first_offset: Callable[[TopicPartition, PartitionOffsets], int]  # where the group has no offset nor journal
+    follow_offsets: str = ""  # the setting's text: where the log has another one, the group's offset decides
+    keeps_state: bool = False  # whether ``transform()`` does, or repartitions
 
     def check(self, tp: TopicPartition, former: Progress, cluster_id: str) -> None:
         """Raise ``ConfigError`` for a journal of another cluster, before its owner is fenced."""
         check_cluster(former, cluster_id, tp, follows=self._follows(former))
 
     def of(self, tp: TopicPartition, former: Progress | None, *, is_again: bool) -> Begin:
-        """How it begins; ``is_again`` if another member has closed the log of this one's own assignment.
-
-        Raises:
-            FencedError: the table was deleted meanwhile; the remaining records must not begin a new one.
-            ConnectorError: Kafka's, or the group's offset contradicts the journal.
-        """
+        """How it begins; ``is_again`` if another member has closed the log of this one's own assignment."""
         if is_again and former is None and self.topic_ids.was_claimed(tp):
+            # The remaining records must not begin a new table.
             raise FencedError(f"the journal of {tp} is gone, as after the table was deleted")
         kafka = self.offsets.of(tp)
         start = self.start(tp, former, kafka)
@@ -60,7 +48,6 @@ class Beginnings:
         return Begin(start, progress, kafka.topic_id)
 
     def start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
-        """The first offset; raises as ``of``."""
         start = start_of(
             tp,
             former,

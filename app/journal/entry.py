@@ -71,11 +71,7 @@ _D = TypeVar("_D")
 
 
 def parse(model: type[_M], body: bytes) -> _M:
-    """Read a document.
-
-    Raises:
-        ValueError: it is damaged or of a newer release; the message says which.
-    """
+    """Read a document; the ``ValueError`` of one that is damaged or of a newer release says which."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -85,43 +81,35 @@ def parse(model: type[_M], body: bytes) -> _M:
 
 
 def form_of(parse_body: Callable[[bytes], _D], body: Callable[[_D], bytes]) -> Form[_D]:
-    """How claims and logs are stored."""
     return Form("the journal", parse_body, body, _REMEDY)
 
 
 def check_keys(keys: Iterable[str], roots: tuple[str, ...]) -> None:
-    """Refuse keys that the connector must not touch.
-
-    Raises:
-        ValueError: a key has none of the prefixes ``roots``.
-    """
+    """Raise ``ValueError`` for a key with none of the prefixes ``roots``: the connector must not touch it."""
     for key in keys:
         if not key.startswith(roots) or ".." in key.split("/"):
             raise ValueError(f"it names {key}, which is not below {' or '.join(roots)}")
 
 
 def group_folder(table_root: str, group: str) -> str:
-    """Where the journal of one consumer group lies, with a slash at the end."""
+    """Ends with a slash, as the other folders."""
     return f"{journal_folder(table_root)}{_as_name(group)}/"
 
 
 def topic_folder(table_root: str, group: str, topic: str) -> str:
-    """Where the claims of one topic lie, with a slash at the end; of a claim's key only these end in ``.json``."""
+    """Where the claims of one topic lie; of a claim's key only these end in ``.json``."""
     return f"{group_folder(table_root, group)}{_as_name(topic)}/"
 
 
 def claim_key(table_root: str, group: str, tp: TopicPartition) -> str:
-    """The key of one topic-partition's claim."""
     return f"{topic_folder(table_root, group, tp.topic)}{tp.partition}.json"
 
 
 def logs_folder(table_root: str, group: str) -> str:
-    """Where the logs of one consumer group lie, with a slash at the end."""
     return f"{group_folder(table_root, group)}{_LOGS}/"
 
 
 def log_key(table_root: str, group: str, owner: str) -> str:
-    """The key of the log of the generation with the token ``owner``."""
     return f"{logs_folder(table_root, group)}{owner}.json"
 
 

@@ -46,10 +46,6 @@ class _GroupBeginning(Stored):
     since: int
     offsets: dict[str, int]
 
-    def is_of_another(self, kafka: PartitionOffsets) -> bool:
-        """Whether it surely belongs to another topic or cluster than the current ones."""
-        return ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
-
 
 _FORM = Form(
     "the group's first offsets",
@@ -61,15 +57,7 @@ _FORM = Form(
 
 
 class FirstOffsets:
-    """Reads the object of the group's first offsets, or writes it. Thread-safe.
-
-    Args:
-        journal: of the table and the consumer group.
-        kafka: gives the offsets of all partitions of a topic.
-        reset: where a new group begins.
-        internal: names of the framework's internal topics.
-        now: seconds since the epoch.
-    """
+    """Reads the object of the group's first offsets, or writes it. Thread-safe."""
 
     def __init__(
         self,
@@ -88,11 +76,6 @@ class FirstOffsets:
         self._lock = threading.Lock()
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:
-        """The first offset to consume.
-
-        Raises:
-            ConnectorError: of the store, or Kafka's.
-        """
         if self._reset == "earliest" or tp.topic in self._internal:
             return kafka.low
         with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
@@ -101,9 +84,9 @@ class FirstOffsets:
             beginning = document.read()
             if has_begun and beginning is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
-            if beginning is None or (not has_begun and self._is_over(beginning, kafka)):
+            if beginning is None or (not has_begun and ids_differ(beginning.cluster_id, kafka.cluster_id)):
                 beginning = self._write(document, tp.topic, kafka)
-        if beginning.is_of_another(kafka):
+        if ids_differ(beginning.topic_id, kafka.topic_id) or ids_differ(beginning.cluster_id, kafka.cluster_id):
             return self._at_low(tp, kafka, "the topic was recreated since the consumer group began")
         offset = beginning.offsets.get(str(tp.partition))
         if offset is None:
@@ -123,10 +106,6 @@ class FirstOffsets:
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
 
-    def _is_over(self, beginning: _GroupBeginning, kafka: PartitionOffsets) -> bool:
-        """Whether the object is obsolete, given that the group has no offset and no journal."""
-        return ids_differ(beginning.cluster_id, kafka.cluster_id)
-
     def _write(self, document: Document[_GroupBeginning], topic: str, kafka: PartitionOffsets) -> _GroupBeginning:
         beginning = _GroupBeginning(
             topic_id=kafka.topic_id,
@@ -144,7 +123,6 @@ class FirstOffsets:
         return beginning
 
     def _log_passed_over(self, topic: str, beginning: _GroupBeginning) -> None:
-        """Log how many records lie before the offsets at which the group begins."""
         try:
             lows = self._kafka.beginnings(topic)
         except ConnectorError as error:

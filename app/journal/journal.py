@@ -24,35 +24,24 @@ class LogClosedError(FencedError):
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Where it lies.
-
-    Args:
-        store: connected.
-        table_root: key of the table's folder.
-        group: the consumer group.
-    """
+    """Where it lies; documents that it returns are not read yet."""
 
     store: ObjectStore
-    table_root: str
+    table_root: str  # key of the table's folder
     group: str
 
     def claim(self, tp: TopicPartition) -> Document[PartitionClaim]:
-        """The claim of a topic-partition, not read yet."""
         return Document(self.store, claim_key(self.table_root, self.group, tp), CLAIM)
 
     def claims(self, topic: str) -> Iterator[Document[PartitionClaim]]:
-        """The claims of a topic, not read yet; may raise the store's errors."""
         listed = self.store.list(self.folder(topic))
         return (Document(self.store, found.key, CLAIM) for found in listed if found.key.endswith(".json"))
 
     def folder(self, topic: str) -> str:
-        """Where the claims of a topic lie, with a slash at the end."""
         return topic_folder(self.table_root, self.group, topic)
 
     def log(self, owner: str) -> Document[GenerationLog]:
-        """The log of the generation with this token, not read yet."""
         return Document(self.store, log_key(self.table_root, self.group, owner), log_form(self.table_root))
 
     def logs(self) -> Iterator[StoredObject]:
-        """The entries of all logs; may raise the store's errors."""
         return self.store.list(logs_folder(self.table_root, self.group))

@@ -28,45 +28,27 @@ _ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Lists the objects that a batch will store.
+    """Lists the objects that a batch will store."""
 
-    Args:
-        batch: its number, which no other batch of the generation has.
-        offsets: its first and last offset with a record of each topic-partition.
-        files: its data files.
-        also: its other objects, by key the number of records that no other object has.
-        ends: the last offset that was read of each topic-partition, also where it gave no row.
-    """
-
-    batch: int
-    offsets: Sequence[OffsetRange]
+    batch: int  # its number, which no other batch of the generation has
+    offsets: Sequence[OffsetRange]  # the first and last with a record
     files: Sequence[DataFile]
-    also: Mapping[str, int]
-    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    also: Mapping[str, int]  # other objects; by key the number of records that no other object has
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)  # the last that was read, also without a row
 
 
 class Progress(Stored):
-    """How far one topic-partition is written.
-
-    Attributes:
-        end: its last offset that is in the table or gives no row.
-        first: its first offset with a record in the pending batch; ``None`` if that has none of it.
-        to: its last offset that was read when the pending or kept batch was sealed; ``None`` if that has none of it.
-        topic_id: of the topic of these offsets; empty if the broker does not give it.
-        cluster_id: of the Kafka cluster of these offsets; empty if the broker does not give it.
-        followed: the text of ``FOLLOW_OFFSETS`` with which the group's offset was followed last; empty if never.
-        series: a random name for these offsets, kept as long as each owner begins where the one before has ended.
-    """
+    """How far one topic-partition is written."""
 
     topic: str
     partition: int
-    end: int = Field(ge=-1)
-    first: int | None = None
-    to: int | None = None
-    topic_id: str = ""
+    end: int = Field(ge=-1)  # the last offset that is in the table or gives no row
+    first: int | None = None  # the first offset with a record in the pending batch, if that has one
+    to: int | None = None  # the last offset that was read when the pending or kept batch was sealed, if that has one
+    topic_id: str = ""  # of these offsets; empty if the broker does not give it, as the next one
     cluster_id: str = ""
-    followed: str = ""
-    series: str = ""
+    followed: str = ""  # the text of ``FOLLOW_OFFSETS`` with which the group's offset was followed last
+    series: str = ""  # a random name, kept as long as each owner begins where the one before has ended
 
     @field_validator("topic_id")
     @classmethod
@@ -91,34 +73,24 @@ class Progress(Stored):
 class GenerationLog(Stored):
     """One version of the document.
 
-    Attributes:
-        seq: counts the versions, so that no two of them are equal byte for byte, and none has another's ETag.
-        owner: token of the generation.
-        closed: the owner may not write any more.
-        writer: token of the generation that wrote this version.
-        state: ``done``: everything up to each ``end`` is in the lake. ``pending``: ``files`` and ``also`` may be
-            uploaded or not. ``kept``: ``files`` belong to the table, and may not be registered yet; each ``end`` counts
-            them.
-        batch: number of the owner's batch.
-        partitions: how far each is written.
-        files: data files of a pending batch; for a kept one, those that existed.
-        also: its other objects, by key the number of records that no other object has. They are rolled back with it
-            and never registered. They are uploaded before the last data file. So the data files alone show whether the
-            batch is complete, even if a user has deleted the others.
-        revoked: objects that were rolled back, also in former generations: they never belong to the table.
+    ``done``: everything up to each ``end`` is in the lake. ``pending``: ``files`` and ``also`` may be uploaded or not.
+    ``kept``: ``files`` belong to the table, and may not be registered yet; each ``end`` counts them.
+
+    The objects ``also`` are rolled back with the batch and never registered. They are uploaded before the last data
+    file. So the data files alone show whether the batch is complete, even if a user has deleted the others.
     """
 
     version: Literal[1] = 1
-    seq: int = Field(ge=1)
-    owner: str
-    writer: str
-    closed: bool = False
+    seq: int = Field(ge=1)  # counts the versions: no two are equal byte for byte, or have one ETag
+    owner: str  # token of the generation
+    writer: str  # token of the generation that wrote this version
+    closed: bool = False  # the owner may not write any more
     state: Literal["done", "pending", "kept"] = "done"
-    batch: int = 0
+    batch: int = 0  # number of the owner's batch
     partitions: tuple[Progress, ...] = ()
-    files: tuple[JournaledFile, ...] = ()
-    also: dict[str, int] = Field(default_factory=dict)
-    revoked: tuple[RolledBack, ...] = ()
+    files: tuple[JournaledFile, ...] = ()  # of a kept batch those that existed
+    also: dict[str, int] = Field(default_factory=dict)  # as of ``Intent``
+    revoked: tuple[RolledBack, ...] = ()  # never belong to the table; of former generations too
 
     @model_validator(mode="after")
     def _only_unfinished_has_files(self) -> "GenerationLog":
@@ -135,7 +107,6 @@ class GenerationLog(Stored):
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """All objects of the batch."""
         return (*(file.key for file in self.files), *self.also)
 
     @property
@@ -154,7 +125,6 @@ class GenerationLog(Stored):
         )
 
     def of(self, tp: TopicPartition) -> Progress | None:
-        """How far the partition is written; ``None`` if it is not in the log."""
         return next((each for each in self.partitions if each.tp == tp), None)
 
     def pending(self, intent: Intent) -> "GenerationLog":
@@ -208,7 +178,6 @@ class GenerationLog(Stored):
         return GenerationLog.model_validate({**dict(self), "seq": self.seq + 1, **values})
 
     def to_body(self) -> bytes:
-        """The JSON to store."""
         if len(self.revoked) <= _PLAIN:
             return self.model_dump_json().encode()
         packed = base64.b64encode(zlib.compress(_ROLLED_BACK.dump_json(self.revoked), level=1)).decode()
@@ -234,7 +203,6 @@ def _parse(body: bytes, roots: tuple[str, ...]) -> GenerationLog:
 
 
 def _unpacked(body: bytes) -> bytes:
-    """The JSON with the list of rolled-back objects uncompressed."""
     if f'"{_PACKED}"'.encode() not in body:
         return body
     fields = json.loads(body)

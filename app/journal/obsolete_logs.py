@@ -15,7 +15,7 @@ _LOOK_SECONDS = 3600.0
 
 
 class ObsoleteLogs:
-    """Looks once an hour; for one thread. ``now`` gives seconds since the epoch."""
+    """Looks once an hour; for one thread."""
 
     def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
         self._journal = journal
@@ -23,11 +23,7 @@ class ObsoleteLogs:
         self._next = now() + _LOOK_SECONDS
 
     def delete(self) -> None:
-        """Delete those that were closed a day ago or earlier; later logs list their rolled-back objects too.
-
-        Raises:
-            ConnectorError: of the store.
-        """
+        """Delete those that were closed a day ago or earlier; later logs list their rolled-back objects too."""
         now = self._now()
         if now < self._next:
             return

@@ -57,22 +57,9 @@ class Fence:
 class OwnLog:
     """Writes the log of one assignment.
 
-    Any method may raise the store's errors. After a ``RetryableError`` the same call, or another one first, can be
-    made: it finds out whether the write without an answer succeeded. Any method that writes raises ``FencedError`` once
-    another member has closed the log, or the assignment has ended. Safe from several threads.
-
-    Args:
-        journal: of the table and the consumer group.
-        token: the generation's unique name.
-        fill: puts placeholders under these keys.
-        on_fenced: called once with this log when another member has closed it.
-        each: applies a function to every item, like ``map`` and possibly side by side.
-        clock: monotonic seconds.
-        now: seconds since the epoch.
-
-    Attributes:
-        fence: why another member's claim forbids to write; ``None`` if none does.
-        has_ended: whether the assignment has.
+    After a ``RetryableError`` the same call, or another one first, can be made: it finds out whether the write without
+    an answer succeeded. Any method that writes raises ``FencedError`` once another member has closed the log, or the
+    assignment has ended; ``on_fenced`` is called once, in the first case. Safe from several threads.
     """
 
     def __init__(
@@ -123,12 +110,7 @@ class OwnLog:
     # --- at the claim -----------------------------------------------------------------------------------------------
 
     def take_over(self, partitions: Iterable[Progress], revoked: Iterable[RolledBack]) -> None:
-        """Take over how far these partitions are written, before their claims point here.
-
-        Args:
-            partitions: they replace their entries in the log.
-            revoked: objects that former generations have rolled back.
-        """
+        """Take over how far these partitions are written, and what was rolled back, before their claims point here."""
         with self._lock:
             self.check_open()
             log = self.log or GenerationLog(seq=1, owner=self.token, writer=self.token)
@@ -149,11 +131,7 @@ class OwnLog:
     # --- batch by batch ---------------------------------------------------------------------------------------------
 
     def intend(self, intent: Intent) -> None:
-        """Announce a batch before its first upload.
-
-        Raises:
-            FatalError: the batch has rows of other partitions.
-        """
+        """Announce a batch before its first upload."""
         with self._lock:
             log = self._own
             if log.state == "pending" and log.batch == intent.batch:
@@ -192,11 +170,7 @@ class OwnLog:
                 self._write(log.done().model_copy(update={"revoked": self._rolled_back.still(log.revoked)}))
 
     def advance(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Write that all rows up to these offsets are in the lake, and so is the registered batch, if there is one.
-
-        Raises:
-            FatalError: another batch is on its way.
-        """
+        """Write that all rows up to these offsets are in the lake, and so is the registered batch, if there is one."""
         with self._lock:
             log = self._own
             if log.state == "pending" and log.batch != self._registered:
@@ -231,12 +205,6 @@ class OwnLog:
         return self.log
 
     def _write(self, log: GenerationLog) -> None:
-        """Replace the stored log.
-
-        Raises:
-            FencedError: another member has closed it.
-            RetryableError: it is a later version of our own, from a write that got no answer.
-        """
         asked_at = self._clock()  # a process may be frozen while it waits for the answer
         try:
             self._document.write(log)
@@ -248,11 +216,7 @@ class OwnLog:
         self._verified_at = asked_at
 
     def _catch_up(self) -> None:
-        """Take over a later version of our own, from a write that got no answer.
-
-        Raises:
-            FencedError: the version is not ours.
-        """
+        """Take over a later version of our own, from a write that got no answer; any other one fences."""
         before = self.log
         try:
             found = self._document.read()

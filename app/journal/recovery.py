@@ -18,13 +18,7 @@ Each = Callable[[Callable[[DataFile], DataFile], Iterable[DataFile]], Iterable[D
 def roll_forward(
     store: ObjectStore, registrar: Registrar, each: Each, files: Sequence[DataFile], marks: Sequence[Mark]
 ) -> None:
-    """Register the stored files of a batch, with the marks of its partitions; safe to repeat.
-
-    ``each`` is like ``map``, possibly in parallel.
-
-    Raises:
-        ConnectorError: of the store or the catalog.
-    """
+    """Register the stored files of a batch, with the marks of its partitions; safe to repeat."""
 
     def described(file: DataFile) -> DataFile:
         found = store.find(file.key)

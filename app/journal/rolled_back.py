@@ -25,13 +25,7 @@ _LISTED_SECONDS = 24 * 3600
 
 
 class RolledBackObjects:
-    """Those that one log lists. Not thread-safe by itself.
-
-    Args:
-        fill: puts placeholders under these keys.
-        each: applies a function to every item, like ``map`` and possibly side by side.
-        now: seconds since the epoch.
-    """
+    """Those that one log lists. Not thread-safe by itself."""
 
     def __init__(
         self,
@@ -49,7 +43,7 @@ class RolledBackObjects:
         self._forgotten: set[str] = set()
 
     def remove(self, listed: Sequence[RolledBack]) -> None:
-        """Remove the rows of those that were not removed before; may raise the store's errors."""
+        """Remove the rows of those that were not removed before."""
         waiting = [item for item in listed if not item.removed and item.key not in self._removed]
         if self._store.refuses_overwrites:
             self._fill([item.key for item in waiting])
@@ -60,10 +54,7 @@ class RolledBackObjects:
         self._forgotten -= keys  # of a sweep that came before the placeholders
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
-        """Delete the objects of the log that are due; may raise the store's errors.
-
-        At the end of the process (``is_last``) these are all that a late upload may have brought back.
-        """
+        """Delete those that are due; at the end of the process all that a late upload may have brought back."""
         listed = [item for item in listed if item.key not in self._forgotten and self.may_be_back(item)]
         at_once = is_last or self._store.refuses_overwrites  # a placeholder goes once, as soon as it is due
         self._delete([item for item in listed if at_once or self._is_due(item)])
@@ -97,12 +88,7 @@ class RolledBackObjects:
 
 
 class Sweeper:
-    """Deletes the objects that are due on a thread of its own: they may be many, and the store slow.
-
-    Args:
-        delete: one round, ``is_last`` when the process ends; may raise the store's errors.
-        seconds: between two rounds.
-    """
+    """Deletes the objects that are due on a thread of its own: they may be many, and the store slow."""
 
     def __init__(self, delete: Callable[..., None], seconds: float) -> None:
         self._delete = delete
@@ -111,11 +97,9 @@ class Sweeper:
         self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
 
     def start(self) -> None:
-        """Begin with a pause."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Do the last round."""
         self._stop.set()
         self.sweep(is_last=True)
 

@@ -30,34 +30,20 @@ _NAMED = 20  # ranges in a line of the log
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Settles batches; safe from several threads.
-
-    Args:
-        register: registers the files of a batch in the catalog, with the marks of its partitions; safe to repeat.
-        is_registered: whether the catalog knows that it has the rows up to these marks. Then engines may have replaced
-            the files of the batch.
-        offsets: asks Kafka, before a roll back alone.
-        each: applies a function to every item, like ``map`` and possibly side by side; a batch has up to thousands of
-            objects.
-        now: seconds since the epoch.
-    """
+    """Settles batches; safe from several threads."""
 
     store: ObjectStore
-    register: Callable[[Sequence[DataFile], Sequence[Mark]], None]
-    is_registered: Callable[[Sequence[Mark]], bool]
-    offsets: GroupOffsets
+    register: Callable[[Sequence[DataFile], Sequence[Mark]], None]  # safe to repeat
+    is_registered: Callable[[Sequence[Mark]], bool]  # up to these marks: engines may have replaced the files
+    offsets: GroupOffsets  # asked before a roll back alone
     each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
     now: Callable[[], float] = time.time
 
     def settle(self, document: Document[GenerationLog]) -> None:
-        """Settle the batch of a document that was just read, if it has one.
+        """Settle the batch of a document that was just read; ``ChangedError``: another member has written it.
 
         After an error the document must be read again. The write that rolls back may have succeeded, or succeed later,
         and the missing files may exist by then: a second decision could be another one. The owner is fenced.
-
-        Raises:
-            ChangedError: another member has written the document.
-            ConnectorError: of the store, of the catalog, or Kafka's.
         """
         log = document.current
         assert log is not None, "it was read"  # noqa: S101
@@ -73,7 +59,6 @@ class Settlement:
             document.write(log.done())
 
     def _decided(self, where: str, batch: GenerationLog) -> GenerationLog:
-        """The next version, which says whether the batch is kept or rolled back."""
         missing = self._missing(batch, batch.deciding)
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)

@@ -14,23 +14,14 @@ from app.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first offset to consume, with a remark for the log.
-
-    Attributes:
-        offset: the first to consume.
-        remark: for the log; empty in the ordinary case.
-        is_loss: Kafka no longer has some records that are not in the table.
-        skipped: how many records after the group's offset are in the table already, after a crash for example.
-        replayed_to: the last offset in the table, if records up to it are read again for the state of ``transform()``.
-        is_set: whether a tool has set the group's offset: the connector commits its own before anything is written.
-    """
+    """The first offset to consume, with a remark for the log."""
 
     offset: int
-    remark: str = ""
-    is_loss: bool = False
-    skipped: int = 0
-    replayed_to: int = -1
-    is_set: bool = False
+    remark: str = ""  # empty in the ordinary case
+    is_loss: bool = False  # Kafka no longer has some records that are not in the table
+    skipped: int = 0  # records after the group's offset that are in the table already, as after a crash
+    replayed_to: int = -1  # the last offset in the table, if records up to it are read for the state of ``transform()``
+    is_set: bool = False  # by a tool: the connector commits its own offset before anything is written
 
     @property
     def in_table(self) -> int:
@@ -39,11 +30,7 @@ class Start:
 
 
 def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, *, follows: bool) -> None:
-    """Refuse the journal of another cluster: claiming it would fence the connector there.
-
-    Raises:
-        ConfigError: it is of another cluster, and ``FOLLOW_OFFSETS`` does not say that the topic has moved.
-    """
+    """Refuse the journal of another cluster: claiming it would fence the connector there."""
     if not ids_differ(progress.cluster_id, cluster_id) or follows:
         return
     raise ConfigError(
@@ -73,17 +60,9 @@ def start_of(
 ) -> Start:
     """Choose the first offset to consume.
 
-    Args:
-        tp: the partition, for messages.
-        progress: by the settled journal, ``None`` without one; of another cluster only after ``check_cluster``.
-        kafka: the partition's offsets in Kafka.
-        first: the first offset if ``lacks_offset``.
-        follows: whether the group's offset decides, where one was set, and not the journal.
-        keeps_state: whether ``transform()`` keeps state or repartitions: both are as far as the group's offset.
-
-    Raises:
-        ConfigError: the group's offset is ahead of the journal, and Kafka still has records in between; or it is to be
-            followed, and beyond the topic's end.
+    ``progress`` is of another cluster only after ``check_cluster``, and ``first`` counts if ``lacks_offset``. With
+    ``follows`` the group's offset decides, where one was set, and not the journal. With ``keeps_state``,
+    ``transform()`` keeps state or repartitions: both are as far as the group's offset.
     """
     if progress is None:
         return _by_kafka(kafka, first)

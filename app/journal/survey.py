@@ -27,11 +27,7 @@ class Survey:
 
 
 def survey(store: ObjectStore, table_root: str) -> Survey:
-    """Read all journals of a table, of all consumer groups.
-
-    Raises:
-        ConnectorError: the store's; ``FatalError`` for a journal that cannot be parsed.
-    """
+    """Read all journals of a table, of all consumer groups."""
     folder = journal_folder(table_root)
     form = log_form(table_root)
     pending: set[str] = set()
@@ -45,11 +41,7 @@ def survey(store: ObjectStore, table_root: str) -> Survey:
 
 
 def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> None:
-    """Warn of journals of other consumer groups in the table: each group writes every row once.
-
-    Raises:
-        ConnectorError: of the store.
-    """
+    """Warn of journals of other consumer groups in the table: each group writes every row once."""
     root, own = journal_folder(table_root), group_folder(table_root, group)
     others = {
         key.removeprefix(root).split("/")[0]

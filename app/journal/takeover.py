@@ -35,26 +35,15 @@ _Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """Claims partitions; safe from several threads.
-
-    Args:
-        journal: of the table and the consumer group.
-        settlement: settles batches of former owners.
-        beginnings: choose the first offsets.
-        each: applies a function to every partition or log, like ``map`` and possibly side by side.
-    """
+    """Claims partitions; safe from several threads."""
 
     journal: Journal
     settlement: Settlement
     beginnings: Beginnings
-    each: _Each = map
+    each: _Each = map  # applied to every partition or log, possibly side by side
 
     def look(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
-        """Where the partition would begin, and its offsets in Kafka; claims nothing.
-
-        Raises:
-            ConnectorError: it cannot be claimed, or store or Kafka fail.
-        """
+        """Where the partition would begin, and its offsets in Kafka; claims nothing."""
         kafka = self.beginnings.offsets.of(tp)  # before the log: a member that goes on commits only what its log has
         claim = self.journal.claim(tp).read()
         log = self.journal.log(claim.owner).read() if claim else None
@@ -66,16 +55,10 @@ class Takeover:
     def claim(
         self, tps: Collection[TopicPartition], own: OwnLog, *, is_again: bool = False
     ) -> dict[TopicPartition, Begin]:
-        """Steps 1 to 4 of these partitions, for the assignment with this log; ``is_again`` as for ``Beginnings.of``.
+        """Steps 1 to 4 for the assignment with this log; returns how those partitions begin that are claimed now.
 
-        Returns:
-            How those begin that are claimed now. The others met an error that may pass, as without a leader, or another
-            member: call again for these.
-
-        Raises:
-            FencedError: the assignment ended, or other members claim the same partitions at the same time.
-            FatalError: a document cannot be understood.
-            ConnectorError: of the store, of the catalog, or Kafka's, for all of them. The call may then be repeated.
+        The others met an error that may pass, as without a leader, or another member: call again for these. After an
+        error, which is one of all of them, the call may be repeated. ``is_again`` as for ``Beginnings.of``.
         """
         cluster_id = self.beginnings.offsets.cluster_id()
         for _ in range(_TRIED):
@@ -100,7 +83,13 @@ class _Round:
     def claim(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Begin]:
         claims = self._possible(self._read_claim, tps)
         former = self._settled(claims)
-        begins = self._possible(self._begin_of(former), former)
+
+        def begin(tp: TopicPartition) -> Begin:
+            log = former[tp]
+            progress = log.of(tp) if log else None
+            return self.takeover.beginnings.of(tp, progress, is_again=self.is_again)
+
+        begins = self._possible(begin, former)
         if not begins:
             return {}
         self.own.check_open()  # it may have taken long: the next owner may be writing the first claim
@@ -126,14 +115,6 @@ class _Round:
                 done[item] = result
         return done
 
-    def _begin_of(self, former: Mapping[TopicPartition, GenerationLog | None]) -> Callable[[TopicPartition], Begin]:
-        def begin(tp: TopicPartition) -> Begin:
-            log = former[tp]
-            progress = log.of(tp) if log else None
-            return self.takeover.beginnings.of(tp, progress, is_again=self.is_again)
-
-        return begin
-
     # --- 1 ----------------------------------------------------------------------------------------------------------
 
     def _read_claim(self, tp: TopicPartition) -> Document[PartitionClaim]:
@@ -156,16 +137,9 @@ class _Round:
         return found | {tp: log for owner, log in logs.items() if log for tp in tps_of[owner]}
 
     def _settled_log(
-        self,
-        owner: str,
-        tps: Sequence[TopicPartition],
-        claims: Mapping[TopicPartition, Document[PartitionClaim]],
+        self, owner: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[PartitionClaim]]
     ) -> GenerationLog | None:
-        """Close a former generation's log and settle its batch; our own, from an earlier try, stays open.
-
-        Returns:
-            ``None`` if the claims name another log by now.
-        """
+        """Close a former log, unless it is our own, and settle it; ``None`` if the claims name another one by now."""
         document = self.takeover.journal.log(owner)
         log = document.read()
         if log is None:

@@ -36,7 +36,7 @@ class KafkaConnection(ConnectionConfig):
 
     @classmethod
     def to(cls, brokers: str, properties: Mapping[str, Any]) -> "KafkaConnection":
-        """A connection to ``brokers`` (``host:port,…``) with these properties; those that are ``None`` are left out."""
+        """A connection to ``brokers`` (``host:port,…``); properties that are ``None`` are left out."""
         connection = cls(bootstrap_servers=brokers)
         connection._properties = {name: value for name, value in properties.items() if value is not None}
         return connection
@@ -62,9 +62,6 @@ def check_properties(properties: Mapping[str, str], of_consumer: Mapping[str, An
     """Check that librdkafka takes these properties of ``KAFKA_CLIENT_CONFIG``, for a consumer and for a producer.
 
     ``of_consumer`` is what the connector sets for its consumer. Nothing is connected, so no login is tried.
-
-    Raises:
-        ConfigError: librdkafka refuses a name or a value.
     """
     if not properties:
         return

@@ -35,11 +35,7 @@ PASSING_ERRORS = frozenset(
 )
 
 _LASTING_CONSUMER_ERRORS = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-    }
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
 )
 
 
@@ -60,11 +56,7 @@ def cannot_be_decompressed(error: Exception) -> bool:
 
 
 def consuming_failed(error: Exception) -> bool:
-    """Whether the loop may go on after an error of the Kafka client.
-
-    Raises:
-        ConnectorError: it may not, and why.
-    """
+    """Whether the loop may go on after an error of the Kafka client; raises the error to end with."""
     if not isinstance(error, KafkaConsumerException):
         return False
     if ending := _ending(error.error):

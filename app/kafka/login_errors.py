@@ -46,11 +46,7 @@ _KINDS: Final = (
         _Kind((_NO_TOKEN, words), _TOKEN_SERVER_AWAY, is_refusal=False)
         for words in ("could not connect", "could not resolve", "timed out", "timeout", "http error 5")
     ),
-    _Kind(
-        (_NO_TOKEN, "invalid_client"),
-        f"{_USER}: the server of KAFKA_OAUTH_TOKEN_URL refuses them",
-        is_refusal=True,
-    ),
+    _Kind((_NO_TOKEN, "invalid_client"), f"{_USER}: the server of KAFKA_OAUTH_TOKEN_URL refuses them", is_refusal=True),
     _Kind(
         (_NO_TOKEN, "certificate"),
         "Set KAFKA_OAUTH_CA_LOCATION to the authority that signed the certificate of KAFKA_OAUTH_TOKEN_URL",

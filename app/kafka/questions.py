@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
@@ -58,10 +59,7 @@ def not_committed(error: KafkaError, doing: str) -> ConnectorError:
 
 
 def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -> _T:
-    """Return Kafka's answer, or ``not_given`` from a broker that does not know the question.
-
-    ``question`` asks once, with a time limit.
-    """
+    """Return Kafka's answer, or ``not_given`` from a broker that does not know the question; that has a time limit."""
     try:
         return question()
     except KafkaException as error:
@@ -86,23 +84,14 @@ def unanswered(what: str, cause: str) -> RetryableError:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """The offsets of a topic-partition in Kafka.
+    """The offsets of a topic-partition in Kafka."""
 
-    Args:
-        committed: the group's offset, ``None`` without one.
-        low: the first offset that Kafka still has.
-        high: the offset of the next record.
-        topic_id: of the current topic of that name; empty if the broker does not give it.
-        cluster_id: of the cluster; empty if the broker does not give it.
-        is_set: whether a tool or another program has set ``committed``: it lacks the connector's mark.
-    """
-
-    committed: int | None
-    low: int
-    high: int
-    topic_id: str
+    committed: int | None  # the group's, ``None`` without one
+    low: int  # the first offset that Kafka still has
+    high: int  # the offset of the next record
+    topic_id: str  # of the current topic of that name; empty if the broker does not give it, as the next one
     cluster_id: str = ""
-    is_set: bool = False
+    is_set: bool = False  # a tool or another program has set ``committed``: it lacks the connector's mark
 
 
 class GroupOffsets:
@@ -144,7 +133,10 @@ class GroupOffsets:
 
     def begun(self, topic: str) -> set[int]:
         """The partitions for which the group has an offset."""
-        tps = self._partitions(topic)
+        known = ask(
+            f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=self._answer_seconds)
+        )
+        tps = [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
         found = self._committed(tps) if tps else []
         return {each.partition for each in found if each.offset >= 0}
 
@@ -153,11 +145,7 @@ class GroupOffsets:
         return self._of_all(topic, OffsetSpec.latest(), "ends")
 
     def beginnings(self, topic: str) -> dict[int, int]:
-        """The offset of the first record that Kafka still has, for each partition of the topic.
-
-        Raises:
-            ConnectorError: as for ``of``.
-        """
+        """The offset of the first record that Kafka still has, for each partition of the topic."""
         return self._of_all(topic, OffsetSpec.earliest(), "beginnings")
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -188,31 +176,22 @@ class GroupOffsets:
         return answers
 
     def _watermarks(self, tp: TopicPartition) -> tuple[int, int]:
-        wanted, what = KafkaTopicPartition(*tp), f"the offsets of {tp}"
+        what = f"the offsets of {tp}"
+        watermarks: Callable[[], tuple[int, int] | None] = partial(
+            self._consumer.get_watermark_offsets, KafkaTopicPartition(*tp), timeout=self._answer_seconds, cached=False
+        )
 
         def question() -> tuple[int, int] | None:
             try:
-                return self._ask_watermarks(wanted)
+                return watermarks()
             except KafkaException as error:
                 if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
             # A consumer that never subscribes learns of new partitions only when it asks for them.
             self._consumer.list_topics(tp.topic, timeout=self._answer_seconds)
-            return self._ask_watermarks(wanted)
+            return watermarks()
 
         answer = ask(what, question)
         if answer is None or min(answer) < 0:
             raise unanswered(what, f"the broker answers {answer}")
         return answer
-
-    def _ask_watermarks(self, wanted: KafkaTopicPartition) -> tuple[int, int] | None:
-        found: tuple[int, int] | None = self._consumer.get_watermark_offsets(
-            wanted, timeout=self._answer_seconds, cached=False
-        )
-        return found
-
-    def _partitions(self, topic: str) -> list[TopicPartition]:
-        known = ask(
-            f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=self._answer_seconds)
-        )
-        return [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]

@@ -30,11 +30,7 @@ _client_logger.addFilter(lambda _: logger.isEnabledFor(logging.DEBUG))
 
 
 def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
-    """A client for questions to the broker, with a logger: without one it writes to standard error.
-
-    Raises:
-        ConfigError: librdkafka refuses the properties of the connection.
-    """
+    """A client for questions to the broker, with a logger: without one it writes to standard error."""
     try:
         client = AdminClient({**EVERY_CLIENT, **connection.as_librdkafka_dict(), "logger": logger, **options})
     except (KafkaException, TypeError, ValueError) as error:
@@ -45,12 +41,7 @@ def new_admin(connection: ConnectionConfig, **options: Any) -> AdminClient:
 
 
 def listing_topics(connection: ConnectionConfig, answer_seconds: float = 5.0) -> Callable[[], list[str]]:
-    """Returns a function that asks for the names of the topics that the broker shows us; one client asks each time.
-
-    Raises:
-        ConfigError: the broker refuses the credentials, or TLS fails. Of the function, as the next one.
-        RetryableError: no broker answered in ``answer_seconds``.
-    """
+    """Returns a function that asks for the names of the topics that the broker shows us; one client asks each time."""
     errors: list[KafkaError] = []
     client = new_admin(connection, error_cb=errors.append, logger=_client_logger)
     doing = f"connecting to Kafka at {connection.bootstrap_servers}"
@@ -94,10 +85,6 @@ def open_topic(
 
     ``visible`` are the names that Kafka shows us, ``variable`` the setting that names it, and ``right`` what the user
     needs to be allowed on it.
-
-    Raises:
-        ConfigError: it does not exist.
-        FatalError: it does, and cannot be described.
     """
     try:
         return application.topic(name, **options)

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class TopicIds:
     """Keeps the topic's id of each claimed partition, and compares it with Kafka's current one. Thread-safe.
 
-    ``ask`` returns the id of the current topic of a name, empty if the broker does not give it.
+    An id is empty if the broker does not give it.
     """
 
     def __init__(self, ask: Callable[[str], str]) -> None:
@@ -28,7 +28,6 @@ class TopicIds:
         self._lock = threading.Lock()
 
     def claimed(self, tp: TopicPartition, topic_id: str) -> None:
-        """Note the topic's id at the claim of the partition; empty if the broker did not give it."""
         with self._lock:
             self._claimed[tp] = topic_id
 
@@ -92,12 +91,10 @@ class KafkaWatch:
             self._thread.start()
 
     def raise_found(self) -> None:
-        """Raise the error that was found, if there is one."""
         if self._found is not None:
             raise self._found
 
     def stop(self) -> None:
-        """Ask no more."""
         self._stop.set()
 
     def _run(self) -> None:

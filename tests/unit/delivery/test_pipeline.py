@@ -236,6 +236,7 @@ def waiting_for_delivery(line: Line) -> Callable[[], None]:
     gate = Gate()
     line.store.refuse = gate
     line.batches(1, 2)
+    gate.wait_reached()
     line.wait_written()
     return gate.open
 
