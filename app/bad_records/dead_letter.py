@@ -64,11 +64,7 @@ def write(rejected: Sequence[Rejected], path: Path) -> None:
 
 
 def read(path: Path) -> Iterator[DeadLetter]:
-    """Yields the records of a file in its order; a key or value without bytes is given as its JSON.
-
-    Raises:
-        DataError: it is no file of a dead letter.
-    """
+    """Yields the records of a file in its order; a key or value without bytes is given as its JSON."""
     doing = f"reading {path.name} of the dead letter"
     try:
         with pq.ParquetFile(path) as file:

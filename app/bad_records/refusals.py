@@ -72,7 +72,6 @@ ReadMessage = Callable[[Message], Row | Refusal]
 
 
 def no_object(value: object) -> NotARowError:
-    """Returns the error for a value that has no columns."""
     if value is None:
         return NullValueError()
     kind = type(value).__name__
@@ -159,5 +158,4 @@ def _beginning(raw: bytes | None) -> bytes | None:
 
 
 def headers_size(headers: Headers | None) -> int:
-    """Returns the bytes of the names and the values."""
     return sum(len(name) + len(value or b"") for name, value in headers) if headers else 0

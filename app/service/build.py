@@ -160,10 +160,7 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The consumer group: ``offsets`` asks Kafka for its offsets, ``topic_ids`` keeps the topic's id at each claim.
-
-    ``consumer`` never subscribes.
-    """
+    """The consumer group. ``consumer`` never subscribes; ``topic_ids`` keeps the topic's id at each claim."""
 
     consumer: Consumer
     offsets: GroupOffsets
@@ -171,11 +168,7 @@ class Group:
 
 
 def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timings: Timings) -> Group:
-    """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected.
-
-    Raises:
-        FatalError: the right is missing.
-    """
+    """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected."""
     consumer = new_client(config, {"statistics.interval.ms": 0})  # nothing reads them: they would fill the memory
     if uses_callback(config.broker_address):
         poll_in_background(consumer, admin)
@@ -191,11 +184,8 @@ def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timing
 class Member:
     """This member of the consumer group, as claims need it.
 
-    Args:
-        member_id: its id in the group, ``None`` outside of it.
-        admin: asks Kafka.
-        internal_topics: of the framework.
-        keeps_state: whether consuming begins at the group's offset, even if the table is ahead of it.
+    ``member_id`` is its id in the group, ``None`` outside of it. ``keeps_state``: consuming begins at the group's
+    offset, even if the table is ahead of it.
     """
 
     member_id: Callable[[], str | None]
@@ -205,7 +195,6 @@ class Member:
 
 
 def new_takeover(base: Base, lake: Lake, journal: Journal, member: Member, group: Group) -> Takeover:
-    """The part that fences and settles former owners."""
     settings = base.settings
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
@@ -229,7 +218,6 @@ def new_takeover(base: Base, lake: Lake, journal: Journal, member: Member, group
 def new_claimer(
     base: Base, lake: Lake, name: str, member: Member, group: Group, submit: Callable[[Portion], None]
 ) -> Claimer:
-    """The part that claims partitions for this member of the group with this name."""
     settings, timings, metrics = base.settings, base.timings, base.metrics
     journal = Journal(lake.store, lake.location.root, name)
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="placeholders")
@@ -272,18 +260,10 @@ def new_application(
     timings: Timings = DEFAULT,
     **others: Any,
 ) -> _Application:
-    """The quixstreams application, not connected yet.
+    """The quixstreams application, made by ``kind`` and not connected yet; ``others`` replace its arguments.
 
-    Args:
-        kind: makes the application.
-        settings: the connector's settings.
-        location: the table, which the other members of the group see.
-        scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
-        timings: of the consumer group.
-        others: arguments that add to the application's own or replace them.
-
-    Raises:
-        ConfigError: the Kafka client refuses its settings, or the platform does not name a broker.
+    A ``transform()`` with state keeps it in ``scratch`` where the platform gives no other folder. Raises
+    ``ConfigError`` if the Kafka client refuses its settings, or the platform does not name a broker.
     """
     of_consumer = {
         **EVERY_CLIENT,

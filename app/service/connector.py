@@ -90,7 +90,7 @@ class Connector:
             )
 
     def check_group(self, application: Application, admin: AdminClient, topic: Topic) -> None:
-        """Raise ``ConnectorError`` if a right on the topic is missing, or another member writes another table."""
+        """Refuse a missing right on the topic, and a member of the group that writes another table."""
         check_topic_rights(admin, topic.name)
         group, own_id = application.config.consumer_group, new_client_id(self.base.settings, self.lake.location)
         self.base.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
@@ -131,11 +131,6 @@ class Connector:
         return group, claimer, pipeline
 
     def run(self, lane: "Lane") -> None:
-        """Consume until stopped.
-
-        Raises:
-            ConnectorError: it failed, or some rows are not committed.
-        """
         self.process.started(lane.stop)
         logger.info("ready to consume %s after %.1f s", lane.topic.name, self.process.seconds)
         self.spark.up.add_done_callback(self._can_write)
@@ -162,15 +157,9 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A lane that is built.
+    """A lane that is built. ``stop`` is safe in a signal handler.
 
-    Args:
-        topic: its input.
-        admin: asks Kafka.
-        pipeline: writes what it consumes.
-        consumption: how it goes.
-        stop: stops it; safe in a signal handler.
-        run: consumes until it is stopped; returns whether all that was consumed is in the lake and committed.
+    ``run`` returns whether all that was consumed is in the lake and committed.
     """
 
     topic: Topic

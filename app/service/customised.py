@@ -48,13 +48,6 @@ class Customised:
         return returned == [ast.dump(ast.Return(ast.Name(each.arg, ast.Load()))) for each in first]
 
     def build(self, dataframe: StreamingDataFrame, application: Application) -> StreamingDataFrame:
-        """Call ``transform()``.
-
-        Raises:
-            ConfigError: it fails, or returns a stream without the input topic.
-            FatalError: the user lacks rights on a topic that it needs.
-            RetryableError: Kafka did not answer it.
-        """
         try:
             arguments = (dataframe, application) if _takes_application(self.transform) else (dataframe,)
             vars(application)["run"] = _refuse_to_run

@@ -98,12 +98,7 @@ def _built(
 ) -> tuple[Application, Topic, StreamingDataFrame, bool]:
     """Let ``transform()`` build on a new application; brokers learn late of a topic that quixstreams has just created.
 
-    Returns:
-        The application, the input topic, the stream, and whether quixstreams may align topics by time.
-
-    Raises:
-        ConfigError: a topic or ``transform()`` is wrong.
-        RetryableError: a topic was created and is not known yet.
+    Also returns whether quixstreams may align topics by time.
     """
     application = _application(connector, callbacks)
     topic = connector.open_input(application, visible)

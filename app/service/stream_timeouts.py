@@ -18,13 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamTimeouts:
-    """Makes the parts of stream timeouts in the order of the start; makes none if switched off.
-
-    ``key_deserializer`` reads the input topic's keys.
-
-    Raises:
-        ConfigError: neither a topic nor a hook would be notified of silent keys.
-    """
+    """Makes the parts of stream timeouts in the order of the start; makes none if switched off."""
 
     def __init__(self, settings: Settings, hook: Hook | None, of_keys: Deserializer) -> None:
         self._settings = settings
@@ -43,11 +37,7 @@ class StreamTimeouts:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
-        """Find the topic for events among the ``visible`` ones, if there is to be one.
-
-        Raises:
-            ConfigError: it does not exist.
-        """
+        """Find the topic for events among the ``visible`` ones, if there is to be one."""
         if not self._raw_keys:
             return None
         events = None

@@ -26,7 +26,6 @@ Hook = Callable[[bytes], object]
 
 
 def as_text(key: bytes) -> str:
-    """Returns a readable form of any key."""
     return key.decode("utf-8", errors="replace")
 
 
@@ -46,7 +45,6 @@ class EventTopic:
         self._log_again_at = 0.0
 
     def send(self, key: bytes) -> None:
-        """Sends the event of this key; drops it with a warning on an error."""
         event = {"ts_ms": int(time.time() * 1000), "stream": as_text(key), "event": "stream_timeout"}
         self._under_way += 1
         try:

@@ -58,14 +58,7 @@ _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
 
 def try_out(settings: Settings, options: Namespace) -> int:
-    """Put the records of standard input, or of a file, through all steps but Spark's.
-
-    Returns:
-        1 if any record cannot become a row, else 0.
-
-    Raises:
-        ConfigError: ``app/transform.py`` is wrong, or a line is no record.
-    """
+    """Put the records of standard input, or of a file, through all steps but Spark's; returns 1 if any is bad."""
     log_warnings_only()
     with scratch_folder() as scratch:
         data, find = _read(options.file), None
@@ -289,12 +282,7 @@ def _refuse_too_long(records: Sequence[Sample], numbers: Sequence[int]) -> None:
 
 
 def _unpacked(line: bytes, settings: Settings, now: int) -> Sample:
-    """The record that an envelope describes.
-
-    Raises:
-        ValueError: it describes none.
-        RecursionError: it is nested too deeply.
-    """
+    """The record that an envelope describes; raises ``ValueError`` or ``RecursionError`` if it describes none."""
     record = json.loads(line)
     if not isinstance(record, dict) or "value" not in record or not _ENVELOPE.issuperset(record):
         raise ValueError(f"it is no object of {', '.join(sorted(_ENVELOPE))}, where value has to be there")

@@ -49,12 +49,7 @@ _TOO_LATE = (InvalidStoredOffsetError, StoreTransactionFailed, StateTransactionE
 class Callbacks:
     """Leads the callbacks of the application to the sink, which is built once ``transform()`` has built on it.
 
-    Args:
-        current: the message that is processed.
-        on_tick: called about once a second.
-
     Attributes:
-        sink: set before the application runs; ``None`` while ``transform()`` builds on it.
         is_kafka_there: whether a broker is connected, as far as the last statistics say.
         assigned: how many partitions are assigned, with those of changelogs.
     """
@@ -149,11 +144,6 @@ def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
 
 
 def run(application: Application) -> None:
-    """Consume until the application is stopped.
-
-    Raises:
-        ConnectorError: it ends with an error.
-    """
     try:
         application.run()
     except SystemExit as error:

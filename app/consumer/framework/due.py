@@ -6,11 +6,7 @@ from app.timings import Timings
 
 
 class Due:
-    """For the consumer's thread, but for ``seconds``.
-
-    Args:
-        commit_interval: that of quixstreams, in seconds.
-        timings: the clock.
+    """For the consumer's thread, but for ``seconds``. ``commit_interval`` is that of quixstreams, in seconds.
 
     Attributes:
         flush_at: quixstreams flushes by then; ``None`` if it has nothing to commit.
@@ -51,9 +47,7 @@ class Due:
 class ConsumerThread:
     """Where quixstreams is: it flushes a revocation on another thread, and calls back while it polls.
 
-    Attributes:
-        is_amid_message: whether some rows of a message may be missing.
-        is_revoking: whether the flush of a revocation is under way.
+    ``is_amid_message``: some rows of a message may be missing. ``is_revoking``: a revocation's flush is under way.
     """
 
     def __init__(self) -> None:

@@ -30,15 +30,10 @@ class Flushing:
     """For one thread at a time.
 
     Args:
-        claimer: claims partitions in the background.
-        pipeline: writes the batches.
         commit: that of quixstreams' consumer, with the connector's mark.
-        metrics: records where partitions begin.
-        timings: the clock.
 
     Attributes:
-        assignment: the present one; ``None`` without one.
-        is_outdated: it may be of a former assignment of Kafka's.
+        is_outdated: the assignment may be of a former assignment of Kafka's.
     """
 
     def __init__(
@@ -70,15 +65,10 @@ class Flushing:
         self.end()
 
     def paused(self) -> None:
-        """Count a pause of consuming."""
         self._metrics.paused()
 
     def look(self, processed: Processed, *, is_worth_it: bool) -> None:
-        """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it.
-
-        Raises:
-            ConnectorError: consuming must end.
-        """
+        """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
         self._claimer.check()
         if self._pipeline.failure is not None:
             raise self._pipeline.failure
@@ -94,7 +84,6 @@ class Flushing:
 
         Raises:
             HeldUpError: another member has closed the log, or it takes too long.
-            ConnectorError: it cannot be done at all.
         """
         until = self._timings.clock() + seconds
         while True:
@@ -113,11 +102,7 @@ class Flushing:
                 self._pipeline.wait_delivered(self.assignment, self._timings.look_seconds)
 
     def step(self, processed: Processed) -> bool:
-        """Do the next step of a delivery; returns whether all is in lake and log.
-
-        Raises:
-            ConnectorError: a claim failed.
-        """
+        """Do the next step of a delivery; returns whether all is in lake and log."""
         self._admit(processed)
         assignment = self.assignment
         if assignment is not None and not assignment.unclaimed and not assignment.is_over:

@@ -7,11 +7,7 @@ from app.model import TopicPartition
 
 
 class Observed:
-    """For the consumer's thread, but for ``give_away``.
-
-    Args:
-        observer: notified; ``None`` if nobody is.
-    """
+    """For the consumer's thread, but for ``give_away``."""
 
     def __init__(self, observer: SinkObserver | None) -> None:
         self.observer = observer

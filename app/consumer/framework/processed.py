@@ -17,13 +17,7 @@ _MESSAGE_OVERHEAD = 300  # of a message that is kept beside its row, in bytes
 class Processed:
     """Rows and bad records, for the thread that holds it; its properties are safe from any thread.
 
-    Args:
-        current: the message that is processed.
-
-    Attributes:
-        of: by partition.
-        row_bytes: of rows that the pipeline has not.
-        kept_bytes: of bad records, until they are in the lake.
+    ``row_bytes`` are of rows that the pipeline has not, ``kept_bytes`` of bad records until they are in the lake.
     """
 
     def __init__(self, current: CurrentMessage) -> None:
@@ -61,11 +55,7 @@ class Processed:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def add(self, tp: TopicPartition, row: Row) -> None:
-        """Keep a copy of a row, with its message if that is known.
-
-        Raises:
-            NotARowError: it is nested too deeply, or contains itself.
-        """
+        """Keep a copy of a row, with its message if that is known; raises ``NotARowError`` if it is too deep."""
         try:
             value, key, headers = own_copy(row.value), own_copy(row.key), own_copy(row.headers)
         except RecursionError:
@@ -84,7 +74,6 @@ class Processed:
         self.row_bytes += self._sizer.size((value, key, headers), self._current.size)
 
     def keep(self, rejected: Rejected) -> None:
-        """Keep a copy of a bad record."""
         with suppress(RecursionError):
             key, value, headers = map(own_copy, (rejected.key, rejected.value, rejected.headers))
             rejected = replace(rejected, key=key, value=value, headers=headers)

@@ -15,10 +15,7 @@ _HINT_TRANSFORM = "Correct transform() in app/transform.py"
 def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
     """Refuses a record at which ``transform()`` failed, or that became no row.
 
-    Args:
-        error: why.
-        row: the record as the framework passed it to ``transform()``.
-        message: the one that holds this record alone; ``None`` where it is unknown or holds several.
+    ``row`` is the record as ``transform()`` got it. ``message`` holds this record alone; ``None`` if it is unknown.
     """
     if isinstance(error, NullValueError) and row.value is not None:
         error = NullValueError("transform() made null of it, as a function does that returns nothing")

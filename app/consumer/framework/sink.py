@@ -38,20 +38,9 @@ class RowSink(BaseSink):
     """See the module. All methods are for the consumer's thread, but for the flush of a revocation.
 
     Args:
-        pipeline: writes the batches.
-        flushing: claims partitions, and hands over what was processed.
-        bad_records: the policy for records that cannot become rows.
-        current: the message that is processed.
-        due: when quixstreams flushes.
-        observed: tells the observer of partitions.
         on_start: called once quixstreams runs, after it has set its own handlers of signals.
         can_go_back: whether quixstreams can go back to its last commit; else a flush that cannot succeed ends the
             process, and the next start does so.
-
-    Attributes:
-        thread: that of the consumer.
-        consumed: how many messages came.
-        is_held_up: whether the last flush failed.
     """
 
     def __init__(
@@ -83,7 +72,7 @@ class RowSink(BaseSink):
     # --- seen from other threads ------------------------------------------------------------------------------------
 
     def consumption(self, assigned: int) -> Consumption:
-        """How consuming goes; ``assigned`` is the number of assigned partitions, which quixstreams tells no sink."""
+        """``assigned`` is the number of assigned partitions, which quixstreams tells no sink."""
         assignment, processed = self._flushing.assignment, self._processed
         claimed = {each.tp for each in assignment.claimed} if assignment else set()
         return Consumption(
@@ -141,11 +130,7 @@ class RowSink(BaseSink):
     def add(
         self, value: Any, key: Any, timestamp: int, headers: HeadersTuples, topic: str, partition: int, offset: int
     ) -> None:
-        """Take a copy of a row.
-
-        Raises:
-            NotARowError: the value is no dict, or the message is too big.
-        """
+        """Take a copy of a row; raises ``NotARowError`` if the value is no dict, or the message is too big."""
         self.thread.is_amid_message = True
         tp = TopicPartition(topic, partition)
         if self._of(tp).is_repeated(offset):
@@ -166,7 +151,6 @@ class RowSink(BaseSink):
         Raises:
             SinkBackpressureError: it cannot be done now; quixstreams goes back to its last commit.
             RetryableError: the same while partitions are revoked or the process stops, or if it cannot go back.
-            ConnectorError: it cannot be done at all.
         """
         if not self.thread.is_this:
             self._flush_revoked()
@@ -184,11 +168,7 @@ class RowSink(BaseSink):
             raise SinkBackpressureError(retry_after=0) from None
 
     def on_paused(self) -> None:
-        """Drop all that waits: another sink asks for a pause, and quixstreams goes back to its last commit.
-
-        Raises:
-            RetryableError: it cannot go back.
-        """
+        """Drop all that waits: another sink asks for a pause, and quixstreams goes back to its last commit."""
         self._go_back()
         if not self._can_go_back:
             raise _cannot_go_back("another sink of transform() asks for a pause")
@@ -210,11 +190,7 @@ class RowSink(BaseSink):
             waiting.uncommitted.consumed(context.offset, known_timestamp(timestamp))
 
     def message_processed(self, tp: TopicPartition, offset: int) -> None:
-        """Note that all rows of a message are there.
-
-        Raises:
-            ConnectorError: the pipeline failed with an error that no retry corrects, or has no room for too long.
-        """
+        """Note that all rows of a message are there."""
         self._end_message(tp, offset, is_sought=True)
         self._due.expect_flush()
         is_portion = self._pipeline.limits.is_portion(self._processed.row_bytes)
@@ -224,12 +200,8 @@ class RowSink(BaseSink):
     def reject(self, refusal: Refusal, *, is_deserialized: bool) -> None:
         """Keep a record that cannot become a row for the dead letter; take out the rows that it already gave.
 
-        Args:
-            refusal: the record, and why.
-            is_deserialized: ``False`` where the message gave no record at all.
-
-        Raises:
-            DataError: ``ON_BAD_RECORD`` is ``fail``; what came before is in the lake, if that can be.
+        A message that is not ``is_deserialized`` gave no record at all. Raises ``DataError`` if ``ON_BAD_RECORD`` is
+        ``fail``; what came before is then in the lake, if that can be.
         """
         rejected = refusal.rejected
         waiting = self._of(rejected.tp)
@@ -245,14 +217,7 @@ class RowSink(BaseSink):
                 self._flush_bad_records()
 
     def tick(self, *, is_stable: bool) -> None:
-        """Do what is due without messages; called about once a second.
-
-        Args:
-            is_stable: whether the partitions are assigned as they were at the last tick.
-
-        Raises:
-            ConnectorError: consuming must end.
-        """
+        """Do what is due without messages, once a second; ``is_stable``: no rebalance since the last tick."""
         if self._is_stopping:
             return  # nothing more is due
         self._observed.forget_given_away()
@@ -316,11 +281,7 @@ class RowSink(BaseSink):
             self._wait_for_room()
 
     def _wait_for_room(self) -> None:
-        """Wait until there is room, or until a flush is due, which can go back.
-
-        Raises:
-            RetryableError: neither comes in time.
-        """
+        """Wait until there is room, or until a flush is due, which can go back."""
         timings = self._due.timings
         until = timings.clock() + timings.full_seconds
         while self._is_full and (self._due.seconds or 0.0) > 0:
@@ -333,11 +294,7 @@ class RowSink(BaseSink):
             self._observed.observer.waited()
 
     def _check_revocation(self) -> None:
-        """End the process if quixstreams has left a revocation's flush behind, as after a freeze.
-
-        Raises:
-            RetryableError: it has.
-        """
+        """End the process if quixstreams has left a revocation's flush behind, as after a freeze."""
         if self.thread.is_revoking:
             cause = "the flush of the former assignment has not ended"
             raise RetryableError("consuming", cause, "The next start goes on from the journal")

@@ -55,12 +55,7 @@ class BrokerPresence:
 
 
 def new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
-    """Makes a consumer of the application's group.
-
-    Args:
-        config: of the Quix application: broker, group, and further properties of librdkafka.
-        properties: those that the others give way to.
-    """
+    """Makes a consumer of the application's group; ``properties`` win over all others."""
     return Consumer(
         {
             **config.consumer_extra_config,

@@ -21,13 +21,7 @@ _offset = methodcaller("offset")
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """For the consumer's thread.
-
-    Args:
-        max_record_bytes: of a message that becomes a row.
-        bad_records: the policy for records that cannot become rows.
-        observer: notified of assignments, records and turns.
-    """
+    """For the consumer's thread. ``max_record_bytes`` bounds a message that becomes a row."""
 
     max_record_bytes: int
     bad_records: BadRecords

@@ -43,14 +43,7 @@ _offset = methodcaller("offset")
 class PlainLoop:
     """Runs until it is stopped or something fails. ``stop`` is safe in a signal handler; all else is for one thread.
 
-    Args:
-        client: Kafka's, which nobody else uses.
-        intake: measures messages.
-        claimer: claims partitions in the background.
-        pipeline: brings records into the lake.
-        on_turn: called at each turn; its argument is whether messages came.
-        metrics: records offsets, pauses and losses.
-        timings: deadlines of flushes.
+    ``client`` belongs to the loop alone. ``on_turn`` is called at each turn with whether messages came.
     """
 
     def __init__(
@@ -81,11 +74,7 @@ class PlainLoop:
         self._is_stopping = True
 
     def run(self, topic: str) -> bool:
-        """Consume until stopped; returns whether all that was read is in the lake.
-
-        Raises:
-            ConnectorError: something failed for good, or Kafka says that the topic is another one.
-        """
+        """Consume until stopped; returns whether all that was read is in the lake."""
         self._client.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         try:
             while not self._is_stopping:
@@ -105,7 +94,6 @@ class PlainLoop:
         return partition is not None and partition.is_claimed and not self._room.is_paused
 
     def consumption(self) -> Consumption:
-        """How consuming goes."""
         assignment, pipeline = self._assignment, self._pipeline
         tps = tuple(assignment.partitions) if assignment else ()
         return Consumption(
@@ -196,10 +184,8 @@ class PlainLoop:
     def _claim_again(self) -> None:
         """Begin another assignment of the same partitions if another member has closed the log of the present one.
 
-        The claim then asks Kafka whether the partitions are still assigned to this member.
-
-        Raises:
-            RetryableError: Kafka has not revoked them for too long.
+        The claim then asks Kafka whether the partitions are still assigned to this member. The process ends if Kafka
+        has not revoked them for too long.
         """
         assignment = self._assignment
         fence = assignment.log.fence if assignment else None

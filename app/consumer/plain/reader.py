@@ -11,11 +11,7 @@ from app.monitoring.waits import Stopped
 
 
 class MessageReader:
-    """Reads messages one by one, with the same result as the framework's lane.
-
-    Args:
-        topic: has the deserializers.
-    """
+    """Reads messages one by one, with the same result as the framework's lane."""
 
     def __init__(self, topic: Topic) -> None:
         self._topic = topic

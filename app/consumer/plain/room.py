@@ -19,12 +19,7 @@ _POLL_BYTES = 16 * 2**20
 
 
 class Room:
-    """For the consumer's thread.
-
-    Attributes:
-        is_paused: whether consuming is.
-        consumed: how many messages came.
-    """
+    """For the consumer's thread. ``consumed`` counts messages."""
 
     def __init__(self, client: Consumer, pipeline: Pipeline, metrics: Metrics, timings: Timings) -> None:
         self._client = client
