@@ -61,8 +61,6 @@ class BadRowsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rejected record, and the advice for the log."""
-
     rejected: Rejected
     hint: str
 
@@ -79,7 +77,6 @@ def no_object(value: object) -> NotARowError:
 
 
 def too_deep() -> NotARowError:
-    """Returns the error for a value that Python cannot walk through."""
     return NotARowError("its value contains itself, or has too many levels", _HINT_NO_OBJECT)
 
 
@@ -149,7 +146,6 @@ def truncated(message: Message, reason: str) -> Rejected:
 
 
 def message_size(message: Message) -> int:
-    """Returns the bytes of the value, the key and the headers."""
     return len(message) + len(message.key() or b"") + headers_size(headers_of(message))
 
 

@@ -65,7 +65,6 @@ class OfflineBroker:
         self.address = f"{broker.host}:{broker.port}"
 
     def create(self, topic: str) -> None:
-        """Make a topic, if it is missing."""
         self._producer.list_topics(topic, _ANSWER_SECONDS)
 
     def produce(self, topic: str, samples: Sequence[Sample]) -> Iterator[int]:

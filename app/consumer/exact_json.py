@@ -31,7 +31,6 @@ def loads(text: bytes | bytearray) -> Any:
 
 
 def new_deserializer(name: str) -> Deserializer:
-    """The framework's deserializer of this name."""
     made: Deserializer
     if name == "json":
         made = JSONDeserializer(loads=loads)

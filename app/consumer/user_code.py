@@ -24,7 +24,6 @@ def line_of(error: BaseException) -> str:
 
 
 def at(line: str) -> str:
-    """The end of a sentence that names this line."""
     return f" at {line}" if line else ""
 
 

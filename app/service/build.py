@@ -74,15 +74,13 @@ _HEARTBEAT_MS = 500
 
 
 def new_bad_records(settings: Settings) -> BadRecords:
-    """The policy for records that cannot be rows; the sink and the staging step share it."""
     return BadRecords(settings.on_bad_record, logger.warning)
 
 
 def can_read_whole_batches(settings: Settings) -> bool:
     """Whether the deserializers and the rules for bad records allow converting messages in batches.
 
-    If a bad record ends the process, the records before it must reach the lake first. So each record is then converted
-    by itself.
+    If a bad record ends the process, the records before it must reach the lake first: each is converted by itself.
     """
     known_keys = settings.key_deserializer in ("str", "string", "avro")
     known_values = settings.value_deserializer in ("json", "json-schema", "avro")
@@ -154,7 +152,6 @@ def begin_sweeping(claimer: Claimer, lake: Lake, group: str) -> Sweeper:
 
 
 def new_client_id(settings: Settings, location: TableLocation) -> str:
-    """The client id that the other connectors of the consumer group see."""
     return client_id(settings.input_topic, location.uri)
 
 

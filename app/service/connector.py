@@ -96,7 +96,6 @@ class Connector:
         self.base.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
-        """The announcer of stream timeouts, if there is one."""
         with asking_for_topics(self.base.settings):
             announcer = self.stream_timeouts.new_announcer(application, visible)
         if announcer:

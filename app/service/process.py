@@ -37,7 +37,6 @@ class Process:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
         return time.monotonic() - self._begun
 
     @property

@@ -107,7 +107,6 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
 
 
 def _lane_for(customised: Customised, settings: Settings) -> Callable[[Connector], Lane]:
-    """Choose the lane, and log why."""
     if not customised.is_untouched:
         logger.info("transform() is edited: each record goes through quixstreams")
         return new_framework_lane

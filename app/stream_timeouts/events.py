@@ -56,12 +56,10 @@ class EventTopic:
             self._lose(str(error))
 
     def turn(self) -> None:
-        """Processes the answers received so far."""
         if self._under_way:
             self._producer.poll(0)
 
     def close(self) -> None:
-        """Waits a moment for outstanding answers."""
         if self._under_way and self._producer.flush(_FLUSH_SECONDS):
             self._lost += self._under_way
         if self._lost:

@@ -153,7 +153,6 @@ def run(application: Application) -> None:
 
 
 def translated(error: Exception) -> ConnectorError:
-    """The error to end with after this one of quixstreams, or of the user's code."""
     if isinstance(error, PartitionAssignmentError):
         error = of_rebalance(error)
     if isinstance(error, ConnectorError):

@@ -55,7 +55,6 @@ class ConsumerThread:
         self.is_amid_message = self.is_revoking = False
 
     def note(self) -> None:
-        """This is the thread that consumes."""
         self._ident = threading.get_ident()
 
     @property

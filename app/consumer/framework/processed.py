@@ -33,7 +33,6 @@ class Processed:
 
     @property
     def rows(self) -> int:
-        """How many rows the pipeline has not."""
         return sum(len(each.rows) for each in self.of.values())
 
     @property
@@ -43,7 +42,6 @@ class Processed:
 
     @property
     def oldest_uncommitted(self) -> dict[TopicPartition, float]:
-        """See ``Assignment.oldest_uncommitted``."""
         known = ((tp, each.uncommitted.oldest) for tp, each in self.of.copy().items())
         return {tp: oldest for tp, oldest in known if oldest is not None}
 
@@ -90,18 +88,15 @@ class Processed:
             assignment.take(pieces, size)
 
     def delivered(self) -> None:
-        """Note that all is in the lake and in the log."""
         for each in self.of.values():
             each.delivered()
         self.kept_bytes = 0
 
     def unsealed(self) -> None:
-        """Note that what the pipeline has did not reach the lake, and quixstreams does not go back."""
         for each in self.of.values():
             each.unsealed()
 
     def rewound(self) -> "Processed":
-        """What is left where quixstreams goes back."""
         left = Processed(self._current)
         left.of = {tp: kept for tp, each in self.of.items() if (kept := each.rewound())}
         return left

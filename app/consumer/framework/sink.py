@@ -190,7 +190,6 @@ class RowSink(BaseSink):
             waiting.uncommitted.consumed(context.offset, known_timestamp(timestamp))
 
     def message_processed(self, tp: TopicPartition, offset: int) -> None:
-        """Note that all rows of a message are there."""
         self._end_message(tp, offset, is_sought=True)
         self._due.expect_flush()
         is_portion = self._pipeline.limits.is_portion(self._processed.row_bytes)

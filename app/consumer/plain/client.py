@@ -24,7 +24,6 @@ class BrokerPresence:
         self.is_there = True
 
     def failed(self, error: KafkaError) -> None:
-        """The client's callback for errors."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             logger.error("Kafka consumer: %s", error.str())
         elif self.is_there:
@@ -38,7 +37,6 @@ class BrokerPresence:
             logger.info("Kafka is there again")
 
     def counted(self, statistics: str) -> None:
-        """The client's callback for statistics."""
         if not self.is_there:
             brokers = json.loads(statistics).get("brokers", {}).values()
             if any(broker.get("state") == "UP" for broker in brokers):
@@ -46,7 +44,6 @@ class BrokerPresence:
 
     @property
     def properties(self) -> dict[str, Any]:
-        """For the client that is to say it."""
         return {
             "error_cb": told_of_refusals(self.failed),
             "stats_cb": self.counted,

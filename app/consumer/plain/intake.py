@@ -54,7 +54,6 @@ class Intake:
         return size
 
     def reject(self, assignment: Assignment, refusal: Refusal) -> None:
-        """Keep a message that cannot become a row for the dead letter."""
         rejected = refusal.rejected
         kept = [rejected] if self.bad_records.keep(rejected, refusal.hint) else []
         size = sum(deep_size(part) for each in kept for part in (each.key, each.value, each.headers))

@@ -70,7 +70,6 @@ class PlainLoop:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """End the loop after its present turn."""
         self._is_stopping = True
 
     def run(self, topic: str) -> bool:

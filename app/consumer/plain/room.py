@@ -32,7 +32,6 @@ class Room:
         self.consumed = 0
 
     def unassigned(self) -> None:
-        """The assignment has ended: nothing is paused."""
         self._full_since, self.is_paused = None, False
 
     @property
