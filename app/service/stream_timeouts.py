@@ -7,6 +7,7 @@ from quixstreams import Application
 from quixstreams.models import Deserializer
 
 from app.config.settings import Settings
+from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.errors import ConfigError
 from app.kafka.topics import open_topic
 from app.model import TopicPartition
@@ -47,15 +48,13 @@ class StreamTimeouts:
             events = EventTopic(config.broker_address, config.producer_extra_config, topic.name)
         return Announcer(events, self._hook)
 
-    def new_observer(
-        self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None
-    ) -> KeyObserver | None:
+    def new_observer(self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None) -> SinkObserver:
         """The observer of the sink, which restarts the timer of each arriving key.
 
         ``is_heard`` says whether a partition is being consumed; ``announcer`` is notified of keys that time out.
         """
         if not (announcer and self._raw_keys and self._settings.stream_timeout_ms):
-            return None
+            return NOBODY
         tracker = TimeoutTracker(
             timeout_ms=self._settings.stream_timeout_ms,
             max_bytes=self._settings.memory.buffer_mb * 2**20 // 2,

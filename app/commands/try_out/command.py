@@ -159,7 +159,7 @@ class _Trial:
             self._bad_records,
             current,
             Due(_COMMIT_SECONDS, DEFAULT),
-            Observed(None),
+            Observed(),
         )
         built.sink(sink)
         current.watch([topic], topic.name)

@@ -142,8 +142,7 @@ class RowSink(BaseSink):
             raise TooBigError(self._current.size, most)
         self._processed.add(tp, Row(value, key, timestamp, offset, headers))
         self._due.expect_flush()
-        if self._observed.observer is not None:
-            self._observed.observer.row_added(tp, key)
+        self._observed.observer.row_added(tp, key)
 
     def flush(self) -> None:
         """Bring all that was processed into lake and log.
@@ -225,9 +224,8 @@ class RowSink(BaseSink):
         self._look()
         if self._due.has_bad_records:
             self._flush_bad_records()
-        if self._observed.observer is not None:
-            is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
-            self._observed.observer.turn(is_in_trouble=is_in_trouble)
+        is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
+        self._observed.observer.turn(is_in_trouble=is_in_trouble)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -255,8 +253,7 @@ class RowSink(BaseSink):
             raise
         if is_kept:
             self._processed.keep(rejected)
-        if self._observed.observer is not None:
-            self._observed.observer.record_rejected(rejected)
+        self._observed.observer.record_rejected(rejected)
 
     def _assignment_changed(self) -> None:
         """Claim again what comes from now on. Forget the former assignment, unless the next one has begun."""
@@ -289,8 +286,7 @@ class RowSink(BaseSink):
                 raise RetryableError("writing rows from a full buffer", cause, "The next start reads them again")
             self._flushing.step(self._processed)
             self._pipeline.wait_for_change(timings.look_seconds)
-        if self._observed.observer is not None:
-            self._observed.observer.waited()
+        self._observed.observer.waited()
 
     def _check_revocation(self) -> None:
         """End the process if quixstreams has left a revocation's flush behind, as after a freeze."""
@@ -308,8 +304,7 @@ class RowSink(BaseSink):
                 self._processed, timings.stop_seconds if self._is_stopping else timings.flush_seconds
             )
         finally:
-            if self._observed.observer is not None:
-                self._observed.observer.flushed()
+            self._observed.observer.flushed()
         self._processed.delivered()
         self._due.flushed()
         self.is_held_up = False

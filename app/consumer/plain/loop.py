@@ -129,8 +129,7 @@ class PlainLoop:
         logger.warning("lost: %s; their new owner goes on from the journal", _listed(tps))
 
     def _begin(self, tps: Sequence[TopicPartition], closed: str | None = None) -> None:
-        if self._intake.observer is not None:
-            self._intake.observer.assigned(tps)
+        self._intake.observer.assigned(tps)
         self._assignment = self._claimer.begin(tps, closed)
 
     def _give_up(self) -> None:
@@ -144,8 +143,7 @@ class PlainLoop:
             return
         tps = tuple(self._assignment.partitions)
         self._metrics.ended(tps)
-        if self._intake.observer is not None:
-            self._intake.observer.unassigned(tps)
+        self._intake.observer.unassigned(tps)
         self._room.unassigned()
         self._assignment.end()
         self._assignment = None
@@ -158,9 +156,8 @@ class PlainLoop:
         if self._assignment is not None:
             self._admit(self._assignment)
         has_come = self._may_poll() and self._poll()
-        if self._intake.observer is not None:
-            is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
-            self._intake.observer.turn(is_in_trouble=is_in_trouble)
+        is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
+        self._intake.observer.turn(is_in_trouble=is_in_trouble)
         self._raise_failure()
         if self._assignment is not None:
             self._copies.copy(self._assignment, asynchronous=True)
@@ -200,8 +197,7 @@ class PlainLoop:
     def _may_poll(self) -> bool:
         if self._assignment is None or self._room.may_poll(self._assignment):
             return True
-        if self._intake.observer is not None:
-            self._intake.observer.waited()
+        self._intake.observer.waited()
         return False
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -275,8 +271,7 @@ class PlainLoop:
         while not pipeline.wait_delivered(assignment, self._timings.look_seconds):
             if pipeline.failure is not None or assignment.is_over or clock() >= until:
                 break
-        if self._intake.observer is not None:
-            self._intake.observer.flushed()
+        self._intake.observer.flushed()
 
     def _raise_failure(self) -> None:
         if self._pipeline.failure is not None:
