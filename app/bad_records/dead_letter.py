@@ -71,16 +71,13 @@ def read(path: Path) -> Iterator[DeadLetter]:
             if set(file.schema_arrow.names) != set(SCHEMA.names):
                 cause = f"it has the columns {', '.join(file.schema_arrow.names)}"
                 raise DataError(doing, cause, "Move files that the connector did not write out of this folder")
+            at = SCHEMA.get_field_index("timestamp")
             for batch in file.iter_batches(_ROWS_AT_ONCE):
-                yield from map(_dead_letter, _with_plain_timestamps(batch).to_pylist())
+                # Timestamps in ms: producers set them, and some are beyond what a datetime can hold.
+                plain = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
+                yield from map(_dead_letter, plain.to_pylist())
     except pa.ArrowException as error:
         raise DataError(doing, str(error), "Delete the file, or put a sound copy of it in its place") from error
-
-
-def _with_plain_timestamps(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns timestamps in ms: producers set them, and some are beyond what a datetime can hold."""
-    at = SCHEMA.get_field_index("timestamp")
-    return batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
 
 
 def _row(record: Rejected, now: datetime) -> tuple[Any, ...]:

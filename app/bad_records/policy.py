@@ -31,10 +31,6 @@ class BadRecords:
         self._count = 0
 
     @property
-    def ends_the_process(self) -> bool:
-        return self._choice == "fail"
-
-    @property
     def skipped(self) -> int:
         """The number of records skipped since the start; safe from any thread."""
         return self._count if self._choice == "skip" else 0
@@ -44,7 +40,7 @@ class BadRecords:
 
         ``hint`` says what can be done about it at its source.
         """
-        if self.ends_the_process:
+        if self._choice == "fail":
             raise DataError(
                 f"reading the record of {rejected.tp} at offset {rejected.offset}",
                 rejected.reason,

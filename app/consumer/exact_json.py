@@ -31,11 +31,6 @@ def loads(text: bytes | bytearray) -> Any:
 
 
 def new_deserializer(name: str) -> Deserializer:
-    made: Deserializer
-    if name == "json":
-        made = JSONDeserializer(loads=loads)
-    elif name == "quix":
-        made = QuixDeserializer(loads=loads)
-    else:
-        made = DESERIALIZERS[name]()
+    exact = {"json": JSONDeserializer, "quix": QuixDeserializer}
+    made: Deserializer = exact[name](loads=loads) if name in exact else DESERIALIZERS[name]()
     return made

@@ -10,7 +10,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.app import ApplicationConfig
@@ -97,13 +96,11 @@ def new_stager(
     """Steps 1 and 2; ``formats`` and ``read_message`` read messages, for batches of messages."""
     many = formats if read_message else None  # else they belong to the consumer's thread
     spec = lake.spec
-    rules = Rules(
-        spec.timestamp_column,
-        frozenset(spec.columns),
-        settings.column_types,
-        settings.timestamp_as,
-        settings.is_iceberg,
-    )
+    columns, types = frozenset(spec.columns), settings.column_types
+    rules = Rules(spec.timestamp_column, columns, types, settings.timestamp_as, settings.is_iceberg)
+    whole_batches = None
+    if many:
+        whole_batches = WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key, many.ask_with)
     converter = BatchConverter(
         spec=spec,
         table_root=lake.location.root,
@@ -111,9 +108,7 @@ def new_stager(
         rules=rules,
         metadata=settings.metadata_columns,
         bad_records=bad_records,
-        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key, many.ask_with)
-        if many
-        else None,
+        whole_batches=whole_batches,
         read_message=read_message,
     )
     return Stager(converter, lake.location.root, spec)
@@ -155,16 +150,7 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
     return client_id(settings.input_topic, location.uri)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The consumer group. ``consumer`` never subscribes; ``topic_ids`` keeps the topic's id at each claim."""
-
-    consumer: Consumer
-    offsets: GroupOffsets
-    topic_ids: TopicIds
-
-
-def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timings: Timings) -> Group:
+def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timings: Timings) -> GroupOffsets:
     """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected."""
     consumer = new_client(config, {"statistics.interval.ms": 0})  # nothing reads them: they would fill the memory
     if uses_callback(config.broker_address):
@@ -174,7 +160,7 @@ def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timing
         offsets.of(TopicPartition(topic, 0))
     except RetryableError as error:  # e.g. before Kafka's first group exists; claims ask again
         logger.debug("%s", error)
-    return Group(consumer, offsets, TopicIds(offsets.topic_id))
+    return offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,29 +177,31 @@ class Member:
     keeps_state: bool = False
 
 
-def new_takeover(base: Base, lake: Lake, journal: Journal, member: Member, group: Group) -> Takeover:
-    settings = base.settings
+def _new_takeover(
+    settings: Settings, lake: Lake, journal: Journal, member: Member, offsets: GroupOffsets, topic_ids: TopicIds
+) -> Takeover:
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
     first_offsets = FirstOffsets(
-        journal, kafka=group.offsets, reset=settings.auto_offset_reset, internal=member.internal_topics
+        journal, kafka=offsets, reset=settings.auto_offset_reset, internal=member.internal_topics
     )
+    roll = partial(roll_forward, lake.store, lake.registrar, objects.map)
     return Takeover(
         journal,
-        Settlement(
-            lake.store,
-            partial(roll_forward, lake.store, lake.registrar, objects.map),
-            lake.registrar.has,
-            group.offsets,
-            objects.map,
-        ),
-        Beginnings(group.offsets, group.topic_ids, first_offsets.of, settings.follow_offsets, member.keeps_state),
+        Settlement(lake.store, roll, lake.registrar.has, offsets, objects.map),
+        Beginnings(offsets, topic_ids, first_offsets.of, settings.follow_offsets, member.keeps_state),
         claims.map,
     )
 
 
 def new_claimer(
-    base: Base, lake: Lake, name: str, member: Member, group: Group, submit: Callable[[Portion], None]
+    base: Base,
+    lake: Lake,
+    name: str,
+    member: Member,
+    offsets: GroupOffsets,
+    topic_ids: TopicIds,
+    submit: Callable[[Portion], None],
 ) -> Claimer:
     settings, timings, metrics = base.settings, base.timings, base.metrics
     journal = Journal(lake.store, lake.location.root, name)
@@ -232,14 +220,14 @@ def new_claimer(
         )
 
     return Claimer(
-        new_takeover(base, lake, journal, member, group),
+        _new_takeover(settings, lake, journal, member, offsets, topic_ids),
         new_log,
         Membership(
-            group.topic_ids,
+            topic_ids,
             other_tables.at_assignment,
             lambda: is_member(member.admin, name, member.member_id()),
             KafkaWatch(
-                [lambda: group.topic_ids.recreated(metrics.counts().positions), other_tables.later],
+                [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later],
                 seconds=_WATCH_SECONDS,
             ),
         ),

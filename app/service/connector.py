@@ -25,12 +25,13 @@ from app.delivery.limits import BatchLimits
 from app.delivery.pipeline import Pipeline
 from app.errors import RetryableError
 from app.kafka.group import check_members, check_topic_rights
+from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, missing_topic, open_topic
+from app.kafka.watch import TopicIds
 from app.monitoring.consumption import Consumption
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
 from app.service.build import (
-    Group,
     Member,
     begin_sweeping,
     new_claimer,
@@ -104,7 +105,7 @@ class Connector:
 
     def open_way(
         self, application: Application, topic: Topic, member: Member, read_message: ReadMessage | None = None
-    ) -> tuple[Group, Claimer, Pipeline]:
+    ) -> tuple[GroupOffsets, Claimer, Pipeline]:
         """Build what claims partitions, and what writes their records.
 
         ``read_message`` reads single messages for batches of messages; ``None`` if the lane gives rows.
@@ -116,18 +117,19 @@ class Connector:
         metrics.waits.at_start("store", partial(check_journals, lake, name))
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group
-        group = open_group(application.config, member.admin, topic.name, base.timings)
+        offsets = open_group(application.config, member.admin, topic.name, base.timings)
+        topic_ids = TopicIds(offsets.topic_id)
         flow = Flow(metrics, base.timings)
         gathering = Gathering(flow, stager, self.limits, base.scratch, in_files=lake.registrar.in_files)
-        claimer = new_claimer(base, lake, name, member, group, gathering.submit)
+        claimer = new_claimer(base, lake, name, member, offsets, topic_ids, gathering.submit)
         self.ends.callback(claimer.stop)
         self.ends.callback(begin_sweeping(claimer, lake, name).stop)
-        delivery = Delivery(flow, lake.store, lake.registrar, settings.max_write_workers, group.topic_ids.recreated)
+        delivery = Delivery(flow, lake.store, lake.registrar, settings.max_write_workers, topic_ids.recreated)
         pipeline = Pipeline(flow, gathering, spark, delivery, spark.up)
         pipeline.start()
         self.ends.callback(pipeline.stop)
         spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), pipeline.fail))
-        return group, claimer, pipeline
+        return offsets, claimer, pipeline
 
     def run(self, lane: "Lane") -> None:
         self.process.started(lane.stop)

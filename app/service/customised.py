@@ -14,7 +14,7 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
-from app.consumer.user_code import at, line_of
+from app.consumer.user_code import at_line_of
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def _takes_application(transform: Callable[..., object]) -> bool:
 
 
 def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}{at(line_of(error))}"
+    return f"{type(error).__name__}: {error}{at_line_of(error)}"
 
 
 def _build_failed(error: BaseException) -> ConnectorError:

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import ConnectionConfig, Producer
 
-from app.consumer.user_code import at, line_of
+from app.consumer.user_code import at_line_of
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Announcer:
                     "on_stream_timeout() of app/transform.py failed for key %r with %r%s; going on",
                     as_text(key),
                     error,
-                    at(line_of(error)),
+                    at_line_of(error),
                 )
                 logger.debug("on_stream_timeout()", exc_info=True)
 

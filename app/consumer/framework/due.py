@@ -8,9 +8,8 @@ from app.timings import Timings
 class Due:
     """For the consumer's thread, but for ``seconds``. ``commit_interval`` is that of quixstreams, in seconds.
 
-    Attributes:
-        flush_at: quixstreams flushes by then; ``None`` if it has nothing to commit.
-        keep_until: then bad records alone are flushed, of which quixstreams does not know; 0 without any.
+    quixstreams flushes by ``flush_at``; ``None`` if it has nothing to commit. Bad records alone, of which it does not
+    know, are flushed at ``keep_until``; 0 without any.
     """
 
     def __init__(self, commit_interval: float, timings: Timings) -> None:

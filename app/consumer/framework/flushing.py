@@ -27,27 +27,18 @@ class HeldUpError(Exception):
 
 
 class Flushing:
-    """For one thread at a time.
+    """For one thread at a time. ``commit`` is that of quixstreams' consumer, with the connector's mark.
 
-    Args:
-        commit: that of quixstreams' consumer, with the connector's mark.
-
-    Attributes:
-        is_outdated: the assignment may be of a former assignment of Kafka's.
+    ``is_outdated``: the assignment may be of a former assignment of Kafka's.
     """
 
     def __init__(
-        self,
-        claimer: Claims,
-        pipeline: Pipeline,
-        commit: Callable[..., object],
-        metrics: Metrics,
-        timings: Timings,
+        self, claimer: Claims, pipeline: Pipeline, commit: Callable[..., object], metrics: Metrics, timings: Timings
     ) -> None:
         self._claimer = claimer
         self._pipeline = pipeline
         self._commit = commit
-        self._metrics = metrics
+        self.metrics = metrics
         self._timings = timings
         self._reclaiming = Reclaiming(timings)
         self.assignment: Assignment | None = None
@@ -61,11 +52,8 @@ class Flushing:
 
     def give_away(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignment: Kafka has taken these partitions away. From any thread."""
-        self._metrics.ended(tps)
+        self.metrics.ended(tps)
         self.end()
-
-    def paused(self) -> None:
-        self._metrics.paused()
 
     def look(self, processed: Processed, *, is_worth_it: bool) -> None:
         """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
@@ -92,7 +80,7 @@ class Flushing:
                 raise self._pipeline.failure
             self._raise_if_fenced()
             if is_done:
-                self._metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
+                self.metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
                 return
             if self._timings.clock() >= until:
                 raise HeldUpError(str(self._pipeline.obstacle or "claiming or writing takes too long"))
@@ -142,13 +130,13 @@ class Flushing:
     def _admit(self, processed: Processed) -> None:
         """Drop what the log has already of the partitions whose claims have succeeded."""
         claims = self.assignment.new_claims() if self.assignment else []
-        log_starts(claims, self._metrics)
+        log_starts(claims, self.metrics)
         mark_set_offsets(claims, self._commit)
         for claim in claims:
             end = claim.start.in_table
             if self.assignment is not None:
                 self.assignment.partitions[claim.tp].begin(end + 1)
-            self._metrics.begins(claim.tp, end + 1)
+            self.metrics.begins(claim.tp, end + 1)
             waiting = processed.of.get(claim.tp)
             dropped = waiting.begin_after(end) if waiting else 0
             logger.info("claimed: %s after %d; %d rows are in the table already", claim.tp, end, dropped)

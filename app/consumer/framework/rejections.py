@@ -5,7 +5,7 @@ from typing import Any
 from quixstreams.models import Row as FrameworkRow
 
 from app.bad_records.refusals import LONGEST_REASON, NotARowError, NullValueError, Refusal, as_it_came, not_written
-from app.consumer.user_code import at, line_of
+from app.consumer.user_code import at_line_of
 from app.errors import cut
 from app.model import Message, Row, TopicPartition
 
@@ -21,7 +21,7 @@ def not_processed(error: Exception, row: FrameworkRow, message: Message | None) 
         error = NullValueError("transform() made null of it, as a function does that returns nothing")
     is_ours = isinstance(error, NotARowError)
     raised = cut(f"transform() raised {error!r}", LONGEST_REASON)
-    reason = str(error) if is_ours else f"{raised}{at(line_of(error))}"
+    reason = str(error) if is_ours else f"{raised}{at_line_of(error)}"
     hint = error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM
     if message is not None:
         return Refusal(as_it_came(message, reason), hint)

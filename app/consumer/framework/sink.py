@@ -157,7 +157,7 @@ class RowSink(BaseSink):
         try:
             self._flush()
         except HeldUpError as held_up:
-            self._flushing.paused()
+            self._flushing.metrics.paused()
             self._go_back()
             if self._is_stopping:
                 raise _not_written(held_up) from None
@@ -300,9 +300,8 @@ class RowSink(BaseSink):
         self._check_revocation()
         timings = self._due.timings
         try:
-            self._flushing.deliver(
-                self._processed, timings.stop_seconds if self._is_stopping else timings.flush_seconds
-            )
+            seconds = timings.stop_seconds if self._is_stopping else timings.flush_seconds
+            self._flushing.deliver(self._processed, seconds)
         finally:
             self._observed.observer.flushed()
         self._processed.delivered()

@@ -21,19 +21,6 @@ class Waiting:
         uncommitted: how old the first record is that is not in the lake.
     """
 
-    __slots__ = (
-        "_begun",
-        "_ended",
-        "_replayed_to",
-        "_sealed_rejected",
-        "_sealed_to",
-        "first",
-        "processed",
-        "rejected",
-        "rows",
-        "uncommitted",
-    )
-
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.rejected: list[Rejected] = []
