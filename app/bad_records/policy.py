@@ -14,10 +14,7 @@ _LOGGED_EVERY_SECONDS = 60.0
 
 
 class BadRecords:
-    """Applies the user's choice to each bad record. Logs one a minute at most, and their number at the end.
-
-    ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
-    """
+    """Applies the user's choice to each bad record. Logs one a minute at most, and their number at the end."""
 
     def __init__(
         self, choice: OnBadRecord, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -36,10 +33,7 @@ class BadRecords:
         return self._count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process is to end.
-
-        ``hint`` says what can be done about it at its source.
-        """
+        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process is to end."""
         if self._choice == "fail":
             raise DataError(
                 f"reading the record of {rejected.tp} at offset {rejected.offset}",

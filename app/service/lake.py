@@ -41,10 +41,7 @@ class Lake:
 
 
 def open_lake(settings: Settings, waits: Waits) -> Lake:
-    """Connect to the catalog, then to the table's store, and compare the settings with the table.
-
-    ``waits`` repeats what fails, and shows the system that does not answer.
-    """
+    """Connect to the catalog, then to the table's store, and compare the settings with the table."""
     store = new_store(settings)
     catalog = new_catalog(settings, store)
     known = waits.at_start("catalog", catalog.check) if catalog else None

@@ -49,10 +49,7 @@ class StreamTimeouts:
         return Announcer(events, self._hook)
 
     def new_observer(self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None) -> SinkObserver:
-        """The observer of the sink, which restarts the timer of each arriving key.
-
-        ``is_heard`` says whether a partition is being consumed; ``announcer`` is notified of keys that time out.
-        """
+        """The observer of the sink, which restarts the timer of each arriving key while its partition ``is_heard``."""
         if not (announcer and self._raw_keys and self._settings.stream_timeout_ms):
             return NOBODY
         tracker = TimeoutTracker(

@@ -124,7 +124,6 @@ class RowSink(BaseSink):
         return "lake"  # in its log
 
     def setup(self) -> None:
-        """Note the thread that consumes; see ``BaseSink.setup``."""
         self.thread.note()
 
     def add(

@@ -31,7 +31,6 @@ class BrokerPresence:
             logger.warning("Kafka is away: no broker answers. Consuming goes on once one does; no record is lost")
 
     def heard(self) -> None:
-        """A message came, or a broker answers."""
         if not self.is_there:
             self.is_there = True
             logger.info("Kafka is there again")
