@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.bad_records.refusals import UNKNOWN_SIZE
 from app.errors import DataError
 from app.lenient_json import to_json
 from app.model import Headers, Rejected, TopicPartition
@@ -35,7 +36,6 @@ SCHEMA = pa.schema(
         ("value_size", pa.int64()),
     ]
 )
-_UNKNOWN_SIZE = -1
 _ROWS_AT_ONCE = 1024  # when reading: a record may have a megabyte
 
 
@@ -92,7 +92,7 @@ def _row(record: Rejected, now: datetime) -> tuple[Any, ...]:
         _text(record.reason),
         now,
         record.is_truncated,
-        record.value_size if record.value_size != _UNKNOWN_SIZE else None,
+        record.value_size if record.value_size != UNKNOWN_SIZE else None,
     )
 
 
@@ -134,7 +134,7 @@ def _dead_letter(row: dict[str, Any]) -> DeadLetter:
 def _value_size(row: dict[str, Any]) -> int | None:
     if not row["truncated"]:
         return None
-    return _UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
+    return UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
 
 
 def _bytes(raw: bytes | None, json: str | None) -> bytes | None:

@@ -16,7 +16,7 @@ _HINT_COMPRESSION = (
     "Its key and value are not known here; the topic still has it"
 )
 _KEPT_HEADERS_BYTES = 64 * 1024
-_UNKNOWN_SIZE = -1
+UNKNOWN_SIZE = -1
 
 
 class NotARowError(ValueError):
@@ -97,7 +97,7 @@ def not_decompressed(message: Message, offset: int) -> Refusal:
     ``offset`` is its own or, where several messages are compressed in one, the next one's.
     """
     tp, reason = _tp(message), f"the Kafka client cannot decompress it: {message.error().str()}"
-    return Refusal(Rejected(tp, offset, None, None, None, None, reason, _UNKNOWN_SIZE), _HINT_COMPRESSION)
+    return Refusal(Rejected(tp, offset, None, None, None, None, reason, UNKNOWN_SIZE), _HINT_COMPRESSION)
 
 
 def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal:

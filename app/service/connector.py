@@ -31,14 +31,7 @@ from app.kafka.watch import TopicIds
 from app.monitoring.consumption import Consumption
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
-from app.service.build import (
-    Member,
-    begin_sweeping,
-    new_claimer,
-    new_client_id,
-    new_stager,
-    open_group,
-)
+from app.service.build import Member, begin_sweeping, new_claimer, new_client_id, new_stager, open_group
 from app.service.customised import Customised
 from app.service.formats import Formats
 from app.service.kafka import asking_for_topics

@@ -60,14 +60,14 @@ def try_out(settings: Settings, options: Namespace) -> int:
     """Put the records of standard input, or of a file, through all steps but Spark's; returns 1 if any is bad."""
     log_warnings_only()
     with scratch_folder() as scratch:
-        data, find = _read(options.file), None
+        data, find, now = _read(options.file), None, int(time.time() * 1000)
         if is_avro_file(data):
             file = _opened(data, settings, options)
-            find, records = file.find, [Sample(value, None, _now(), None) for value in file.values]
+            find, records = file.find, [Sample(value, None, now, None) for value in file.values]
             numbers = list(range(1, len(records) + 1))
         else:
             lines = [(number, line) for number, each in enumerate(data.split(b"\n"), 1) if (line := each.strip())]
-            records = list(_records(lines, settings, envelope=options.envelope))
+            records = list(_records(lines, settings, now, envelope=options.envelope))
             numbers = [number for number, _ in lines]
         _refuse_too_long(records, numbers)
         return _Trial(settings, scratch, records, numbers, find).run()
@@ -248,12 +248,7 @@ def _opened(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
         raise ConfigError(doing, str(error), "Write it again, with the codec null or deflate") from None
 
 
-def _now() -> int:
-    return int(time.time() * 1000)
-
-
-def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, *, envelope: bool) -> Iterator[Sample]:
-    now = _now()
+def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, now: int, *, envelope: bool) -> Iterator[Sample]:
     for number, line in lines:
         if not envelope:
             yield Sample(line, None, now, None)
