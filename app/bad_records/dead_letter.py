@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from app.bad_records.refusals import UNKNOWN_SIZE
 from app.errors import DataError
 from app.lenient_json import to_json
 from app.model import Headers, Rejected, TopicPartition
@@ -35,7 +36,6 @@ SCHEMA = pa.schema(
         ("value_size", pa.int64()),
     ]
 )
-_UNKNOWN_SIZE = -1
 _ROWS_AT_ONCE = 1024  # when reading: a record may have a megabyte
 
 
@@ -64,27 +64,20 @@ def write(rejected: Sequence[Rejected], path: Path) -> None:
 
 
 def read(path: Path) -> Iterator[DeadLetter]:
-    """Yields the records of a file in its order; a key or value without bytes is given as its JSON.
-
-    Raises:
-        DataError: it is no file of a dead letter.
-    """
+    """Yields the records of a file in its order; a key or value without bytes is given as its JSON."""
     doing = f"reading {path.name} of the dead letter"
     try:
         with pq.ParquetFile(path) as file:
             if set(file.schema_arrow.names) != set(SCHEMA.names):
                 cause = f"it has the columns {', '.join(file.schema_arrow.names)}"
                 raise DataError(doing, cause, "Move files that the connector did not write out of this folder")
+            at = SCHEMA.get_field_index("timestamp")
             for batch in file.iter_batches(_ROWS_AT_ONCE):
-                yield from map(_dead_letter, _with_plain_timestamps(batch).to_pylist())
+                # Timestamps in ms: producers set them, and some are beyond what a datetime can hold.
+                plain = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
+                yield from map(_dead_letter, plain.to_pylist())
     except pa.ArrowException as error:
         raise DataError(doing, str(error), "Delete the file, or put a sound copy of it in its place") from error
-
-
-def _with_plain_timestamps(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns timestamps in ms: producers set them, and some are beyond what a datetime can hold."""
-    at = SCHEMA.get_field_index("timestamp")
-    return batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
 
 
 def _row(record: Rejected, now: datetime) -> tuple[Any, ...]:
@@ -99,7 +92,7 @@ def _row(record: Rejected, now: datetime) -> tuple[Any, ...]:
         _text(record.reason),
         now,
         record.is_truncated,
-        record.value_size if record.value_size != _UNKNOWN_SIZE else None,
+        record.value_size if record.value_size != UNKNOWN_SIZE else None,
     )
 
 
@@ -141,7 +134,7 @@ def _dead_letter(row: dict[str, Any]) -> DeadLetter:
 def _value_size(row: dict[str, Any]) -> int | None:
     if not row["truncated"]:
         return None
-    return _UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
+    return UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
 
 
 def _bytes(raw: bytes | None, json: str | None) -> bytes | None:

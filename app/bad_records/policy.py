@@ -14,10 +14,7 @@ _LOGGED_EVERY_SECONDS = 60.0
 
 
 class BadRecords:
-    """Applies the user's choice to each bad record. Logs one a minute at most, and their number at the end.
-
-    ``dead-letter`` keeps them beside the table, ``skip`` drops them, ``fail`` ends the process.
-    """
+    """Applies the user's choice to each bad record. Logs one a minute at most, and their number at the end."""
 
     def __init__(
         self, choice: OnBadRecord, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic
@@ -31,20 +28,13 @@ class BadRecords:
         self._count = 0
 
     @property
-    def ends_the_process(self) -> bool:
-        return self._choice == "fail"
-
-    @property
     def skipped(self) -> int:
         """The number of records skipped since the start; safe from any thread."""
         return self._count if self._choice == "skip" else 0
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process is to end.
-
-        ``hint`` says what can be done about it at its source.
-        """
-        if self.ends_the_process:
+        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process is to end."""
+        if self._choice == "fail":
             raise DataError(
                 f"reading the record of {rejected.tp} at offset {rejected.offset}",
                 rejected.reason,

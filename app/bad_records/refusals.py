@@ -1,7 +1,7 @@
 """Errors for records that cannot become rows, and the parts of such a record that the dead letter keeps."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.errors import cut
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
@@ -16,7 +16,7 @@ _HINT_COMPRESSION = (
     "Its key and value are not known here; the topic still has it"
 )
 _KEPT_HEADERS_BYTES = 64 * 1024
-_UNKNOWN_SIZE = -1
+UNKNOWN_SIZE = -1
 
 
 class NotARowError(ValueError):
@@ -61,8 +61,6 @@ class BadRowsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rejected record, and the advice for the log."""
-
     rejected: Rejected
     hint: str
 
@@ -72,7 +70,6 @@ ReadMessage = Callable[[Message], Row | Refusal]
 
 
 def no_object(value: object) -> NotARowError:
-    """Returns the error for a value that has no columns."""
     if value is None:
         return NullValueError()
     kind = type(value).__name__
@@ -80,7 +77,6 @@ def no_object(value: object) -> NotARowError:
 
 
 def too_deep() -> NotARowError:
-    """Returns the error for a value that Python cannot walk through."""
     return NotARowError("its value contains itself, or has too many levels", _HINT_NO_OBJECT)
 
 
@@ -100,17 +96,8 @@ def not_decompressed(message: Message, offset: int) -> Refusal:
 
     ``offset`` is its own or, where several messages are compressed in one, the next one's.
     """
-    rejected = Rejected(
-        TopicPartition(message.topic(), message.partition()),
-        offset,
-        None,
-        None,
-        None,
-        None,
-        f"the Kafka client cannot decompress it: {message.error().str()}",
-        _UNKNOWN_SIZE,
-    )
-    return Refusal(rejected, _HINT_COMPRESSION)
+    tp, reason = _tp(message), f"the Kafka client cannot decompress it: {message.error().str()}"
+    return Refusal(Rejected(tp, offset, None, None, None, None, reason, UNKNOWN_SIZE), _HINT_COMPRESSION)
 
 
 def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal:
@@ -123,41 +110,29 @@ def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal
 
 def as_it_came(message: Message, reason: str) -> Rejected:
     """Keeps the message byte by byte: JSON that is read and written again may differ, and null is no tombstone."""
-    return Rejected(
-        TopicPartition(message.topic(), message.partition()),
-        message.offset(),
-        known_timestamp(message.timestamp()[1]),
-        message.key(),
-        message.value(),
-        headers_of(message),
-        reason,
-    )
+    timestamp, headers = known_timestamp(message.timestamp()[1]), headers_of(message)
+    return Rejected(_tp(message), message.offset(), timestamp, message.key(), message.value(), headers, reason)
 
 
 def truncated(message: Message, reason: str) -> Rejected:
     """Keeps the beginning of a message that is too big, with its position and its size."""
-    value, headers = message.value(), headers_of(message)
-    return Rejected(
-        TopicPartition(message.topic(), message.partition()),
-        message.offset(),
-        known_timestamp(message.timestamp()[1]),
-        _beginning(message.key()),
-        _beginning(value),
-        headers if headers_size(headers) <= _KEPT_HEADERS_BYTES else None,
-        reason,
-        len(value or b""),
+    key, value, headers = message.key(), message.value(), headers_of(message)
+    return replace(
+        as_it_came(message, reason),
+        key=key and key[:KEPT_BYTES],
+        value=value and value[:KEPT_BYTES],
+        headers=headers if headers_size(headers) <= _KEPT_HEADERS_BYTES else None,
+        value_size=len(value or b""),
     )
 
 
+def _tp(message: Message) -> TopicPartition:
+    return TopicPartition(message.topic(), message.partition())
+
+
 def message_size(message: Message) -> int:
-    """Returns the bytes of the value, the key and the headers."""
     return len(message) + len(message.key() or b"") + headers_size(headers_of(message))
 
 
-def _beginning(raw: bytes | None) -> bytes | None:
-    return None if raw is None else raw[:KEPT_BYTES]
-
-
 def headers_size(headers: Headers | None) -> int:
-    """Returns the bytes of the names and the values."""
     return sum(len(name) + len(value or b"") for name, value in headers) if headers else 0

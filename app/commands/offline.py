@@ -30,12 +30,9 @@ MOST_BYTES = 4_000_000  # of a message
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record of ``transform()`` for another place than the table.
+    """A record of ``transform()`` for another place than the table: ``to`` a topic, or the class of a sink.
 
-    Attributes:
-        topic, offset: of the record that was processed.
-        to: a topic, or the class of a sink.
-        key, value: as ``transform()`` has them.
+    ``topic`` and ``offset`` are of the record that was processed.
     """
 
     topic: str
@@ -58,11 +55,7 @@ OnSent = Callable[[Sent], None]
 
 
 class OfflineBroker:
-    """A broker in this process, which ends with this object.
-
-    Attributes:
-        address: for clients in this process.
-    """
+    """A broker in this process, which ends with this object; ``address`` is for clients in this process."""
 
     def __init__(self) -> None:
         self._producer = Producer(
@@ -72,14 +65,12 @@ class OfflineBroker:
         self.address = f"{broker.host}:{broker.port}"
 
     def create(self, topic: str) -> None:
-        """Make a topic, if it is missing."""
         self._producer.list_topics(topic, _ANSWER_SECONDS)
 
     def produce(self, topic: str, samples: Sequence[Sample]) -> Iterator[int]:
         """Put records into partition 0 of a topic; their offsets begin at 0.
 
-        Yields:
-            How many have come, a portion at a time: each is to be consumed before the next one is asked for.
+        Yields how many have come, a portion at a time: each is to be consumed before the next one is asked for.
         """
         number = size = 0
         for value, key, timestamp, headers in samples:
@@ -101,18 +92,11 @@ class AnyTopic(TopicAdmin):
         self._partitions = partitions
 
     def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, TopicConfig | None]:  # noqa: ARG002 - as in TopicAdmin
-        """See ``TopicAdmin.inspect_topics``."""
         return {name: TopicConfig(self._partitions, 1, dict(_ANY_TOPIC)) for name in topic_names}
 
 
 class OfflineTopics(TopicManager):
-    """All topics exist. Records for them are passed to ``on_sent``, beside the broker that gets them.
-
-    Args:
-        broker: gets the topics.
-        group: the consumer group.
-        on_sent: called with each record for a topic.
-    """
+    """All topics exist. Records for them are passed to ``on_sent``, beside the broker that gets them."""
 
     def __init__(self, broker: OfflineBroker, group: str, on_sent: OnSent) -> None:
         super().__init__(AnyTopic(1), group)
@@ -120,15 +104,12 @@ class OfflineTopics(TopicManager):
         self._on_sent = on_sent
 
     def topic(self, *arguments: Any, **named: Any) -> Topic:
-        """See ``TopicManager.topic``."""
         return self._noting(super().topic(*arguments, **named))
 
     def register(self, topic: Topic) -> Topic:
-        """See ``TopicManager.register``."""
         return self._noting(super().register(topic))
 
     def repartition_topic(self, *arguments: Any, **named: Any) -> Topic:
-        """See ``TopicManager.repartition_topic``."""
         return self._noting(super().repartition_topic(*arguments, **named))
 
     def _noting(self, topic: Topic) -> Topic:
@@ -145,12 +126,7 @@ class OfflineTopics(TopicManager):
 
 
 class OfflineClaimer:
-    """Claims each partition at once, from its first record on; see ``app.delivery.claimer.Claims``.
-
-    Args:
-        journal: of the table.
-        submit: hands a portion to the pipeline.
-    """
+    """Claims each partition at once, from its first record on; see ``app.delivery.claimer.Claims``."""
 
     def __init__(self, journal: Journal, submit: Callable[[Portion], None]) -> None:
         self._journal = journal

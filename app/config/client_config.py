@@ -57,10 +57,7 @@ _VARIABLES: Final[Mapping[str, str]] = {
 def parse_client_config(text: str) -> dict[str, str]:
     """Parses a JSON object of names and values; numbers and booleans become text, as librdkafka takes them.
 
-    librdkafka checks names and values later, when a client is made.
-
-    Raises:
-        ValueError: it is no such object, or the connector sets one of the properties itself. The message has no value.
+    librdkafka checks names and values later, when a client is made. The message of an error has no value.
     """
     properties = {}
     for name, value in json_object(text).items():

@@ -24,12 +24,10 @@ def env(variable: str, default: Any = None, *, secret: bool = False, only_with: 
 
 
 def is_quoted(text: str) -> bool:
-    """Whether the text begins and ends with the same quote."""
     return len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]
 
 
 def _options(field: FieldInfo) -> list[str]:
-    """Returns the words of a ``Literal``, which may be optional."""
     kinds = (field.annotation, *get_args(field.annotation))
     return [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
 
@@ -84,7 +82,6 @@ class Area(BaseSettings):
                         yield from self.refuse(f"has no effect without {needed}", str(field.validation_alias))
 
     def by_variable(self) -> dict[str, Any]:
-        """Returns the values by the names of their variables."""
         return {str(field.validation_alias): getattr(self, name) for name, field in type(self).model_fields.items()}
 
     def refuse(self, problem: str, *variables: str) -> Contradictions:

@@ -19,8 +19,6 @@ _Known = BeforeValidator(parse.deserializer)
 
 
 class KafkaVariables(KafkaLoginVariables):
-    """The topic, the consumer, and what to do with its records."""
-
     key_deserializer: Annotated[Deserializer, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
     value_deserializer: Annotated[ValueDeserializer, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
     registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
@@ -41,7 +39,6 @@ class KafkaVariables(KafkaLoginVariables):
 
     @property
     def needs_registry(self) -> bool:
-        """Whether a key or value is read by a schema of the registry."""
         return "avro" in (self.key_deserializer, self.value_deserializer)
 
     def contradictions(self) -> Contradictions:

@@ -22,8 +22,6 @@ Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
 
 
 class KafkaLoginVariables(Area):
-    """Where the brokers are, and how to log in there."""
-
     # Injected by Quix Cloud
     platform_broker_address: str | None = env("Quix__Broker__Address")
     sdk_token: str | None = env("Quix__Sdk__Token", secret=True)
@@ -60,7 +58,6 @@ class KafkaLoginVariables(Area):
 
     @property
     def names_broker(self) -> bool:
-        """Whether there is a way to the brokers."""
         return bool(self.broker_address or (self.sdk_token and self.portal_api))
 
     def contradictions(self) -> Contradictions:

@@ -52,7 +52,6 @@ class MemoryPlan:
 
     @property
     def total_mb(self) -> int:
-        """MB that the whole container needs at the least."""
         return _PYTHON_MB + self.buffer_mb + self.heap_mb + _JVM_BESIDE_HEAP_MB
 
     @property

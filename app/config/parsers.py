@@ -152,7 +152,6 @@ def oauth_extensions(text: str) -> str:
 
 
 def is_pem(text: str) -> bool:
-    """Whether this is a text in PEM instead of the path of a file."""
     return "-----BEGIN " in text
 
 
@@ -201,7 +200,6 @@ def storage_url(text: str) -> str:
 
 
 def heap_mb(text: str) -> int:
-    """Parses the size of the Java heap as Spark writes it."""
     found = re.fullmatch(r"(\d+)([mg])", text.lower())
     size = int(found[1]) * (1024 if found[2] == "g" else 1) if found else 0
     if size < _SMALLEST_HEAP_MB:

@@ -16,11 +16,7 @@ _GOOGLE_S3: Final = "https://storage.googleapis.com"  # the S3 interface of Goog
 
 
 def parse_connection(text: str, *, default_region: str = "us-east-1") -> StorageTarget:
-    """Parses the platform's connection; keys may be in Pascal, camel or snake case; the provider is read ignoring case.
-
-    Raises:
-        ValueError: not JSON, a missing field (named in the message), or an unknown provider.
-    """
+    """Parses the platform's connection. Keys may be in Pascal, camel or snake case; a provider's case is ignored."""
     document = _by_plain_name(parse.json_object(text))
     match _plain(str(document.get("provider"))):
         case "local":

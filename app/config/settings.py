@@ -139,7 +139,6 @@ class Settings(TableVariables):
 
     @property
     def spark(self) -> SparkOptions:
-        """How batches are written."""
         return SparkOptions(self.spark_master, self.memory.heap_mb, self.parquet_compression, self.row_group_rows)
 
     @property
@@ -229,11 +228,7 @@ VARIABLES: Final = {str(field.validation_alias): field for field in Settings.mod
 
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
-    """Reads the settings from the environment; a broker that is set is checked even if none is needed.
-
-    Raises:
-        SettingsError: one or more of them are wrong; it names them all.
-    """
+    """Reads the settings from the environment; a broker that is set is checked even if none is needed."""
     problems: dict[str, str] = {}
     try:
         settings = Settings()

@@ -19,8 +19,6 @@ Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 
 class TableVariables(StoreVariables):
-    """The table in the store and in the catalog."""
-
     # Injected by Quix Cloud
     platform_catalog_url: Url = env("Quix__Lakehouse__Catalog__Url")
     platform_catalog_token: str | None = env("Quix__Lakehouse__Catalog__AuthToken", secret=True)
@@ -51,7 +49,6 @@ class TableVariables(StoreVariables):
 
     @property
     def table(self) -> str:
-        """The table's name: ``TABLE_NAME``, else the topic's."""
         return self.table_name or self.input_topic
 
     @property

@@ -33,9 +33,6 @@ def mark_set_offsets(claims: Iterable[Claimed], consumers_commit: Callable[..., 
     """Commit the beginnings of partitions whose offsets a tool has set, before anything is written.
 
     Else a crash would leave such an offset behind the journal, and the next text would follow it again.
-
-    Raises:
-        ConnectorError: they are not committed.
     """
     offsets = [own_offset(*claim.tp, claim.start.offset) for claim in claims if claim.start.is_set]
     if offsets:

@@ -9,14 +9,13 @@ _MOST = 3  # in ``Timings.claim_again_seconds``
 
 
 class Reclaiming:
-    """Two members of different clusters would do it for ever in turn."""
+    """Notes each claim that ``may_again`` allows: two members of different clusters would do it for ever in turn."""
 
     def __init__(self, timings: Timings) -> None:
         self._timings = timings
         self._at: deque[float] = deque(maxlen=_MOST)
 
     def may_again(self) -> bool:
-        """Whether to claim again now, which is noted."""
         now = self._timings.clock()
         if len(self._at) == _MOST and now - self._at[0] <= self._timings.claim_again_seconds:
             return False

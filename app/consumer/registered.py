@@ -14,11 +14,7 @@ Read = Callable[[bytes, Headers | None, bool], Any]
 
 
 class RegisteredDeserializer(Deserializer):
-    """Deserializes with the schema whose id the message has.
-
-    Args:
-        read: reads one key or value.
-    """
+    """Deserializes with the schema whose id the message has."""
 
     def __init__(self, read: Read) -> None:
         self._read = read

@@ -1,13 +1,13 @@
-"""The protocol of an observer of the sink: stream timeouts follow records by it, and the sink needs no keys."""
+"""An observer of the sink: stream timeouts follow records by it, and the sink needs no keys."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from app.model import Message, Rejected, TopicPartition
 
 
-class SinkObserver(Protocol):
-    """Notified of the sink's work, on the consumer's thread; see ``app.stream_timeouts.observer.KeyObserver``."""
+class SinkObserver:
+    """Notified of the sink's work, on the consumer's thread; does nothing by itself."""
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None: ...
     def unassigned(self, tps: Iterable[TopicPartition]) -> None: ...
@@ -23,3 +23,6 @@ class SinkObserver(Protocol):
 
     def waited(self) -> None:
         """The loop has waited for room in the buffer."""
+
+
+NOBODY = SinkObserver()

@@ -12,20 +12,15 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib"
 _OWN = ("app.consumer.", "app.stream_timeouts.", "app.service.")
 
 
-def line_of(error: BaseException) -> str:
-    """``file:line`` of the user's code that raised this; empty if the traceback has no such line.
+def at_line_of(error: BaseException) -> str:
+    """Ends a sentence with ``at file:line`` of the user's code that raised this; empty if the traceback has none.
 
     Files of the connector's folder are named from there, others in full.
     """
     lines = [
         f"{_shown(frame.f_code.co_filename)}:{line}" for frame, line in walk_tb(error.__traceback__) if _is_users(frame)
     ]
-    return lines[-1] if lines else ""
-
-
-def at(line: str) -> str:
-    """The end of a sentence that names this line."""
-    return f" at {line}" if line else ""
+    return f" at {lines[-1]}" if lines else ""
 
 
 def _is_users(frame: FrameType) -> bool:

@@ -98,7 +98,7 @@ class GroupOffsets:
     """Asks with a consumer of the group that never subscribes: closing the other consumer does not affect it."""
 
     def __init__(self, consumer: Any, admin: AdminClient, answer_seconds: float = DEFAULT.kafka_answer_seconds) -> None:
-        self._consumer = consumer
+        self.consumer = consumer
         self._admin = admin
         self._answer_seconds = answer_seconds
         self._cluster_id: str | None = None
@@ -134,7 +134,7 @@ class GroupOffsets:
     def begun(self, topic: str) -> set[int]:
         """The partitions for which the group has an offset."""
         known = ask(
-            f"the partitions of {topic}", lambda: self._consumer.list_topics(topic, timeout=self._answer_seconds)
+            f"the partitions of {topic}", lambda: self.consumer.list_topics(topic, timeout=self._answer_seconds)
         )
         tps = [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
         found = self._committed(tps) if tps else []
@@ -169,7 +169,7 @@ class GroupOffsets:
     def _committed(self, tps: Iterable[TopicPartition]) -> list[Any]:
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
         what = f"the offsets of {', '.join(f'{tp.topic}[{tp.partition}]' for tp in wanted)}"
-        answers: list[Any] = ask(what, lambda: self._consumer.committed(wanted, timeout=self._answer_seconds))
+        answers: list[Any] = ask(what, lambda: self.consumer.committed(wanted, timeout=self._answer_seconds))
         for answer in answers:
             if answer.error:
                 raise failed(what, answer.error)
@@ -178,7 +178,7 @@ class GroupOffsets:
     def _watermarks(self, tp: TopicPartition) -> tuple[int, int]:
         what = f"the offsets of {tp}"
         watermarks: Callable[[], tuple[int, int] | None] = partial(
-            self._consumer.get_watermark_offsets, KafkaTopicPartition(*tp), timeout=self._answer_seconds, cached=False
+            self.consumer.get_watermark_offsets, KafkaTopicPartition(*tp), timeout=self._answer_seconds, cached=False
         )
 
         def question() -> tuple[int, int] | None:
@@ -188,7 +188,7 @@ class GroupOffsets:
                 if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
                     raise
             # A consumer that never subscribes learns of new partitions only when it asks for them.
-            self._consumer.list_topics(tp.topic, timeout=self._answer_seconds)
+            self.consumer.list_topics(tp.topic, timeout=self._answer_seconds)
             return watermarks()
 
         answer = ask(what, question)

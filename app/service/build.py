@@ -10,7 +10,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.app import ApplicationConfig
@@ -74,15 +73,13 @@ _HEARTBEAT_MS = 500
 
 
 def new_bad_records(settings: Settings) -> BadRecords:
-    """The policy for records that cannot be rows; the sink and the staging step share it."""
     return BadRecords(settings.on_bad_record, logger.warning)
 
 
 def can_read_whole_batches(settings: Settings) -> bool:
     """Whether the deserializers and the rules for bad records allow converting messages in batches.
 
-    If a bad record ends the process, the records before it must reach the lake first. So each record is then converted
-    by itself.
+    If a bad record ends the process, the records before it must reach the lake first: each is converted by itself.
     """
     known_keys = settings.key_deserializer in ("str", "string", "avro")
     known_values = settings.value_deserializer in ("json", "json-schema", "avro")
@@ -99,13 +96,11 @@ def new_stager(
     """Steps 1 and 2; ``formats`` and ``read_message`` read messages, for batches of messages."""
     many = formats if read_message else None  # else they belong to the consumer's thread
     spec = lake.spec
-    rules = Rules(
-        spec.timestamp_column,
-        frozenset(spec.columns),
-        settings.column_types,
-        settings.timestamp_as,
-        settings.is_iceberg,
-    )
+    columns, types = frozenset(spec.columns), settings.column_types
+    rules = Rules(spec.timestamp_column, columns, types, settings.timestamp_as, settings.is_iceberg)
+    whole_batches = None
+    if many:
+        whole_batches = WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key, many.ask_with)
     converter = BatchConverter(
         spec=spec,
         table_root=lake.location.root,
@@ -113,9 +108,7 @@ def new_stager(
         rules=rules,
         metadata=settings.metadata_columns,
         bad_records=bad_records,
-        whole_batches=WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key, many.ask_with)
-        if many
-        else None,
+        whole_batches=whole_batches,
         read_message=read_message,
     )
     return Stager(converter, lake.location.root, spec)
@@ -154,28 +147,11 @@ def begin_sweeping(claimer: Claimer, lake: Lake, group: str) -> Sweeper:
 
 
 def new_client_id(settings: Settings, location: TableLocation) -> str:
-    """The client id that the other connectors of the consumer group see."""
     return client_id(settings.input_topic, location.uri)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The consumer group: ``offsets`` asks Kafka for its offsets, ``topic_ids`` keeps the topic's id at each claim.
-
-    ``consumer`` never subscribes.
-    """
-
-    consumer: Consumer
-    offsets: GroupOffsets
-    topic_ids: TopicIds
-
-
-def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timings: Timings) -> Group:
-    """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected.
-
-    Raises:
-        FatalError: the right is missing.
-    """
+def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timings: Timings) -> GroupOffsets:
+    """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected."""
     consumer = new_client(config, {"statistics.interval.ms": 0})  # nothing reads them: they would fill the memory
     if uses_callback(config.broker_address):
         poll_in_background(consumer, admin)
@@ -184,18 +160,15 @@ def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timing
         offsets.of(TopicPartition(topic, 0))
     except RetryableError as error:  # e.g. before Kafka's first group exists; claims ask again
         logger.debug("%s", error)
-    return Group(consumer, offsets, TopicIds(offsets.topic_id))
+    return offsets
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """This member of the consumer group, as claims need it.
 
-    Args:
-        member_id: its id in the group, ``None`` outside of it.
-        admin: asks Kafka.
-        internal_topics: of the framework.
-        keeps_state: whether consuming begins at the group's offset, even if the table is ahead of it.
+    ``member_id`` is its id in the group, ``None`` outside of it. ``keeps_state``: consuming begins at the group's
+    offset, even if the table is ahead of it.
     """
 
     member_id: Callable[[], str | None]
@@ -204,32 +177,32 @@ class Member:
     keeps_state: bool = False
 
 
-def new_takeover(base: Base, lake: Lake, journal: Journal, member: Member, group: Group) -> Takeover:
-    """The part that fences and settles former owners."""
-    settings = base.settings
+def _new_takeover(
+    settings: Settings, lake: Lake, journal: Journal, member: Member, offsets: GroupOffsets, topic_ids: TopicIds
+) -> Takeover:
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
     first_offsets = FirstOffsets(
-        journal, kafka=group.offsets, reset=settings.auto_offset_reset, internal=member.internal_topics
+        journal, kafka=offsets, reset=settings.auto_offset_reset, internal=member.internal_topics
     )
+    roll = partial(roll_forward, lake.store, lake.registrar, objects.map)
     return Takeover(
         journal,
-        Settlement(
-            lake.store,
-            partial(roll_forward, lake.store, lake.registrar, objects.map),
-            lake.registrar.has,
-            group.offsets,
-            objects.map,
-        ),
-        Beginnings(group.offsets, group.topic_ids, first_offsets.of, settings.follow_offsets, member.keeps_state),
+        Settlement(lake.store, roll, lake.registrar.has, offsets, objects.map),
+        Beginnings(offsets, topic_ids, first_offsets.of, settings.follow_offsets, member.keeps_state),
         claims.map,
     )
 
 
 def new_claimer(
-    base: Base, lake: Lake, name: str, member: Member, group: Group, submit: Callable[[Portion], None]
+    base: Base,
+    lake: Lake,
+    name: str,
+    member: Member,
+    offsets: GroupOffsets,
+    topic_ids: TopicIds,
+    submit: Callable[[Portion], None],
 ) -> Claimer:
-    """The part that claims partitions for this member of the group with this name."""
     settings, timings, metrics = base.settings, base.timings, base.metrics
     journal = Journal(lake.store, lake.location.root, name)
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="placeholders")
@@ -247,14 +220,14 @@ def new_claimer(
         )
 
     return Claimer(
-        new_takeover(base, lake, journal, member, group),
+        _new_takeover(settings, lake, journal, member, offsets, topic_ids),
         new_log,
         Membership(
-            group.topic_ids,
+            topic_ids,
             other_tables.at_assignment,
             lambda: is_member(member.admin, name, member.member_id()),
             KafkaWatch(
-                [lambda: group.topic_ids.recreated(metrics.counts().positions), other_tables.later],
+                [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later],
                 seconds=_WATCH_SECONDS,
             ),
         ),
@@ -272,18 +245,10 @@ def new_application(
     timings: Timings = DEFAULT,
     **others: Any,
 ) -> _Application:
-    """The quixstreams application, not connected yet.
+    """The quixstreams application, made by ``kind`` and not connected yet; ``others`` replace its arguments.
 
-    Args:
-        kind: makes the application.
-        settings: the connector's settings.
-        location: the table, which the other members of the group see.
-        scratch: a writable folder, for the state of a transform() that keeps any where the platform gives no other.
-        timings: of the consumer group.
-        others: arguments that add to the application's own or replace them.
-
-    Raises:
-        ConfigError: the Kafka client refuses its settings, or the platform does not name a broker.
+    A ``transform()`` with state keeps it in ``scratch`` where the platform gives no other folder. Raises
+    ``ConfigError`` if the Kafka client refuses its settings, or the platform does not name a broker.
     """
     of_consumer = {
         **EVERY_CLIENT,

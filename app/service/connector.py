@@ -25,19 +25,13 @@ from app.delivery.limits import BatchLimits
 from app.delivery.pipeline import Pipeline
 from app.errors import RetryableError
 from app.kafka.group import check_members, check_topic_rights
+from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, missing_topic, open_topic
+from app.kafka.watch import TopicIds
 from app.monitoring.consumption import Consumption
 from app.monitoring.monitor import Monitor
 from app.monitoring.probes import Health
-from app.service.build import (
-    Group,
-    Member,
-    begin_sweeping,
-    new_claimer,
-    new_client_id,
-    new_stager,
-    open_group,
-)
+from app.service.build import Member, begin_sweeping, new_claimer, new_client_id, new_stager, open_group
 from app.service.customised import Customised
 from app.service.formats import Formats
 from app.service.kafka import asking_for_topics
@@ -90,13 +84,12 @@ class Connector:
             )
 
     def check_group(self, application: Application, admin: AdminClient, topic: Topic) -> None:
-        """Raise ``ConnectorError`` if a right on the topic is missing, or another member writes another table."""
+        """Refuse a missing right on the topic, and a member of the group that writes another table."""
         check_topic_rights(admin, topic.name)
         group, own_id = application.config.consumer_group, new_client_id(self.base.settings, self.lake.location)
         self.base.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
-        """The announcer of stream timeouts, if there is one."""
         with asking_for_topics(self.base.settings):
             announcer = self.stream_timeouts.new_announcer(application, visible)
         if announcer:
@@ -105,7 +98,7 @@ class Connector:
 
     def open_way(
         self, application: Application, topic: Topic, member: Member, read_message: ReadMessage | None = None
-    ) -> tuple[Group, Claimer, Pipeline]:
+    ) -> tuple[GroupOffsets, Claimer, Pipeline]:
         """Build what claims partitions, and what writes their records.
 
         ``read_message`` reads single messages for batches of messages; ``None`` if the lane gives rows.
@@ -117,25 +110,21 @@ class Connector:
         metrics.waits.at_start("store", partial(check_journals, lake, name))
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group
-        group = open_group(application.config, member.admin, topic.name, base.timings)
+        offsets = open_group(application.config, member.admin, topic.name, base.timings)
+        topic_ids = TopicIds(offsets.topic_id)
         flow = Flow(metrics, base.timings)
         gathering = Gathering(flow, stager, self.limits, base.scratch, in_files=lake.registrar.in_files)
-        claimer = new_claimer(base, lake, name, member, group, gathering.submit)
+        claimer = new_claimer(base, lake, name, member, offsets, topic_ids, gathering.submit)
         self.ends.callback(claimer.stop)
         self.ends.callback(begin_sweeping(claimer, lake, name).stop)
-        delivery = Delivery(flow, lake.store, lake.registrar, settings.max_write_workers, group.topic_ids.recreated)
+        delivery = Delivery(flow, lake.store, lake.registrar, settings.max_write_workers, topic_ids.recreated)
         pipeline = Pipeline(flow, gathering, spark, delivery, spark.up)
         pipeline.start()
         self.ends.callback(pipeline.stop)
         spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), pipeline.fail))
-        return group, claimer, pipeline
+        return offsets, claimer, pipeline
 
     def run(self, lane: "Lane") -> None:
-        """Consume until stopped.
-
-        Raises:
-            ConnectorError: it failed, or some rows are not committed.
-        """
         self.process.started(lane.stop)
         logger.info("ready to consume %s after %.1f s", lane.topic.name, self.process.seconds)
         self.spark.up.add_done_callback(self._can_write)
@@ -162,15 +151,9 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A lane that is built.
+    """A lane that is built. ``stop`` is safe in a signal handler.
 
-    Args:
-        topic: its input.
-        admin: asks Kafka.
-        pipeline: writes what it consumes.
-        consumption: how it goes.
-        stop: stops it; safe in a signal handler.
-        run: consumes until it is stopped; returns whether all that was consumed is in the lake and committed.
+    ``run`` returns whether all that was consumed is in the lake and committed.
     """
 
     topic: Topic

@@ -14,7 +14,7 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
-from app.consumer.user_code import at, line_of
+from app.consumer.user_code import at_line_of
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)
@@ -48,13 +48,6 @@ class Customised:
         return returned == [ast.dump(ast.Return(ast.Name(each.arg, ast.Load()))) for each in first]
 
     def build(self, dataframe: StreamingDataFrame, application: Application) -> StreamingDataFrame:
-        """Call ``transform()``.
-
-        Raises:
-            ConfigError: it fails, or returns a stream without the input topic.
-            FatalError: the user lacks rights on a topic that it needs.
-            RetryableError: Kafka did not answer it.
-        """
         try:
             arguments = (dataframe, application) if _takes_application(self.transform) else (dataframe,)
             vars(application)["run"] = _refuse_to_run
@@ -102,7 +95,7 @@ def _takes_application(transform: Callable[..., object]) -> bool:
 
 
 def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}{at(line_of(error))}"
+    return f"{type(error).__name__}: {error}{at_line_of(error)}"
 
 
 def _build_failed(error: BaseException) -> ConnectorError:

@@ -29,8 +29,6 @@ Find = Callable[[SchemaId], RegisteredSchema | None]
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """What reads keys and values."""
-
     value: Deserializer
     key: Deserializer
     parser: MessageParser  # of many values at once

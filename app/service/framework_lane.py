@@ -20,15 +20,13 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
-from app.journal.start_offset import Start
-from app.kafka.questions import PartitionOffsets
+from app.delivery.claimer import Claimer
+from app.kafka.questions import GroupOffsets
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
-from app.service.build import Group, Member, new_application
+from app.service.build import Member, new_application
 from app.service.connector import Connector, Lane
 from app.service.customised import REPARTITIONED
-
-Look = Callable[[TopicPartition], tuple[Start, PartitionOffsets]]
 
 
 def new_framework_lane(connector: Connector) -> Lane:
@@ -54,7 +52,7 @@ def new_framework_lane(connector: Connector) -> Lane:
     internal = [name for name in topics if REPARTITIONED in name]
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
     member = Member(lambda: None, admin, internal, keeps_state=True)
-    group, claimer, pipeline = connector.open_way(application, topic, member)
+    offsets, claimer, pipeline = connector.open_way(application, topic, member)
 
     def is_heard(tp: TopicPartition) -> bool:
         return callbacks.is_kafka_there and sink.is_read(tp)
@@ -70,7 +68,7 @@ def new_framework_lane(connector: Connector) -> Lane:
         can_go_back=not is_aligned,
     )
     built.sink(sink)
-    begin = partial(_commit_beginnings, group, topics.keys() - internal, claimer.look, settings.max_write_workers)
+    begin = partial(_commit_beginnings, offsets, topics.keys() - internal, claimer, settings.max_write_workers)
 
     def stop() -> None:
         sink.stopping()
@@ -98,12 +96,7 @@ def _built(
 ) -> tuple[Application, Topic, StreamingDataFrame, bool]:
     """Let ``transform()`` build on a new application; brokers learn late of a topic that quixstreams has just created.
 
-    Returns:
-        The application, the input topic, the stream, and whether quixstreams may align topics by time.
-
-    Raises:
-        ConfigError: a topic or ``transform()`` is wrong.
-        RetryableError: a topic was created and is not known yet.
+    Also returns whether quixstreams may align topics by time.
     """
     application = _application(connector, callbacks)
     topic = connector.open_input(application, visible)
@@ -128,10 +121,10 @@ def _names_of_dataframes(application: Application) -> Collection[str]:
     return names
 
 
-def _commit_beginnings(group: Group, topics: Collection[str], look: Look, workers: int) -> None:
-    tps = sorted(TopicPartition(name, number) for name in topics for number in group.offsets.ends(name))
+def _commit_beginnings(offsets: GroupOffsets, topics: Collection[str], claimer: Claimer, workers: int) -> None:
+    tps = sorted(TopicPartition(name, number) for name in topics for number in offsets.ends(name))
     with ThreadPoolExecutor(workers) as pool:
-        commit_where_partitions_begin(group.consumer, zip(tps, pool.map(look, tps), strict=True))
+        commit_where_partitions_begin(offsets.consumer, zip(tps, pool.map(claimer.look, tps), strict=True))
 
 
 def _restoring_signal_handlers() -> Callable[[], None]:

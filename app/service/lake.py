@@ -41,10 +41,7 @@ class Lake:
 
 
 def open_lake(settings: Settings, waits: Waits) -> Lake:
-    """Connect to the catalog, then to the table's store, and compare the settings with the table.
-
-    ``waits`` repeats what fails, and shows the system that does not answer.
-    """
+    """Connect to the catalog, then to the table's store, and compare the settings with the table."""
     store = new_store(settings)
     catalog = new_catalog(settings, store)
     known = waits.at_start("catalog", catalog.check) if catalog else None
@@ -63,17 +60,12 @@ def check_journals(lake: Lake, group: str) -> None:
 
 
 def new_location(settings: Settings, store: ObjectStore, known: CatalogTable | None) -> TableLocation:
-    """The table's folder: where the catalog has it, else where the settings say.
-
-    Raises:
-        ConfigError: its location in the catalog is outside of the store.
-    """
+    """The table's folder: where the catalog has it, else where the settings say."""
     configured = TableLocation(store.uri, f"{settings.root}/{settings.table}")
     return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
 
 
 def dead_letter_address(store_uri: str, table_root: str) -> str:
-    """The address of the folder with the table's dead letter."""
     return f"{store_uri}/{dead_letter_root(table_root)}"
 
 
@@ -111,10 +103,9 @@ def new_lake(
     catalog: Catalog | None = None,
     query_api: QueryApi | None = None,
 ) -> Lake:
-    """The table's parts; ``known`` is the table as the catalog has it. The schema is not read yet.
+    """The table's parts, if the settings do not contradict the table in the store or in the catalog.
 
-    Raises:
-        ConfigError: the settings contradict the table in the store or in the catalog.
+    ``known`` is the table as the catalog has it. The schema is not read yet.
     """
     default_null = QUIX_NULL if isinstance(settings.catalog, QuixTarget) else HIVE_NULL
     spec = open_table(store, known, location.root, settings.spec, default_null)

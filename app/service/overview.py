@@ -21,7 +21,6 @@ from app.spark.writer import SparkWriter
 
 
 def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: SparkWriter) -> Monitor:
-    """The monitor of a starting connector."""
     root = f"{settings.root}/{settings.table}"
     identity = Identity(
         topic=settings.input_topic,

@@ -10,7 +10,7 @@ from quixstreams import Application
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.reader import MessageReader
+from app.consumer.plain.reader import read_message
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Member, new_application
@@ -30,8 +30,7 @@ def new_plain_lane(connector: Connector) -> Lane:
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
     member = Member(client.memberid, admin)
-    reader = MessageReader(topic)
-    _, claimer, pipeline = connector.open_way(application, topic, member, reader.read)
+    _, claimer, pipeline = connector.open_way(application, topic, member, partial(read_message, topic))
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)

@@ -37,7 +37,6 @@ class Process:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
         return time.monotonic() - self._begun
 
     @property
@@ -62,11 +61,7 @@ class Process:
         threading.Thread(target=self._end_late_stop, args=(signals, wake_up), name="stop-limit", daemon=True).start()
 
     def started(self, request_stop: Callable[[], None]) -> None:
-        """Call this function at a signal from now on.
-
-        Raises:
-            StopRequested: a signal came before.
-        """
+        """Call this function at a signal from now on; raises ``StopRequested`` if one came before."""
         stopped_at_start = self.stopped_at_start
         self._request_stop = request_stop
         if stopped_at_start:

@@ -35,10 +35,6 @@ _LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
 def run(settings: Settings, timings: Timings = DEFAULT) -> int:
     """Run the connector until a signal or an error ends it.
 
-    Args:
-        settings: the connector's settings.
-        timings: its waits and deadlines.
-
     Returns:
         The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 worth trying again.
     """
@@ -111,7 +107,6 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
 
 
 def _lane_for(customised: Customised, settings: Settings) -> Callable[[Connector], Lane]:
-    """Choose the lane, and log why."""
     if not customised.is_untouched:
         logger.info("transform() is edited: each record goes through quixstreams")
         return new_framework_lane
@@ -123,7 +118,6 @@ def _lane_for(customised: Customised, settings: Settings) -> Callable[[Connector
 
 
 def _failed(error: ConnectorError, process: Process) -> int:
-    """Log what ended the connector; returns the exit code."""
     logger.error("%s", error)
     if not process.connected.is_set():
         logs.announce_failure(error)

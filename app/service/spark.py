@@ -6,7 +6,6 @@ from app.storage.targets import AzureTarget, S3Target, StorageTarget
 
 
 def uri_for_executors(target: StorageTarget) -> str:
-    """The store's address for Hadoop's file systems."""
     if isinstance(target, S3Target):
         return f"s3a://{target.bucket}"
     return target.dfs_uri if isinstance(target, AzureTarget) else target.uri

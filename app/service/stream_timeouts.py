@@ -7,6 +7,7 @@ from quixstreams import Application
 from quixstreams.models import Deserializer
 
 from app.config.settings import Settings
+from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.errors import ConfigError
 from app.kafka.topics import open_topic
 from app.model import TopicPartition
@@ -18,13 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class StreamTimeouts:
-    """Makes the parts of stream timeouts in the order of the start; makes none if switched off.
-
-    ``key_deserializer`` reads the input topic's keys.
-
-    Raises:
-        ConfigError: neither a topic nor a hook would be notified of silent keys.
-    """
+    """Makes the parts of stream timeouts in the order of the start; makes none if switched off."""
 
     def __init__(self, settings: Settings, hook: Hook | None, of_keys: Deserializer) -> None:
         self._settings = settings
@@ -43,11 +38,7 @@ class StreamTimeouts:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
-        """Find the topic for events among the ``visible`` ones, if there is to be one.
-
-        Raises:
-            ConfigError: it does not exist.
-        """
+        """Find the topic for events among the ``visible`` ones, if there is to be one."""
         if not self._raw_keys:
             return None
         events = None
@@ -57,15 +48,10 @@ class StreamTimeouts:
             events = EventTopic(config.broker_address, config.producer_extra_config, topic.name)
         return Announcer(events, self._hook)
 
-    def new_observer(
-        self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None
-    ) -> KeyObserver | None:
-        """The observer of the sink, which restarts the timer of each arriving key.
-
-        ``is_heard`` says whether a partition is being consumed; ``announcer`` is notified of keys that time out.
-        """
+    def new_observer(self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None) -> SinkObserver:
+        """The observer of the sink, which restarts the timer of each arriving key while its partition ``is_heard``."""
         if not (announcer and self._raw_keys and self._settings.stream_timeout_ms):
-            return None
+            return NOBODY
         tracker = TimeoutTracker(
             timeout_ms=self._settings.stream_timeout_ms,
             max_bytes=self._settings.memory.buffer_mb * 2**20 // 2,

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import ConnectionConfig, Producer
 
-from app.consumer.user_code import at, line_of
+from app.consumer.user_code import at_line_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,6 @@ Hook = Callable[[bytes], object]
 
 
 def as_text(key: bytes) -> str:
-    """Returns a readable form of any key."""
     return key.decode("utf-8", errors="replace")
 
 
@@ -46,7 +45,6 @@ class EventTopic:
         self._log_again_at = 0.0
 
     def send(self, key: bytes) -> None:
-        """Sends the event of this key; drops it with a warning on an error."""
         event = {"ts_ms": int(time.time() * 1000), "stream": as_text(key), "event": "stream_timeout"}
         self._under_way += 1
         try:
@@ -58,12 +56,10 @@ class EventTopic:
             self._lose(str(error))
 
     def turn(self) -> None:
-        """Processes the answers received so far."""
         if self._under_way:
             self._producer.poll(0)
 
     def close(self) -> None:
-        """Waits a moment for outstanding answers."""
         if self._under_way and self._producer.flush(_FLUSH_SECONDS):
             self._lost += self._under_way
         if self._lost:
@@ -101,7 +97,7 @@ class Announcer:
                     "on_stream_timeout() of app/transform.py failed for key %r with %r%s; going on",
                     as_text(key),
                     error,
-                    at(line_of(error)),
+                    at_line_of(error),
                 )
                 logger.debug("on_stream_timeout()", exc_info=True)
 

@@ -7,6 +7,7 @@ from typing import Any
 from quixstreams.models import Deserializer
 from quixstreams.models.serializers import SerializationContext
 
+from app.consumer.sink_observer import SinkObserver
 from app.model import Message, Rejected, TopicPartition
 from app.stream_timeouts.tracker import TimeoutTracker
 
@@ -27,7 +28,7 @@ class RawKeys(Deserializer):
         return self._deserialize(value, ctx)
 
 
-class KeyObserver:
+class KeyObserver(SinkObserver):
     """Restarts the timers of the keys whose records come to the sink.
 
     Only records that reach the sink count, as rows or as bad records; those dropped by ``transform()`` do not.
@@ -40,7 +41,6 @@ class KeyObserver:
         self._on_turn = on_turn
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None:
-        """See ``app.consumer.sink_observer.SinkObserver``, here and below."""
         self._tracker.begin(tps)
 
     def unassigned(self, tps: Iterable[TopicPartition]) -> None:

@@ -93,11 +93,9 @@ class TimeoutTracker:
         self._is_full = False
 
     def begin(self, tps: Iterable[TopicPartition]) -> None:
-        """Begins with no keys of these partitions, which are assigned."""
         self._timers |= {tp: _Timers() for tp in tps}
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
-        """Forgets the keys of these partitions, which are revoked."""
         for tp in tps:
             self._timers.pop(tp, None)
 
@@ -131,7 +129,6 @@ class TimeoutTracker:
         self._turned = self._clock()
 
     def check(self) -> None:
-        """Notifies of the keys that timed out by now."""
         self._next_check = self._listened + self._check_every
         for timers in self._timers.values():
             for key, silence in timers.pop_timed_out(self._listened, self._timeout):

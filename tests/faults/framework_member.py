@@ -69,7 +69,7 @@ class FrameworkMember(Process):
             BadRecords("dead-letter", lambda _: None, world.clock),
             current,
             self._due,
-            Observed(None),
+            Observed(),
         )
         client.on_error = lambda error, message: bool(
             arguments["on_consumer_error"](error, message, logging.getLogger())

@@ -270,7 +270,7 @@ def test_kerberos_says_that_this_client_is_built_without(secured: SecuredKafka, 
 def test_clients_that_are_only_asked_get_new_tokens_too(secured: SecuredKafka, signer: Signer, tmp_path: Path) -> None:
     signer.seconds = 10
     application = application_of(settings_of(msk(secured), tmp_path), tmp_path)
-    offsets = open_group(application.config, new_admin(application.config.broker_address), TOPIC, Timings()).offsets
+    offsets = open_group(application.config, new_admin(application.config.broker_address), TOPIC, Timings())
     before = offsets.of(OurPartition(TOPIC, 0))
     wait_until(lambda: signer.threads.count("kafka-login") >= 2, "another token for the consumer and the admin client")
     assert offsets.of(OurPartition(TOPIC, 0)) == before

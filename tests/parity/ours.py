@@ -74,7 +74,7 @@ class Ours:
             bad_records,
             CurrentMessage(limits.max_record_bytes),
             Due(5.0, DEFAULT),
-            Observed(None),
+            Observed(),
         )
         self._sink.setup()
 

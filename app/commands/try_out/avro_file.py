@@ -14,22 +14,11 @@ _PREFIX = b"\0" + bytes(4)  # the id 0, in the form of Confluent's serializers
 
 
 def is_avro_file(data: bytes) -> bool:
-    """Whether these are the bytes of an Avro file."""
     return data.startswith(_BEGIN)
 
 
 class AvroFile:
-    """A file.
-
-    Args:
-        data: its bytes.
-
-    Attributes:
-        values: of the messages.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The ``values`` of a file's messages; raises ``ValueError`` if it cannot be read."""
 
     def __init__(self, data: bytes) -> None:
         try:

@@ -35,7 +35,6 @@ from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow
 from app.delivery.gather import Gathering
 from app.delivery.pipeline import Pipeline
-from app.delivery.stage import Stager
 from app.errors import ConfigError
 from app.formatting import counted
 from app.journal.journal import Journal
@@ -58,24 +57,17 @@ _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
 
 def try_out(settings: Settings, options: Namespace) -> int:
-    """Put the records of standard input, or of a file, through all steps but Spark's.
-
-    Returns:
-        1 if any record cannot become a row, else 0.
-
-    Raises:
-        ConfigError: ``app/transform.py`` is wrong, or a line is no record.
-    """
+    """Put the records of standard input, or of a file, through all steps but Spark's; returns 1 if any is bad."""
     log_warnings_only()
     with scratch_folder() as scratch:
-        data, find = _read(options.file), None
+        data, find, now = _read(options.file), None, int(time.time() * 1000)
         if is_avro_file(data):
             file = _opened(data, settings, options)
-            find, records = file.find, [Sample(value, None, _now(), None) for value in file.values]
+            find, records = file.find, [Sample(value, None, now, None) for value in file.values]
             numbers = list(range(1, len(records) + 1))
         else:
             lines = [(number, line) for number, each in enumerate(data.split(b"\n"), 1) if (line := each.strip())]
-            records = list(_records(lines, settings, envelope=options.envelope))
+            records = list(_records(lines, settings, now, envelope=options.envelope))
             numbers = [number for number, _ in lines]
         _refuse_too_long(records, numbers)
         return _Trial(settings, scratch, records, numbers, find).run()
@@ -97,19 +89,12 @@ class _Trial:
     """Puts the records through a connector whose Kafka and lake are in this process, and whose writer shows rows."""
 
     def __init__(
-        self,
-        settings: Settings,
-        scratch: Path,
-        records: Sequence[Sample],
-        line_numbers: Sequence[int],
-        find: Find | None,
+        self, settings: Settings, scratch: Path, records: Sequence[Sample], numbers: Sequence[int], find: Find | None
     ) -> None:
         self._settings = settings = settings.offline(scratch / "lake")
         self._scratch = scratch
-        self._state = scratch / "state"
         self._records = records
-        self._line_numbers = line_numbers  # by the offset
-        self._metadata = settings.metadata_columns
+        self._line_numbers = numbers  # by the offset
         self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset, or _BEHIND
         self._produced = self._consumed = self._rescued = 0
         self._bad_records = _NotedBadRecords(self._note)
@@ -118,12 +103,12 @@ class _Trial:
         store.connect(f"{location.root}/")
         self._lake = new_lake(settings, store, location)
         self._lake.schema.open()
-        columns = (*dict.fromkeys((*self._metadata, _TOPIC, _OFFSET)),)
+        columns = (*dict.fromkeys((*settings.metadata_columns, _TOPIC, _OFFSET)),)
         with_offset = settings.model_copy(update={"metadata_columns": columns})
         if find is None and settings.needs_registry:
             find = new_registry(settings, scratch).find
         self._formats = new_formats(settings, find)
-        self._stager: Stager = new_stager(with_offset, self._lake, self._bad_records)
+        self._stager = new_stager(with_offset, self._lake, self._bad_records)
 
     def run(self) -> int:
         settings, lake = self._settings, self._lake
@@ -146,7 +131,7 @@ class _Trial:
             broker_address=broker.address,
             topic_manager=topics,
             use_changelog_topics=False,
-            state_dir=self._state,
+            state_dir=self._scratch / "state",
             commit_interval=_COMMIT_SECONDS,
         )
         topic = application.topic(settings.input_topic, value_deserializer=values, key_deserializer=keys)
@@ -166,7 +151,7 @@ class _Trial:
             self._bad_records,
             current,
             Due(_COMMIT_SECONDS, DEFAULT),
-            Observed(None),
+            Observed(),
         )
         built.sink(sink)
         current.watch([topic], topic.name)
@@ -192,7 +177,7 @@ class _Trial:
         for row in pq.ParquetFile(staged.path).read().to_pylist():
             group = staged.groups[row.pop(staged.group_column)]
             topic, offset = row.get(_TOPIC, group.partition_values.get(_TOPIC)), row[_OFFSET]
-            for added in {_TOPIC, _OFFSET}.difference(self._metadata):
+            for added in {_TOPIC, _OFFSET}.difference(self._settings.metadata_columns):
                 row.pop(added, None)
             self._rescued += row.get(RESCUED_COLUMN) is not None
             values = {column: value for column, value in row.items() if value is not None}
@@ -230,7 +215,7 @@ class _Trial:
             print_line(
                 "transform() changes nothing; the deserializers or ON_BAD_RECORD want records one by one all the same"
             )
-        if any(self._state.glob("*/*")):
+        if any(self._scratch.glob("state/*/*")):
             print_line(
                 "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"
             )
@@ -263,12 +248,7 @@ def _opened(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
         raise ConfigError(doing, str(error), "Write it again, with the codec null or deflate") from None
 
 
-def _now() -> int:
-    return int(time.time() * 1000)
-
-
-def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, *, envelope: bool) -> Iterator[Sample]:
-    now = _now()
+def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, now: int, *, envelope: bool) -> Iterator[Sample]:
     for number, line in lines:
         if not envelope:
             yield Sample(line, None, now, None)
@@ -289,12 +269,7 @@ def _refuse_too_long(records: Sequence[Sample], numbers: Sequence[int]) -> None:
 
 
 def _unpacked(line: bytes, settings: Settings, now: int) -> Sample:
-    """The record that an envelope describes.
-
-    Raises:
-        ValueError: it describes none.
-        RecursionError: it is nested too deeply.
-    """
+    """The record that an envelope describes; raises ``ValueError`` or ``RecursionError`` if it describes none."""
     record = json.loads(line)
     if not isinstance(record, dict) or "value" not in record or not _ENVELOPE.issuperset(record):
         raise ValueError(f"it is no object of {', '.join(sorted(_ENVELOPE))}, where value has to be there")

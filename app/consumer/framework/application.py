@@ -25,7 +25,7 @@ from app.bad_records.refusals import not_deserialized
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.rejections import not_processed
 from app.consumer.framework.sink import RowSink
-from app.consumer.user_code import at, line_of
+from app.consumer.user_code import at_line_of
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.errors import (
     FROM_LAST_COMMIT,
@@ -49,14 +49,7 @@ _TOO_LATE = (InvalidStoredOffsetError, StoreTransactionFailed, StateTransactionE
 class Callbacks:
     """Leads the callbacks of the application to the sink, which is built once ``transform()`` has built on it.
 
-    Args:
-        current: the message that is processed.
-        on_tick: called about once a second.
-
-    Attributes:
-        sink: set before the application runs; ``None`` while ``transform()`` builds on it.
-        is_kafka_there: whether a broker is connected, as far as the last statistics say.
-        assigned: how many partitions are assigned, with those of changelogs.
+    The last statistics say whether a broker is connected. ``assigned`` counts partitions, with those of changelogs.
     """
 
     def __init__(self, current: CurrentMessage, on_tick: Callable[[], None] = lambda: None) -> None:
@@ -122,9 +115,7 @@ class Callbacks:
 
     def _counted(self, statistics: str) -> None:
         sink = self.sink
-        if (
-            sink is None or not sink.thread.is_polling
-        ):  # of another consumer, which transform() or a function of it has made
+        if sink is None or not sink.thread.is_polling:  # of another consumer, which transform() has made
             return
         found = json.loads(statistics)
         self.is_kafka_there = any(broker.get("state") == "UP" for broker in found.get("brokers", {}).values())
@@ -149,21 +140,15 @@ def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
 
 
 def run(application: Application) -> None:
-    """Consume until the application is stopped.
-
-    Raises:
-        ConnectorError: it ends with an error.
-    """
     try:
         application.run()
     except SystemExit as error:
-        raise FatalError("running transform()", f"it called sys.exit({error.code!r}){at(line_of(error))}") from None
+        raise FatalError("running transform()", f"it called sys.exit({error.code!r}){at_line_of(error)}") from None
     except Exception as error:
         raise translated(error) from error
 
 
 def translated(error: Exception) -> ConnectorError:
-    """The error to end with after this one of quixstreams, or of the user's code."""
     if isinstance(error, PartitionAssignmentError):
         error = of_rebalance(error)
     if isinstance(error, ConnectorError):
@@ -178,4 +163,4 @@ def translated(error: Exception) -> ConnectorError:
     if isinstance(error, _TOO_LATE):  # partitions were lost while a checkpoint was open
         return RetryableError("consuming", f"{error!r}", FROM_LAST_COMMIT)
     doing = "running quixstreams" if isinstance(error, QuixException) else "running transform() or a sink of it"
-    return FatalError(doing, f"{error!r}{at(line_of(error))}", "The next start reads again what is not committed")
+    return FatalError(doing, f"{error!r}{at_line_of(error)}", "The next start reads again what is not committed")

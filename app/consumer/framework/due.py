@@ -6,15 +6,10 @@ from app.timings import Timings
 
 
 class Due:
-    """For the consumer's thread, but for ``seconds``.
+    """For the consumer's thread, but for ``seconds``. ``commit_interval`` is that of quixstreams, in seconds.
 
-    Args:
-        commit_interval: that of quixstreams, in seconds.
-        timings: the clock.
-
-    Attributes:
-        flush_at: quixstreams flushes by then; ``None`` if it has nothing to commit.
-        keep_until: then bad records alone are flushed, of which quixstreams does not know; 0 without any.
+    quixstreams flushes by ``flush_at``; ``None`` if it has nothing to commit. Bad records alone, of which it does not
+    know, are flushed at ``keep_until``; 0 without any.
     """
 
     def __init__(self, commit_interval: float, timings: Timings) -> None:
@@ -51,9 +46,7 @@ class Due:
 class ConsumerThread:
     """Where quixstreams is: it flushes a revocation on another thread, and calls back while it polls.
 
-    Attributes:
-        is_amid_message: whether some rows of a message may be missing.
-        is_revoking: whether the flush of a revocation is under way.
+    ``is_amid_message``: some rows of a message may be missing. ``is_revoking``: a revocation's flush is under way.
     """
 
     def __init__(self) -> None:
@@ -61,7 +54,6 @@ class ConsumerThread:
         self.is_amid_message = self.is_revoking = False
 
     def note(self) -> None:
-        """This is the thread that consumes."""
         self._ident = threading.get_ident()
 
     @property

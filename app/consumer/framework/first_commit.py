@@ -27,13 +27,7 @@ def commit_where_partitions_begin(
     """Commit offsets for partitions that have none, and correct those that would skip records.
 
     Kafka takes offsets only while the group is empty. Else its first member has committed them already.
-
-    Args:
-        consumer: of the group; it has not subscribed.
-        found: each partition of the input topics, with what ``Takeover.look`` has found.
-
-    Raises:
-        ConnectorError: records would be skipped, or Kafka fails; all that ``found`` raises.
+    ``consumer`` has not subscribed. ``found`` has what ``Takeover.look`` found of each partition of the input topics.
     """
     commits: list[KafkaTopicPartition] = []
     would_skip = False

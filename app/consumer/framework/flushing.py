@@ -27,32 +27,18 @@ class HeldUpError(Exception):
 
 
 class Flushing:
-    """For one thread at a time.
+    """For one thread at a time. ``commit`` is that of quixstreams' consumer, with the connector's mark.
 
-    Args:
-        claimer: claims partitions in the background.
-        pipeline: writes the batches.
-        commit: that of quixstreams' consumer, with the connector's mark.
-        metrics: records where partitions begin.
-        timings: the clock.
-
-    Attributes:
-        assignment: the present one; ``None`` without one.
-        is_outdated: it may be of a former assignment of Kafka's.
+    ``is_outdated``: the assignment may be of a former assignment of Kafka's.
     """
 
     def __init__(
-        self,
-        claimer: Claims,
-        pipeline: Pipeline,
-        commit: Callable[..., object],
-        metrics: Metrics,
-        timings: Timings,
+        self, claimer: Claims, pipeline: Pipeline, commit: Callable[..., object], metrics: Metrics, timings: Timings
     ) -> None:
         self._claimer = claimer
         self._pipeline = pipeline
         self._commit = commit
-        self._metrics = metrics
+        self.metrics = metrics
         self._timings = timings
         self._reclaiming = Reclaiming(timings)
         self.assignment: Assignment | None = None
@@ -66,19 +52,11 @@ class Flushing:
 
     def give_away(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignment: Kafka has taken these partitions away. From any thread."""
-        self._metrics.ended(tps)
+        self.metrics.ended(tps)
         self.end()
 
-    def paused(self) -> None:
-        """Count a pause of consuming."""
-        self._metrics.paused()
-
     def look(self, processed: Processed, *, is_worth_it: bool) -> None:
-        """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it.
-
-        Raises:
-            ConnectorError: consuming must end.
-        """
+        """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
         self._claimer.check()
         if self._pipeline.failure is not None:
             raise self._pipeline.failure
@@ -94,7 +72,6 @@ class Flushing:
 
         Raises:
             HeldUpError: another member has closed the log, or it takes too long.
-            ConnectorError: it cannot be done at all.
         """
         until = self._timings.clock() + seconds
         while True:
@@ -103,7 +80,7 @@ class Flushing:
                 raise self._pipeline.failure
             self._raise_if_fenced()
             if is_done:
-                self._metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
+                self.metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
                 return
             if self._timings.clock() >= until:
                 raise HeldUpError(str(self._pipeline.obstacle or "claiming or writing takes too long"))
@@ -113,11 +90,7 @@ class Flushing:
                 self._pipeline.wait_delivered(self.assignment, self._timings.look_seconds)
 
     def step(self, processed: Processed) -> bool:
-        """Do the next step of a delivery; returns whether all is in lake and log.
-
-        Raises:
-            ConnectorError: a claim failed.
-        """
+        """Do the next step of a delivery; returns whether all is in lake and log."""
         self._admit(processed)
         assignment = self.assignment
         if assignment is not None and not assignment.unclaimed and not assignment.is_over:
@@ -157,13 +130,13 @@ class Flushing:
     def _admit(self, processed: Processed) -> None:
         """Drop what the log has already of the partitions whose claims have succeeded."""
         claims = self.assignment.new_claims() if self.assignment else []
-        log_starts(claims, self._metrics)
+        log_starts(claims, self.metrics)
         mark_set_offsets(claims, self._commit)
         for claim in claims:
             end = claim.start.in_table
             if self.assignment is not None:
                 self.assignment.partitions[claim.tp].begin(end + 1)
-            self._metrics.begins(claim.tp, end + 1)
+            self.metrics.begins(claim.tp, end + 1)
             waiting = processed.of.get(claim.tp)
             dropped = waiting.begin_after(end) if waiting else 0
             logger.info("claimed: %s after %d; %d rows are in the table already", claim.tp, end, dropped)

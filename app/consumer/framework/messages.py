@@ -10,14 +10,9 @@ from app.model import Message
 
 
 class CurrentMessage:
-    """The message of the input topic whose record is processed.
+    """The message of the input topic whose record is processed, and its ``size``: bytes of value, key and headers.
 
-    Args:
-        most_bytes: of a message that becomes a row.
-        holds_several: whether a message may hold several records; then none is kept.
-
-    Attributes:
-        size: bytes of its value, key and headers.
+    None is kept if a message ``holds_several`` records. ``most_bytes`` bounds a message that becomes a row.
     """
 
     def __init__(self, most_bytes: int, *, holds_several: bool = False) -> None:
@@ -27,25 +22,17 @@ class CurrentMessage:
         self.size = 0
 
     def watch(self, topics: Iterable[Topic], own: str) -> None:
-        """See each message before quixstreams deserializes it.
+        """See each message before quixstreams deserializes it; ``own`` names the input topic.
 
         Kafka's client leaves a null pointer for a header name that is not UTF-8. Its use would end the process; see
         ``headers_of``, by which each message is measured.
-
-        Args:
-            topics: all that are consumed.
-            own: the name of the input topic.
         """
         for topic in topics:
             see = self.begin if topic.name == own else self._measure
             vars(topic)["row_deserialize"] = _after(see, topic.row_deserialize)  # quixstreams has no other place for it
 
     def begin(self, message: Message) -> None:
-        """Note that the processing of a message begins.
-
-        Raises:
-            TooBigError: the message is.
-        """
+        """Note that the processing of a message begins; raises ``TooBigError``."""
         self._measure(message)
         if self.size > self._most_bytes:
             raise TooBigError(self.size, self._most_bytes)

@@ -2,18 +2,14 @@
 
 from collections.abc import Iterable
 
-from app.consumer.sink_observer import SinkObserver
+from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.model import TopicPartition
 
 
 class Observed:
-    """For the consumer's thread, but for ``give_away``.
+    """For the consumer's thread, but for ``give_away``."""
 
-    Args:
-        observer: notified; ``None`` if nobody is.
-    """
-
-    def __init__(self, observer: SinkObserver | None) -> None:
+    def __init__(self, observer: SinkObserver = NOBODY) -> None:
         self.observer = observer
         self._known: set[TopicPartition] = set()
         self._given_away: list[TopicPartition] = []
@@ -21,7 +17,7 @@ class Observed:
     def came(self, tp: TopicPartition) -> None:
         """A message of a partition came, of which none had come since the last assignment."""
         self.forget_given_away()
-        if self.observer is not None and tp not in self._known:
+        if tp not in self._known:
             self._known.add(tp)
             self.observer.assigned([tp])
 
@@ -30,7 +26,7 @@ class Observed:
         self._given_away += tps
 
     def forget_given_away(self) -> None:
-        if self._given_away and self.observer is not None:
+        if self._given_away:
             self.observer.unassigned(self._given_away)
             self._known -= set(self._given_away)
         self._given_away = []

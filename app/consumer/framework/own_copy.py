@@ -13,10 +13,7 @@ _IMMUTABLE = frozenset({NoneType, bool, int, float, str, bytes, date, datetime, 
 def own_copy(value: Any) -> Any:
     """A copy that no later change of the value reaches; the value itself if its class cannot be copied.
 
-    Most records are flat: for those it takes a quarter of the time of ``deepcopy``.
-
-    Raises:
-        RecursionError: the value contains itself, or has too many levels.
+    Most records are flat: for those it takes a quarter of the time of ``deepcopy``. Raises ``RecursionError``.
     """
     kind = type(value)
     if kind in _IMMUTABLE or (kind is tuple and _IMMUTABLE.issuperset(map(type, value))):

@@ -17,13 +17,7 @@ _MESSAGE_OVERHEAD = 300  # of a message that is kept beside its row, in bytes
 class Processed:
     """Rows and bad records, for the thread that holds it; its properties are safe from any thread.
 
-    Args:
-        current: the message that is processed.
-
-    Attributes:
-        of: by partition.
-        row_bytes: of rows that the pipeline has not.
-        kept_bytes: of bad records, until they are in the lake.
+    ``row_bytes`` are of rows that the pipeline has not, ``kept_bytes`` of bad records until they are in the lake.
     """
 
     def __init__(self, current: CurrentMessage) -> None:
@@ -39,7 +33,6 @@ class Processed:
 
     @property
     def rows(self) -> int:
-        """How many rows the pipeline has not."""
         return sum(len(each.rows) for each in self.of.values())
 
     @property
@@ -49,7 +42,6 @@ class Processed:
 
     @property
     def oldest_uncommitted(self) -> dict[TopicPartition, float]:
-        """See ``Assignment.oldest_uncommitted``."""
         known = ((tp, each.uncommitted.oldest) for tp, each in self.of.copy().items())
         return {tp: oldest for tp, oldest in known if oldest is not None}
 
@@ -61,11 +53,7 @@ class Processed:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def add(self, tp: TopicPartition, row: Row) -> None:
-        """Keep a copy of a row, with its message if that is known.
-
-        Raises:
-            NotARowError: it is nested too deeply, or contains itself.
-        """
+        """Keep a copy of a row, with its message if that is known; raises ``NotARowError`` if it is too deep."""
         try:
             value, key, headers = own_copy(row.value), own_copy(row.key), own_copy(row.headers)
         except RecursionError:
@@ -84,7 +72,6 @@ class Processed:
         self.row_bytes += self._sizer.size((value, key, headers), self._current.size)
 
     def keep(self, rejected: Rejected) -> None:
-        """Keep a copy of a bad record."""
         with suppress(RecursionError):
             key, value, headers = map(own_copy, (rejected.key, rejected.value, rejected.headers))
             rejected = replace(rejected, key=key, value=value, headers=headers)
@@ -101,18 +88,15 @@ class Processed:
             assignment.take(pieces, size)
 
     def delivered(self) -> None:
-        """Note that all is in the lake and in the log."""
         for each in self.of.values():
             each.delivered()
         self.kept_bytes = 0
 
     def unsealed(self) -> None:
-        """Note that what the pipeline has did not reach the lake, and quixstreams does not go back."""
         for each in self.of.values():
             each.unsealed()
 
     def rewound(self) -> "Processed":
-        """What is left where quixstreams goes back."""
         left = Processed(self._current)
         left.of = {tp: kept for tp, each in self.of.items() if (kept := each.rewound())}
         return left

@@ -4,30 +4,24 @@ from typing import Any
 
 from quixstreams.models import Row as FrameworkRow
 
-from app.bad_records.refusals import LONGEST_REASON, NotARowError, NullValueError, Refusal, as_it_came, not_written
-from app.consumer.user_code import at, line_of
+from app.bad_records.refusals import LONGEST_REASON, NotARowError, NullValueError, Refusal, not_written
+from app.consumer.user_code import at_line_of
 from app.errors import cut
 from app.model import Message, Row, TopicPartition
-
-_HINT_TRANSFORM = "Correct transform() in app/transform.py"
 
 
 def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
     """Refuses a record at which ``transform()`` failed, or that became no row.
 
-    Args:
-        error: why.
-        row: the record as the framework passed it to ``transform()``.
-        message: the one that holds this record alone; ``None`` where it is unknown or holds several.
+    ``row`` is the record as ``transform()`` got it. ``message`` holds this record alone; ``None`` if it is unknown.
     """
     if isinstance(error, NullValueError) and row.value is not None:
         error = NullValueError("transform() made null of it, as a function does that returns nothing")
-    is_ours = isinstance(error, NotARowError)
-    raised = cut(f"transform() raised {error!r}", LONGEST_REASON)
-    reason = str(error) if is_ours else f"{raised}{at(line_of(error))}"
-    hint = error.hint if isinstance(error, NotARowError) else _HINT_TRANSFORM
-    if message is not None:
-        return Refusal(as_it_came(message, reason), hint)
+    if isinstance(error, NotARowError):
+        reason, hint = str(error), error.hint
+    else:
+        reason = cut(f"transform() raised {error!r}", LONGEST_REASON) + at_line_of(error)
+        hint = "Correct transform() in app/transform.py"
     value: Any = row.value  # of whatever type
-    ours = Row(value, row.key, row.timestamp, row.offset, row.headers)
+    ours = Row(value, row.key, row.timestamp, row.offset, row.headers, message)
     return not_written(reason, ours, TopicPartition(row.topic, row.partition), hint)

@@ -21,12 +21,7 @@ class RowSizer:
         self._factor = 0.0
 
     def size(self, value: Any, message_bytes: int) -> int:
-        """Estimated bytes of one row.
-
-        Args:
-            value: the decoded record, with its key and headers.
-            message_bytes: size of the Kafka message it came in.
-        """
+        """Estimated bytes of one row, which came in a message of so many bytes; ``value`` includes key and headers."""
         seen = self._seen
         self._seen = seen + 1
         if seen < _MEASURED_FIRST or seen % _MEASURED_EVERY == 0:

@@ -38,20 +38,9 @@ class RowSink(BaseSink):
     """See the module. All methods are for the consumer's thread, but for the flush of a revocation.
 
     Args:
-        pipeline: writes the batches.
-        flushing: claims partitions, and hands over what was processed.
-        bad_records: the policy for records that cannot become rows.
-        current: the message that is processed.
-        due: when quixstreams flushes.
-        observed: tells the observer of partitions.
         on_start: called once quixstreams runs, after it has set its own handlers of signals.
         can_go_back: whether quixstreams can go back to its last commit; else a flush that cannot succeed ends the
             process, and the next start does so.
-
-    Attributes:
-        thread: that of the consumer.
-        consumed: how many messages came.
-        is_held_up: whether the last flush failed.
     """
 
     def __init__(
@@ -83,7 +72,7 @@ class RowSink(BaseSink):
     # --- seen from other threads ------------------------------------------------------------------------------------
 
     def consumption(self, assigned: int) -> Consumption:
-        """How consuming goes; ``assigned`` is the number of assigned partitions, which quixstreams tells no sink."""
+        """``assigned`` is the number of assigned partitions, which quixstreams tells no sink."""
         assignment, processed = self._flushing.assignment, self._processed
         claimed = {each.tp for each in assignment.claimed} if assignment else set()
         return Consumption(
@@ -135,17 +124,12 @@ class RowSink(BaseSink):
         return "lake"  # in its log
 
     def setup(self) -> None:
-        """Note the thread that consumes; see ``BaseSink.setup``."""
         self.thread.note()
 
     def add(
         self, value: Any, key: Any, timestamp: int, headers: HeadersTuples, topic: str, partition: int, offset: int
     ) -> None:
-        """Take a copy of a row.
-
-        Raises:
-            NotARowError: the value is no dict, or the message is too big.
-        """
+        """Take a copy of a row; raises ``NotARowError`` if the value is no dict, or the message is too big."""
         self.thread.is_amid_message = True
         tp = TopicPartition(topic, partition)
         if self._of(tp).is_repeated(offset):
@@ -157,8 +141,7 @@ class RowSink(BaseSink):
             raise TooBigError(self._current.size, most)
         self._processed.add(tp, Row(value, key, timestamp, offset, headers))
         self._due.expect_flush()
-        if self._observed.observer is not None:
-            self._observed.observer.row_added(tp, key)
+        self._observed.observer.row_added(tp, key)
 
     def flush(self) -> None:
         """Bring all that was processed into lake and log.
@@ -166,7 +149,6 @@ class RowSink(BaseSink):
         Raises:
             SinkBackpressureError: it cannot be done now; quixstreams goes back to its last commit.
             RetryableError: the same while partitions are revoked or the process stops, or if it cannot go back.
-            ConnectorError: it cannot be done at all.
         """
         if not self.thread.is_this:
             self._flush_revoked()
@@ -174,7 +156,7 @@ class RowSink(BaseSink):
         try:
             self._flush()
         except HeldUpError as held_up:
-            self._flushing.paused()
+            self._flushing.metrics.paused()
             self._go_back()
             if self._is_stopping:
                 raise _not_written(held_up) from None
@@ -184,11 +166,7 @@ class RowSink(BaseSink):
             raise SinkBackpressureError(retry_after=0) from None
 
     def on_paused(self) -> None:
-        """Drop all that waits: another sink asks for a pause, and quixstreams goes back to its last commit.
-
-        Raises:
-            RetryableError: it cannot go back.
-        """
+        """Drop all that waits: another sink asks for a pause, and quixstreams goes back to its last commit."""
         self._go_back()
         if not self._can_go_back:
             raise _cannot_go_back("another sink of transform() asks for a pause")
@@ -210,11 +188,6 @@ class RowSink(BaseSink):
             waiting.uncommitted.consumed(context.offset, known_timestamp(timestamp))
 
     def message_processed(self, tp: TopicPartition, offset: int) -> None:
-        """Note that all rows of a message are there.
-
-        Raises:
-            ConnectorError: the pipeline failed with an error that no retry corrects, or has no room for too long.
-        """
         self._end_message(tp, offset, is_sought=True)
         self._due.expect_flush()
         is_portion = self._pipeline.limits.is_portion(self._processed.row_bytes)
@@ -224,12 +197,8 @@ class RowSink(BaseSink):
     def reject(self, refusal: Refusal, *, is_deserialized: bool) -> None:
         """Keep a record that cannot become a row for the dead letter; take out the rows that it already gave.
 
-        Args:
-            refusal: the record, and why.
-            is_deserialized: ``False`` where the message gave no record at all.
-
-        Raises:
-            DataError: ``ON_BAD_RECORD`` is ``fail``; what came before is in the lake, if that can be.
+        A message that is not ``is_deserialized`` gave no record at all. Raises ``DataError`` if ``ON_BAD_RECORD`` is
+        ``fail``; what came before is then in the lake, if that can be.
         """
         rejected = refusal.rejected
         waiting = self._of(rejected.tp)
@@ -245,14 +214,7 @@ class RowSink(BaseSink):
                 self._flush_bad_records()
 
     def tick(self, *, is_stable: bool) -> None:
-        """Do what is due without messages; called about once a second.
-
-        Args:
-            is_stable: whether the partitions are assigned as they were at the last tick.
-
-        Raises:
-            ConnectorError: consuming must end.
-        """
+        """Do what is due without messages, once a second; ``is_stable``: no rebalance since the last tick."""
         if self._is_stopping:
             return  # nothing more is due
         self._observed.forget_given_away()
@@ -261,9 +223,8 @@ class RowSink(BaseSink):
         self._look()
         if self._due.has_bad_records:
             self._flush_bad_records()
-        if self._observed.observer is not None:
-            is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
-            self._observed.observer.turn(is_in_trouble=is_in_trouble)
+        is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
+        self._observed.observer.turn(is_in_trouble=is_in_trouble)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -291,8 +252,7 @@ class RowSink(BaseSink):
             raise
         if is_kept:
             self._processed.keep(rejected)
-        if self._observed.observer is not None:
-            self._observed.observer.record_rejected(rejected)
+        self._observed.observer.record_rejected(rejected)
 
     def _assignment_changed(self) -> None:
         """Claim again what comes from now on. Forget the former assignment, unless the next one has begun."""
@@ -316,12 +276,7 @@ class RowSink(BaseSink):
             self._wait_for_room()
 
     def _wait_for_room(self) -> None:
-        """Wait until there is room, or until a flush is due, which can go back.
-
-        Raises:
-            RetryableError: neither comes in time.
-            ConnectorError: the pipeline failed.
-        """
+        """Wait until there is room, or until a flush is due, which can go back."""
         timings = self._due.timings
         until = timings.clock() + timings.full_seconds
         while self._is_full and (self._due.seconds or 0.0) > 0:
@@ -332,15 +287,10 @@ class RowSink(BaseSink):
                 raise RetryableError("writing rows from a full buffer", cause, "The next start reads them again")
             self._flushing.step(self._processed)
             self._pipeline.wait_for_change(timings.look_seconds)
-        if self._observed.observer is not None:
-            self._observed.observer.waited()
+        self._observed.observer.waited()
 
     def _check_revocation(self) -> None:
-        """End the process if quixstreams has left a revocation's flush behind, as after a freeze.
-
-        Raises:
-            RetryableError: it has.
-        """
+        """End the process if quixstreams has left a revocation's flush behind, as after a freeze."""
         if self.thread.is_revoking:
             cause = "the flush of the former assignment has not ended"
             raise RetryableError("consuming", cause, "The next start goes on from the journal")
@@ -351,12 +301,10 @@ class RowSink(BaseSink):
         self._check_revocation()
         timings = self._due.timings
         try:
-            self._flushing.deliver(
-                self._processed, timings.stop_seconds if self._is_stopping else timings.flush_seconds
-            )
+            seconds = timings.stop_seconds if self._is_stopping else timings.flush_seconds
+            self._flushing.deliver(self._processed, seconds)
         finally:
-            if self._observed.observer is not None:
-                self._observed.observer.flushed()
+            self._observed.observer.flushed()
         self._processed.delivered()
         self._due.flushed()
         self.is_held_up = False

@@ -21,19 +21,6 @@ class Waiting:
         uncommitted: how old the first record is that is not in the lake.
     """
 
-    __slots__ = (
-        "_begun",
-        "_ended",
-        "_replayed_to",
-        "_sealed_rejected",
-        "_sealed_to",
-        "first",
-        "processed",
-        "rejected",
-        "rows",
-        "uncommitted",
-    )
-
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.rejected: list[Rejected] = []
@@ -64,7 +51,6 @@ class Waiting:
         return False
 
     def begin_record(self) -> None:
-        """Note that the processing of a record begins."""
         self._begun = len(self.rows)
 
     def take_out_record(self, offset: int) -> None:
@@ -72,7 +58,6 @@ class Waiting:
         self.rows[self._begun :] = [row for row in self.rows[self._begun :] if row.offset != offset]
 
     def drop(self, offset: int) -> None:
-        """Drop all rows of the message with this offset."""
         self.rows = [row for row in self.rows if row.offset != offset]
 
     def comes(self, offset: int) -> bool:
@@ -120,7 +105,6 @@ class Waiting:
         return Piece(tp, self.processed, rows=rows, rejected=rejected)
 
     def delivered(self) -> None:
-        """Note that all is in the lake and in the log."""
         self.rejected = []
         self._sealed_rejected = 0
         self.first = None

@@ -24,7 +24,6 @@ class BrokerPresence:
         self.is_there = True
 
     def failed(self, error: KafkaError) -> None:
-        """The client's callback for errors."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             logger.error("Kafka consumer: %s", error.str())
         elif self.is_there:
@@ -32,13 +31,11 @@ class BrokerPresence:
             logger.warning("Kafka is away: no broker answers. Consuming goes on once one does; no record is lost")
 
     def heard(self) -> None:
-        """A message came, or a broker answers."""
         if not self.is_there:
             self.is_there = True
             logger.info("Kafka is there again")
 
     def counted(self, statistics: str) -> None:
-        """The client's callback for statistics."""
         if not self.is_there:
             brokers = json.loads(statistics).get("brokers", {}).values()
             if any(broker.get("state") == "UP" for broker in brokers):
@@ -46,7 +43,6 @@ class BrokerPresence:
 
     @property
     def properties(self) -> dict[str, Any]:
-        """For the client that is to say it."""
         return {
             "error_cb": told_of_refusals(self.failed),
             "stats_cb": self.counted,
@@ -55,12 +51,7 @@ class BrokerPresence:
 
 
 def new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
-    """Makes a consumer of the application's group.
-
-    Args:
-        config: of the Quix application: broker, group, and further properties of librdkafka.
-        properties: those that the others give way to.
-    """
+    """Makes a consumer of the application's group; ``properties`` win over all others."""
     return Consumer(
         {
             **config.consumer_extra_config,

@@ -7,7 +7,7 @@ from operator import methodcaller
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, TooBigError, headers_size, message_size, not_deserialized
-from app.consumer.sink_observer import SinkObserver
+from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.delivery.assignment import Assignment, Piece
 from app.model import Message, TopicPartition, deep_size, headers_of_all
 
@@ -21,17 +21,11 @@ _offset = methodcaller("offset")
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """For the consumer's thread.
-
-    Args:
-        max_record_bytes: of a message that becomes a row.
-        bad_records: the policy for records that cannot become rows.
-        observer: notified of assignments, records and turns.
-    """
+    """For the consumer's thread. ``max_record_bytes`` bounds a message that becomes a row."""
 
     max_record_bytes: int
     bad_records: BadRecords
-    observer: SinkObserver | None = None
+    observer: SinkObserver = NOBODY
 
     def take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
         """Hand messages by rising offsets to the assignment; returns the bytes of all in memory."""
@@ -42,8 +36,7 @@ class Intake:
             return self._take_in_turn(assignment, tp, messages)
         size = _COPIES * values + beside + _MESSAGE_OVERHEAD * len(messages) + _HEADER_OVERHEAD * len(headers)
         assignment.take([Piece(tp, messages[-1].offset(), messages=messages)], size)
-        if self.observer is not None:
-            self.observer.messages_added(tp, messages)
+        self.observer.messages_added(tp, messages)
         return size
 
     def _take_in_turn(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
@@ -60,10 +53,8 @@ class Intake:
         return size
 
     def reject(self, assignment: Assignment, refusal: Refusal) -> None:
-        """Keep a message that cannot become a row for the dead letter."""
         rejected = refusal.rejected
         kept = [rejected] if self.bad_records.keep(rejected, refusal.hint) else []
         size = sum(deep_size(part) for each in kept for part in (each.key, each.value, each.headers))
         assignment.take([Piece(rejected.tp, rejected.offset, rejected=kept)], size)
-        if self.observer is not None:
-            self.observer.record_rejected(rejected)
+        self.observer.record_rejected(rejected)

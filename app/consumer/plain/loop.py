@@ -43,14 +43,7 @@ _offset = methodcaller("offset")
 class PlainLoop:
     """Runs until it is stopped or something fails. ``stop`` is safe in a signal handler; all else is for one thread.
 
-    Args:
-        client: Kafka's, which nobody else uses.
-        intake: measures messages.
-        claimer: claims partitions in the background.
-        pipeline: brings records into the lake.
-        on_turn: called at each turn; its argument is whether messages came.
-        metrics: records offsets, pauses and losses.
-        timings: deadlines of flushes.
+    ``client`` belongs to the loop alone. ``on_turn`` is called at each turn with whether messages came.
     """
 
     def __init__(
@@ -77,15 +70,10 @@ class PlainLoop:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """End the loop after its present turn."""
         self._is_stopping = True
 
     def run(self, topic: str) -> bool:
-        """Consume until stopped; returns whether all that was read is in the lake.
-
-        Raises:
-            ConnectorError: something failed for good, or Kafka says that the topic is another one.
-        """
+        """Consume until stopped; returns whether all that was read is in the lake."""
         self._client.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         try:
             while not self._is_stopping:
@@ -105,7 +93,6 @@ class PlainLoop:
         return partition is not None and partition.is_claimed and not self._room.is_paused
 
     def consumption(self) -> Consumption:
-        """How consuming goes."""
         assignment, pipeline = self._assignment, self._pipeline
         tps = tuple(assignment.partitions) if assignment else ()
         return Consumption(
@@ -142,8 +129,7 @@ class PlainLoop:
         logger.warning("lost: %s; their new owner goes on from the journal", _listed(tps))
 
     def _begin(self, tps: Sequence[TopicPartition], closed: str | None = None) -> None:
-        if self._intake.observer is not None:
-            self._intake.observer.assigned(tps)
+        self._intake.observer.assigned(tps)
         self._assignment = self._claimer.begin(tps, closed)
 
     def _give_up(self) -> None:
@@ -157,8 +143,7 @@ class PlainLoop:
             return
         tps = tuple(self._assignment.partitions)
         self._metrics.ended(tps)
-        if self._intake.observer is not None:
-            self._intake.observer.unassigned(tps)
+        self._intake.observer.unassigned(tps)
         self._room.unassigned()
         self._assignment.end()
         self._assignment = None
@@ -171,9 +156,8 @@ class PlainLoop:
         if self._assignment is not None:
             self._admit(self._assignment)
         has_come = self._may_poll() and self._poll()
-        if self._intake.observer is not None:
-            is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
-            self._intake.observer.turn(is_in_trouble=is_in_trouble)
+        is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
+        self._intake.observer.turn(is_in_trouble=is_in_trouble)
         self._raise_failure()
         if self._assignment is not None:
             self._copies.copy(self._assignment, asynchronous=True)
@@ -196,10 +180,8 @@ class PlainLoop:
     def _claim_again(self) -> None:
         """Begin another assignment of the same partitions if another member has closed the log of the present one.
 
-        The claim then asks Kafka whether the partitions are still assigned to this member.
-
-        Raises:
-            RetryableError: Kafka has not revoked them for too long.
+        The claim then asks Kafka whether the partitions are still assigned to this member. The process ends if Kafka
+        has not revoked them for too long.
         """
         assignment = self._assignment
         fence = assignment.log.fence if assignment else None
@@ -215,8 +197,7 @@ class PlainLoop:
     def _may_poll(self) -> bool:
         if self._assignment is None or self._room.may_poll(self._assignment):
             return True
-        if self._intake.observer is not None:
-            self._intake.observer.waited()
+        self._intake.observer.waited()
         return False
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -290,8 +271,7 @@ class PlainLoop:
         while not pipeline.wait_delivered(assignment, self._timings.look_seconds):
             if pipeline.failure is not None or assignment.is_over or clock() >= until:
                 break
-        if self._intake.observer is not None:
-            self._intake.observer.flushed()
+        self._intake.observer.flushed()
 
     def _raise_failure(self) -> None:
         if self._pipeline.failure is not None:

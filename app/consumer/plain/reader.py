@@ -10,30 +10,20 @@ from app.model import Message, Row
 from app.monitoring.waits import Stopped
 
 
-class MessageReader:
-    """Reads messages one by one, with the same result as the framework's lane.
+def read_message(topic: Topic, message: Message) -> Row | Refusal:
+    """The message's row, or why it has none, with the same result as the framework's lane.
 
-    Args:
-        topic: has the deserializers.
+    Raises:
+        RetryableError: a deserializer needs a system that does not answer.
+        Stopped: the process stopped while a deserializer waited for one.
     """
-
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
-
-    def read(self, message: Message) -> Row | Refusal:
-        """The message's row, or why it has none.
-
-        Raises:
-            RetryableError: a deserializer needs a system that does not answer.
-            Stopped: the process stopped while a deserializer waited for one.
-        """
-        try:
-            row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
-        except (RetryableError, Stopped):
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
-            return not_deserialized(error, message)
-        if not isinstance(row.value, dict):
-            refused = no_object(row.value)
-            return Refusal(as_it_came(message, str(refused)), refused.hint)
-        return Row(row.value, row.key, row.timestamp, row.offset, row.headers, message)
+    try:
+        row: Any = topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
+    except (RetryableError, Stopped):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
+        return not_deserialized(error, message)
+    if not isinstance(row.value, dict):
+        refused = no_object(row.value)
+        return Refusal(as_it_came(message, str(refused)), refused.hint)
+    return Row(row.value, row.key, row.timestamp, row.offset, row.headers, message)

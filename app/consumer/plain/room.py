@@ -19,12 +19,7 @@ _POLL_BYTES = 16 * 2**20
 
 
 class Room:
-    """For the consumer's thread.
-
-    Attributes:
-        is_paused: whether consuming is.
-        consumed: how many messages came.
-    """
+    """For the consumer's thread. ``consumed`` counts messages."""
 
     def __init__(self, client: Consumer, pipeline: Pipeline, metrics: Metrics, timings: Timings) -> None:
         self._client = client
@@ -37,7 +32,6 @@ class Room:
         self.consumed = 0
 
     def unassigned(self) -> None:
-        """The assignment has ended: nothing is paused."""
         self._full_since, self.is_paused = None, False
 
     @property

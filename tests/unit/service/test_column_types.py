@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from quixstreams.models import Topic
 
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
-from app.consumer.plain.reader import MessageReader
+from app.consumer.plain.reader import read_message
 from app.model import Batch, Message, Row
 from app.service.build import new_bad_records, new_stager
 from app.service.formats import new_formats
@@ -62,16 +63,16 @@ class Life:
         self.schema = lake.schema
         self.schema.open()
         topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
-        self._reader = MessageReader(topic)
+        self._read = partial(read_message, topic)
         self._at_once = at_once
-        reader = self._reader.read if at_once else None
+        reader = self._read if at_once else None
         formats = new_formats(settings, None)
         self._stager = new_stager(settings, lake, new_bad_records(settings), formats, reader)
         self._path = folder / "staged.parquet"
 
     def stage(self, *texts: str) -> pa.Table:
         messages = [KafkaMessage(text.encode(), b"k", at) for at, text in enumerate(texts)]
-        rows = [row for row in map(self._reader.read, messages) if isinstance(row, Row)]
+        rows = [row for row in map(self._read, messages) if isinstance(row, Row)]
         assert len(rows) == len(texts)
         of_part: list[Message] = list(messages) if self._at_once else []
         batch = Batch((part(last=len(texts) - 1),), ([] if self._at_once else rows,), (of_part,))

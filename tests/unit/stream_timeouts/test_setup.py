@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.consumer.exact_json import new_deserializer
+from app.consumer.sink_observer import NOBODY
 from app.errors import ConfigError
 from app.service.stream_timeouts import StreamTimeouts
 from app.stream_timeouts.events import Announcer
@@ -24,7 +25,7 @@ def test_off_observes_nothing(timeout_ms: str) -> None:
     settings = load(STREAM_TIMEOUT_MS=timeout_ms)
     timeouts = StreamTimeouts(settings, None, OF_KEYS)
     assert timeouts.new_announcer(APPLICATION, []) is None
-    assert timeouts.new_observer(lambda _: True, None) is None
+    assert timeouts.new_observer(lambda _: True, None) is NOBODY
     assert timeouts.key_deserializer is OF_KEYS
     assert threading.active_count() == threads
 

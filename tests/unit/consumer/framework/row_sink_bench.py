@@ -13,7 +13,7 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
-from app.consumer.sink_observer import SinkObserver
+from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage
@@ -30,7 +30,7 @@ class Bench(ConsumerBench):
         self,
         *,
         on_bad_record: OnBadRecord = "dead-letter",
-        observer: SinkObserver | None = None,
+        observer: SinkObserver = NOBODY,
         can_go_back: bool = True,
         **of_bench: Any,
     ) -> None:
