@@ -112,7 +112,6 @@ CASES: dict[str, Callable[[], Case]] = {
         breaks=0,
         fires={"LakeSinkFallsBehind": [SENSORS]},
     ),
-    "one of three replicas is down": lambda: lasting(*three(), is_up=False, fires={"LakeSinkDown": ["a"]}),
     "a second deployment with the same group and topic is gone": lambda: lasting(
         replica("a", table=OTHER_TABLE),
         replica("b"),
@@ -266,14 +265,6 @@ def a_connector_that_starts_again_and_again_under_another_address() -> Case:
     for number, (one, successor) in enumerate(pairwise([world.replicas[0], *lives])):
         replace(world, one, successor, 10 + 4 * number)
     return Case(world, breaks=10 * MINUTE, fires={"LakeSinkReplaced": [""]})
-
-
-@case
-def one_partition_that_stands_still_beside_others() -> Case:
-    stuck = Partition()
-    world = World(replica("a", Partition(), stuck), replica("b"))
-    world.at(10 * MINUTE, lambda: setattr(stuck, "is_stuck", True))
-    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkPartitionStuck": ["a"]})
 
 
 @case
