@@ -81,7 +81,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
 
 
 def of(item: pytest.Item) -> str:
-    """The target of a test."""
     if item.get_closest_marker("alone"):
         return "alone"
     if item.get_closest_marker("night") or reason(item.nodeid):

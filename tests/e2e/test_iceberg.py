@@ -27,8 +27,6 @@ A_SECOND = 2_000
 
 
 class Site:
-    """A table in a bucket, and the catalog that has it."""
-
     def __init__(self, catalog: LocalIcebergCatalog, minio: LocalMinio, bucket: str) -> None:
         self.catalog = catalog
         self.namespace = f"lake_{uuid.uuid4().hex[:8]}"
