@@ -131,7 +131,6 @@ def kafka(pytestconfig: pytest.Config) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def s3_server(pytestconfig: pytest.Config) -> Iterator[LocalMinio]:
-    """An S3 server of our own."""
     with _service(LocalMinio, pytestconfig) as server:
         yield server
 
@@ -145,14 +144,12 @@ def gcs_server(pytestconfig: pytest.Config) -> Iterator[LocalGcsServer]:
 
 @pytest.fixture(scope="session")
 def azurite(pytestconfig: pytest.Config) -> Iterator[LocalAzurite]:
-    """An Azure Blob Storage of our own."""
     with _service(LocalAzurite, pytestconfig) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def schema_registry(pytestconfig: pytest.Config) -> Iterator[LocalSchemaRegistry]:
-    """A schema registry of our own."""
     with _service(LocalSchemaRegistry, pytestconfig) as server:
         yield server
 
@@ -167,7 +164,6 @@ def iceberg_catalog(s3_server: LocalMinio, pytestconfig: pytest.Config) -> Itera
 
 @pytest.fixture
 def bucket(s3_server: LocalMinio) -> str:
-    """The name of a bucket that is new and empty."""
     name = f"lake-{uuid.uuid4().hex[:12]}"
     s3_server.client().create_bucket(Bucket=name)
     return name
@@ -175,7 +171,6 @@ def bucket(s3_server: LocalMinio) -> str:
 
 @pytest.fixture(scope="session")
 def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
-    """A real browser."""
     with _service(Browser, pytestconfig) as running:
         yield running
 

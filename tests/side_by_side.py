@@ -82,7 +82,6 @@ def longest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> Non
 
 
 def is_worker(config: pytest.Config) -> bool:
-    """Whether this is one of the processes that share the tests, and not the one that deals them out."""
     return hasattr(config, "workerinput")
 
 

@@ -42,7 +42,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_check.py::test_nobody_is_there",
         "tests/e2e/test_check.py::test_all_are_there",
         "tests/e2e/test_check.py::test_a_type_that_contradicts",
-        "tests/e2e/test_check.py::test_the_table_lies_where",
     ),
     "seconds each, while librdkafka tries again; the right ones are for every day": (
         "tests/integration/test_kafka_logins.py::test_a_wrong_login_names_its_variable",
@@ -81,7 +80,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
 
 
 def of(item: pytest.Item) -> str:
-    """The target of a test."""
     if item.get_closest_marker("alone"):
         return "alone"
     if item.get_closest_marker("night") or reason(item.nodeid):

@@ -41,13 +41,7 @@ class Image:
 
 
 class Container:
-    """The connector in a container. Use as a context manager: after the block the container is gone.
-
-    Args:
-        image: what to run.
-        settings: the variables of the connector; no others are set.
-        options: more options for the engine's ``run``.
-    """
+    """The connector in a container, which is gone after the block; of its variables only ``settings`` are set."""
 
     def __init__(self, image: Image, settings: Mapping[str, str], *options: str) -> None:
         self._engine = image.engine
@@ -72,11 +66,9 @@ class Container:
         return int(self._state("ExitCode"))
 
     def run_inside(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the container beside the connector."""
         return self._engine.try_call("exec", self._name, *command)
 
     def log(self) -> str:
-        """All that the connector has printed, standard output and error."""
         told = self._engine.try_call("logs", self._name)
         return told.stdout + told.stderr
 
@@ -97,7 +89,6 @@ class Container:
 
 
 def answers_ok(port: int, path: str) -> bool:
-    """Whether the connector's health server answers with 200."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
             return bool(answer.status == 200)

@@ -23,7 +23,6 @@ def started(program: str, folder: Path) -> Child:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process that has not ended, whoever is to collect it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -103,7 +103,6 @@ class Line(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The command and its arguments, without redirections."""
         words = self.tokens
         while "<" in words:
             at = words.index("<")
@@ -123,7 +122,6 @@ def name(page: Path) -> str:
 
 
 def prose(page: Path) -> str:
-    """The page without its fenced blocks."""
     return _FENCED.sub("", page.read_text())
 
 

@@ -14,7 +14,6 @@ NewScenario = Callable[..., Scenario]
 
 @pytest.fixture
 def scenario(new_scenario: NewScenario) -> Scenario:
-    """A topic of one partition."""
     return new_scenario()
 
 

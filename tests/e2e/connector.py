@@ -55,7 +55,6 @@ class ConnectorProcess(Child):
 
     @property
     def exit_code(self) -> int | None:
-        """``None`` while it runs."""
         return self._process.poll()
 
     def wait_for_log(self, pattern: str) -> re.Match[str]:
@@ -116,17 +115,14 @@ class ConnectorProcess(Child):
         return code
 
     def stop(self) -> int:
-        """Ask it to stop as a platform does, and return the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
     def kill(self) -> None:
-        """End it as a crash of its machine would."""
         self._process.kill()
         self._process.wait()
 
     def wait_until_nothing_is_left(self) -> None:
-        """Wait until no process that it started runs any more."""
         waiting.wait_until(lambda: not self._group(), "the end of its child processes", details=self._tail)
 
     def __exit__(

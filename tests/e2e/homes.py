@@ -22,14 +22,12 @@ class Home:
         return list(self.store.list(prefix))
 
     def logs(self, table: str) -> Iterator[dict[str, Any]]:
-        """What the logs of all generations say that wrote the table."""
         for found in self.store.list(f"{table}/_journal/"):
             document = self.store.read(found.key) if is_log(found.key) else None
             if document is not None:
                 yield json.loads(document.body)
 
     def is_at_work(self, table: str) -> bool:
-        """Whether a batch is on its way into the table."""
         return any(log["state"] == "pending" for log in self.logs(table))
 
     def mirror(self, table: str, folder: Path) -> Lake:

@@ -46,7 +46,6 @@ class Tally:
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> "Tally":
-        """The tally of a table that holds the records of these numbers."""
         return cls.of_rows((n, PLACES[n % len(PLACES)]) for n in numbers)
 
     @classmethod
@@ -73,7 +72,6 @@ class Lake:
         return [path for path in found if pq.read_metadata(path).num_rows]
 
     def numbers(self) -> list[int]:
-        """The numbers of all records in the lake, sorted, doubled ones twice."""
         return sorted(n for path in self.files() for n in pq.ParquetFile(path).read(["n"])["n"].to_pylist())
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:

@@ -31,14 +31,7 @@ _TIMES_A_SECOND = 4  # where a rate is wanted
 
 
 class Scenario:
-    """``close()`` ends all connectors that it started.
-
-    Args:
-        kafka: where the topic lies.
-        folder: an empty folder; ``lake`` in it is the store, unless a connector's settings name another.
-        partitions: of the topic.
-        java: whether its connectors write with Spark.
-    """
+    """``close()`` ends its connectors. ``lake`` in the folder is the store, unless settings name another."""
 
     def __init__(self, kafka: Broker, folder: Path, partitions: int = 1, *, java: bool = False) -> None:
         self.topic = f"readings-{uuid.uuid4().hex[:8]}"
@@ -56,11 +49,7 @@ class Scenario:
 
     @contextmanager
     def load(self, a_second: int | None = None) -> Iterator[list[int]]:
-        """Produce records from 0 on, as long as the block lasts: so many a second, or without a pause.
-
-        Yields:
-            How many there are, as the sole element.
-        """
+        """Produce records from 0 on, as long as the block lasts; yields how many there are, as the sole element."""
         count = [0]
         over = threading.Event()
 
@@ -106,7 +95,6 @@ class Scenario:
 
     @property
     def lake(self) -> Lake:
-        """The table in the local store."""
         return Lake(self.folder / "lake" / "data" / self.topic)
 
     def committed(self) -> list[int]:
@@ -115,7 +103,6 @@ class Scenario:
         return [max(0, offset) for offset in committed_offsets(self.kafka, self.group, asked)]
 
     def wait_until_committed(self, count: int, by: ConnectorProcess) -> None:
-        """Wait until the group has committed so many records in all."""
         by.wait_until(lambda: sum(self.committed()) >= count, f"{count:,} records committed by the group")
 
     def kill_at_work(self, settings: dict[str, str], is_at_work: Callable[[], bool]) -> list[ConnectorProcess]:
@@ -137,7 +124,6 @@ class Scenario:
 
 
 def s3_store(server: LocalMinio, bucket: str) -> dict[str, str]:
-    """The settings for a bucket of the server."""
     return {
         "S3_BUCKET": bucket,
         "AWS_ENDPOINT_URL": server.endpoint_url,

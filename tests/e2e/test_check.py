@@ -16,7 +16,6 @@ from dev.connector import REPO, environment
 from dev.minio import LocalMinio
 from dev.server import free_ports
 from tests.e2e.scenario import Scenario, customised, s3_store
-from tests.fakes.catalog_contract import Table
 from tests.fakes.catalog_server import CatalogServer
 from tests.services.main_process import run_main
 
@@ -205,18 +204,6 @@ def test_all_are_there_and_something_is_wrong_with_each(
     assert "Choose another port or host, or port 0 for none" in failures["port"]
     assert checked.told["broker"][0] == "ok"
     assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
-
-
-def test_the_table_lies_where_the_catalog_has_it(
-    check: Checker, catalog: CatalogServer, scenario: Scenario, s3_server: LocalMinio, bucket: str
-) -> None:
-    catalog.tables[f"default.{scenario.topic}"] = Table(f"s3://{bucket}/old/place", [], {})
-    s3_server.client().put_object(Bucket=bucket, Key="old/place/year=2024/data_1.parquet", Body=b"")
-    checked = check(*WITHOUT_SPARK, HIVE_COLUMNS="year,place")
-
-    assert f"has table default.{scenario.topic} at s3://{bucket}/old/place" in checked.told["catalog"][1]
-    failure = checked.failures("table")["table"]
-    assert f"the table at s3://{bucket}/old/place is partitioned by [year], HIVE_COLUMNS says [year, place]" in failure
 
 
 def test_a_type_that_contradicts_the_table_and_silence_that_nobody_would_hear_of(

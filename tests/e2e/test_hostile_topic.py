@@ -33,13 +33,7 @@ LOG_LINES = 300
 
 @dataclass(frozen=True)
 class Odd:
-    """A message that is odd in one way.
-
-    Args:
-        text: its value, in JSON.
-        columns: what the row must hold, by the column; ``None`` where the record may be in the dead letter instead.
-        timestamp: of the message, in ms.
-    """
+    """A message that is odd in one way; ``columns`` are those of its row, ``None`` if it may be in the dead letter."""
 
     text: str
     columns: Mapping[str, object] | None = None
@@ -138,7 +132,6 @@ def produce_compressed(scenario: Scenario, codec: str, texts: Iterable[Any], hea
 
 
 def peak_memory(connector: ConnectorProcess) -> int:
-    """The most bytes that the Python process had."""
     status = Path(f"/proc/{connector.pid}/status").read_text()
     [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) * 1024

@@ -6,7 +6,6 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -28,8 +27,6 @@ A_SECOND = 2_000
 
 
 class Site:
-    """A table in a bucket, and the catalog that has it."""
-
     def __init__(self, catalog: LocalIcebergCatalog, minio: LocalMinio, bucket: str) -> None:
         self.catalog = catalog
         self.namespace = f"lake_{uuid.uuid4().hex[:8]}"
@@ -76,49 +73,6 @@ def test_each_row_is_there_once_though_a_member_dies_at_work(new_scenario: NewSc
     site.assert_whole(scenario, produced[0])
     for member in (killed, *members):
         assert "Traceback" not in member.log
-
-
-def test_columns_that_are_renamed_and_dropped_stay_so(new_scenario: NewScenario, site: Site) -> None:
-    scenario = new_scenario()
-    connector = scenario.connector(site.settings)
-    for first in (0, 100, 200):
-        scenario.produce(records(100, first=first))
-        scenario.wait_until_committed(first + 100, by=connector)
-        if first == 0:
-            with site.table(scenario).update_schema() as schema:
-                schema.rename_column("temperature", "celsius")
-                schema.rename_column("location", "city")
-                schema.delete_column("ok")
-    assert connector.stop() == 0
-    rows = read_with_pyiceberg(site.catalog, site.namespace, scenario.topic)
-    assert rows == read_with_duckdb(site.catalog, site.namespace, scenario.topic)
-    assert "ok" not in rows[0]
-    found = {row["n"]: (row["celsius"], row["city"]) for row in rows}
-    assert found == {n: (value(n)["temperature"], value(n)["location"]) for n in range(300)}
-    assert "WARNING" in connector.log
-    assert "left out of column 'ok'" in connector.log
-    with_ok = [
-        "ok" in pq.read_schema(path).names
-        for path in site.home.mirror(f"data/{scenario.topic}", scenario.folder / "mirror").files()
-    ]
-    assert True in with_ok
-    assert False in with_ok
-
-
-def test_after_a_table_was_dropped_a_restart_goes_on_with_the_rows_that_it_did_not_have(
-    new_scenario: NewScenario, site: Site
-) -> None:
-    scenario = new_scenario()
-    connector = scenario.connector(site.settings)
-    scenario.produce(records(100, first=0))
-    scenario.wait_until_committed(100, by=connector)
-    pyiceberg_catalog(site.catalog).drop_table((site.namespace, scenario.topic))
-    scenario.produce(records(100, first=100))
-    assert connector.wait() == 75
-    connector = scenario.connector(site.settings)
-    scenario.wait_until_committed(200, by=connector)
-    assert connector.stop() == 0
-    assert site.numbers(scenario) == list(range(100, 200))
 
 
 def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: Site) -> None:

@@ -33,7 +33,6 @@ class ArrowMerge:
         self._erased = " AND ".join(f"coalesce({each}, false)" for each in erased) or "false"
 
     def count_erased(self) -> int:
-        """How many rows meet the conditions."""
         return len(self._query(f"SELECT * FROM {self._view} WHERE {self._erased}"))  # noqa: S608
 
     def write(self, out: str, metadata: Mapping[str, Any]) -> None:

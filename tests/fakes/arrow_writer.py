@@ -15,11 +15,7 @@ from app.spark.batch_offsets import as_column_metadata
 
 
 class ArrowWriter:
-    """Writes one file per group, in folders as Spark makes them.
-
-    Args:
-        before: called with the number of the batch (0 for the first) before each write; may raise or wait.
-    """
+    """Writes one file per group, in folders as Spark makes them; ``before`` is called with the batch's number."""
 
     def __init__(self, before: Callable[[int], None] = lambda _: None) -> None:
         self.before = before

@@ -13,12 +13,10 @@ KEY = "c2VjcmV0LWtleS10aGF0LXN0YXlz"  # base64, as every key is
 
 
 def written(etag: str) -> Answer:
-    """An object was stored."""
     return Answer(201, headers={**SERVED, **MODIFIED, "ETag": etag})
 
 
 def holds(body: bytes, etag: str) -> Answer:
-    """An object is read whole."""
     span = {"Content-Range": f"bytes 0-{len(body) - 1}/{len(body)}", "x-ms-blob-type": "BlockBlob"}
     return Answer(206, body, {**SERVED, **MODIFIED, **span, "ETag": etag})
 
@@ -54,7 +52,6 @@ def refusal(
 def azure_store(
     url: str, *, key: str | None = KEY, sas_token: str | None = None, limits: Limits = LIMITS
 ) -> AzureStore:
-    """A store for the container ``lake`` of the account ``acme`` at a canned server."""
     used = {"sas_token": sas_token} if sas_token else {"key": key}
     target = AzureTarget("lake", account="acme", endpoint_url=f"{url}/acme", **used)
     return AzureStore(target, max_workers=2, limits=limits)

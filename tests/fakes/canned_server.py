@@ -27,15 +27,11 @@ class Request:
         return {name: value for name, value in self.headers.items() if name in ("if-match", "if-none-match")}
 
     def json(self) -> Any:
-        """The body, decoded."""
         return json.loads(self.body)
 
 
 class CannedServer(HttpFake):
-    """Gives its answers one after another, and the last one for ever; keeps the requests in ``requests``.
-
-    ``before`` is called before each answer.
-    """
+    """Gives its answers one after another, and the last one for ever; ``before`` is called before each."""
 
     def __init__(self, *answers: Answer, before: Callable[[], object] = lambda: None) -> None:
         super().__init__(_Handler)

@@ -70,7 +70,6 @@ class Table:
         self.files.update(zip(paths, files, strict=True))
 
     def change(self, body: Any) -> None:
-        """Take other properties; null takes one away."""
         wanted = _checked_fields(body, {"properties": dict}, "the request")["properties"]
         given = {name: value for name, value in wanted.items() if value is not None}
         _checked_fields(given, {}, "properties", _CHANGES)
@@ -83,7 +82,6 @@ class Table:
         self.sources[checked["topic"]] = checked
 
     def count(self, files: Sequence[Json], source: Any) -> None:
-        """Add the files' rows to the totals of their source."""
         self.add_source(source)
         self.rows_by_topic[source["topic"]] += sum(file["row_count"] for file in files)
 
@@ -96,7 +94,6 @@ class Table:
 
 
 def new_table(body: Any) -> Table:
-    """The table that a PUT asks for."""
     table = _checked_fields(body, _TABLE_FIELDS, "the table")
     properties = _checked_fields(table["properties"], _PROPERTIES, "properties", _MORE_PROPERTIES)
     _require(_LOCATION.fullmatch(table["location"]) is not None, "location is no URI without a slash at its end")
@@ -112,14 +109,12 @@ def new_table(body: Any) -> Table:
 
 
 def files_of(body: Any) -> tuple[Sequence[Json], Json | None]:
-    """The files that a POST brings, and their source where it is named."""
     request = _checked_fields(body, {"files": list}, "the request", {"source": dict})
     _require(bool(request["files"]), "files is empty")
     return list(request["files"]), request.get("source")
 
 
 def source_of(body: Any) -> Json:
-    """The source that a POST names."""
     return dict(_checked_fields(body, {"source": dict}, "the request")["source"])
 
 

@@ -48,13 +48,7 @@ class Received:
 
 
 class CatalogServer(HttpFake):
-    """A context manager. Without troubles it behaves; ``trouble`` scripts what goes wrong next.
-
-    Attributes:
-        token: the bearer token that lets in; ``/health`` needs none.
-        tables: by ``namespace.name``.
-        requests: all that came, in order, those included that were refused or met trouble.
-    """
+    """Without troubles it behaves; ``trouble`` scripts what goes wrong next. ``tables`` are by ``namespace.name``."""
 
     def __init__(self, token: str = "catalog-token") -> None:  # noqa: S107
         super().__init__(_Handler)
@@ -67,11 +61,9 @@ class CatalogServer(HttpFake):
 
     @property
     def url(self) -> str:
-        """What ``CATALOG_URL`` is to be."""
         return super().url + _BASE
 
     def files(self, table: str, namespace: str = "default") -> list[Json]:
-        """The registered files of a table, each with the fields it was registered with."""
         with self._lock:
             known = self.tables.get(f"{namespace}.{table}")
             return list(known.files.values()) if known else []
@@ -95,7 +87,6 @@ class CatalogServer(HttpFake):
         return None
 
     def answer(self, request: Received) -> tuple[int, Json]:
-        """Do what is asked, or say why not."""
         try:
             with self._lock:
                 return HTTPStatus.OK, self._done(request)

@@ -2,9 +2,7 @@
 
 import socket
 from http import HTTPStatus
-from http.client import HTTPConnection
 from selectors import EVENT_READ, DefaultSelector
-from urllib.parse import urlsplit
 
 from tests.fakes.http_fake import FakeHandler, HttpFake
 
@@ -12,11 +10,7 @@ _SILENT_SECONDS = 60.0
 
 
 class ForwardProxy(HttpFake):
-    """Tunnels for HTTPS, hands on for HTTP; ``asked`` are the hosts and ports that it was asked for.
-
-    Args:
-        refuses: says no to everything.
-    """
+    """Tunnels for HTTPS; ``asked`` are the hosts and ports that it was asked for."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         super().__init__(_Handler)
@@ -41,26 +35,6 @@ class _Handler(FakeHandler):
             self.end_headers()
             self.close_connection = True
             _tunnel(self.connection, there)
-
-    def _hand_on(self) -> None:
-        parts = urlsplit(self.path)
-        if self._is_refused(parts.netloc):
-            return
-        body = self.read_body()
-        connection = HTTPConnection(parts.netloc)
-        connection.request(self.command, self.path, body, {name: self.headers[name] for name in self.headers})
-        answer = connection.getresponse()
-        content = answer.read()
-        self.send_response_only(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in {"transfer-encoding", "content-length"}:
-                self.send_header(name, value)
-        if answer.status != HTTPStatus.NO_CONTENT:
-            self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_PUT = do_POST = do_DELETE = _hand_on  # noqa: N815 - the names are the base class's
 
 
 def _tunnel(here: socket.socket, there: socket.socket) -> None:

@@ -22,14 +22,12 @@ def said(document: Mapping[str, object]) -> Answer:
 
 
 def written(generation: int, body: bytes = b"") -> Answer:
-    """An object's description; after a resumable upload its checksum is compared."""
     told = {"kind": "storage#object", "name": "t/f.parquet", "size": "4", "timeCreated": "2026-01-02T03:04:05.678Z"}
     checksum: bytes = google_crc32c.Checksum(body).digest()  # type: ignore[no-untyped-call]
     return said({**told, "generation": str(generation), "crc32c": base64.b64encode(checksum).decode()})
 
 
 def content(body: bytes, generation: int) -> Answer:
-    """An object's bytes."""
     return Answer(200, body, {"X-Goog-Generation": str(generation), "Content-Type": "application/json"})
 
 

@@ -9,12 +9,7 @@ from typing import Any, Self
 
 
 class HttpFake:
-    """A context manager: a server on a free port of this machine, which answers on threads of its own.
-
-    Args:
-        handler: answers the requests of one connection.
-        server: takes the connections.
-    """
+    """A context manager: a server on a free port of this machine, which answers on threads of its own."""
 
     def __init__(self, handler: type["FakeHandler"], server: type["FakeServer"] | None = None) -> None:
         self._http = (server or FakeServer)(("127.0.0.1", 0), handler)

@@ -14,11 +14,7 @@ CLOSED = LogClosedError("the log was closed by another member")
 
 
 class InstantClaims:
-    """Every partition begins at offset 0, unless ``starts`` has another; ``held_back`` ones wait for ``admit()``.
-
-    Args:
-        pipeline: gets the records; no log is written.
-    """
+    """Every partition begins at offset 0, unless ``starts`` has another; ``held_back`` ones wait for ``admit()``."""
 
     def __init__(self, pipeline: ManualPipeline) -> None:
         self._pipeline = pipeline
@@ -52,7 +48,6 @@ class InstantClaims:
         self.current.claim_ended(*(Claimed(tp, self.starts.get(tp, Start(0))) for tp in sorted(tps)))
 
     def fence(self, error: FencedError = CLOSED) -> None:
-        """Let another member have claimed the partitions."""
         self.current.log.fence = Fence(error, self._pipeline.clock())
 
     def is_same_topic(self, tp: TopicPartition) -> bool:

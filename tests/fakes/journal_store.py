@@ -33,7 +33,6 @@ class JournalStore(MoodyStore):
         self.refuse_removal: Callable[[str], ConnectorError | None] = lambda _: None
 
     def versions(self, key: str) -> list[PartitionClaim] | list[GenerationLog]:
-        """All versions of a claim or a log."""
         bodies = self.bodies.get(key, [])
         return (
             [log_form("data/t").parse(body) for body in bodies]

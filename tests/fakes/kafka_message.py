@@ -6,15 +6,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class KafkaMessage:
-    """A message without a broker, possibly with an error.
-
-    Args:
-        raw_value, raw_key, raw_headers: the bytes in Kafka.
-        at: the offset.
-        of_partition, of_topic: the topic-partition.
-        timestamp_ms: since the epoch; -1 for none.
-        failure: the error of Kafka's client in place of a record.
-    """
+    """A message without a broker, possibly with an error; a timestamp of -1 is none."""
 
     raw_value: bytes | None
     raw_key: bytes | None = None

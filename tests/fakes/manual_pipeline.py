@@ -15,12 +15,7 @@ from tests.fakes.clock import Clock
 
 
 class ManualPipeline(Pipeline):
-    """What a consumer sees of a pipeline, without its threads. ``on_wait`` is called where a consumer waits.
-
-    Args:
-        clock: moved on by each wait.
-        limits: of the buffer and of records.
-    """
+    """What a consumer sees of a pipeline, without its threads. ``on_wait`` is called where a consumer waits."""
 
     obstacle: RetryableError | None = None
 

@@ -9,13 +9,7 @@ from app.table.layout import PartitionSpec
 
 
 class MemoryCatalog:
-    """Keeps what it is told.
-
-    Args:
-        table: what it knows beforehand.
-        refuse: asked before each registration; the error it gives is raised, ``None`` lets it pass.
-        most_files: what one request takes.
-    """
+    """Keeps what it is told; ``refuse`` gives an error for a registration, or ``None``."""
 
     def __init__(
         self,
@@ -35,11 +29,9 @@ class MemoryCatalog:
 
     @property
     def keys(self) -> list[str]:
-        """The keys of the files it knows."""
         return sorted({file.key for files in self.requests for file in files})
 
     def check(self) -> CatalogTable | None:
-        """It always answers."""
         return self.table()
 
     def table(self) -> CatalogTable | None:

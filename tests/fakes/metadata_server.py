@@ -8,11 +8,7 @@ from tests.fakes.canned_server import Answer, CannedServer, Request
 
 
 class RoleServer(CannedServer):
-    """Gives keys ``ROLEKEY1``, ``ROLEKEY2`` … for ``lifetime``, as the token service of AWS.
-
-    Attributes:
-        tokens: the web identity tokens that keys were given for.
-    """
+    """Gives keys ``ROLEKEY1``, ``ROLEKEY2`` … for web identity ``tokens``, as the token service of AWS."""
 
     def __init__(self, lifetime: timedelta) -> None:
         super().__init__(Answer())

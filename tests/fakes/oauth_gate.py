@@ -12,13 +12,7 @@ TOKENS, OTHER_TOKENS = "/v1/oauth/tokens", "/realms/lake/token"  # the catalog's
 
 
 class OAuthGate(HttpFake):
-    """In front of a real catalog at ``url``.
-
-    Attributes:
-        asked: the addresses that were asked for tokens.
-        issued: how many tokens.
-        refused: how many requests without the newest one.
-    """
+    """In front of a real catalog at ``url``; ``refused`` counts requests without the newest token."""
 
     def __init__(self, url: str) -> None:
         super().__init__(_Handler)
@@ -28,7 +22,6 @@ class OAuthGate(HttpFake):
         self.token: str | None = None
 
     def expire(self) -> None:
-        """Let the token run out."""
         self.token = None
 
 

@@ -21,7 +21,6 @@ class Outgoing:
 
     @property
     def headers(self) -> list[dict[str, str]]:
-        """Those of each request, by their names in lower case."""
         return [
             {name.lower(): value.decode() if isinstance(value, bytes) else str(value) for name, value in sent}
             for sent in (request.headers.items() for request in self.requests)

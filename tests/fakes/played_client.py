@@ -40,11 +40,9 @@ class PlayedClient:
     # --- by the test ------------------------------------------------------------------------------------------------
 
     def give(self, *tps: TopicPartition) -> None:
-        """Let the group assign these partitions at the next poll."""
         self.rebalances.append(lambda: self._rebalance("on_assign", tps))
 
     def take_away(self) -> None:
-        """Let the group revoke all partitions at the next poll."""
         self.rebalances.append(lambda: self._rebalance("on_revoke", ()))
 
     def lose(self) -> None:

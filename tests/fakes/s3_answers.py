@@ -10,12 +10,10 @@ SECRET = "s3cr3t/K3y+that=stays"
 
 
 def written(etag: str) -> Answer:
-    """An object was stored."""
     return Answer(200, headers={"ETag": etag})
 
 
 def holds(body: bytes, etag: str) -> Answer:
-    """An object is read whole."""
     return Answer(200, body, {"ETag": etag})
 
 
@@ -41,12 +39,10 @@ def refusal(
     extra: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """An error as S3 words it."""
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message>{extra}</Error>"
     return Answer(status, body.encode(), headers or {})
 
 
 def s3_store(endpoint_url: str, *, session_token: str | None = None, may_create: bool = False) -> S3Store:
-    """A store for the bucket ``lake`` at a canned server."""
     target = S3Target("lake", "us-east-1", endpoint_url, "AKIA1", SECRET, session_token, may_create)
     return S3Store(target, max_workers=2)

@@ -10,12 +10,7 @@ from tests.fakes.http_fake import FakeHandler, HttpFake
 
 
 class FakeSchemaRegistry(HttpFake):
-    """Keeps what serializers register.
-
-    Attributes:
-        status: answered to each request in place of the right answer, if it is set.
-        asked: the paths of all requests.
-    """
+    """Keeps what serializers register; ``status``, if set, answers each request."""
 
     def __init__(self) -> None:
         super().__init__(_Handler)

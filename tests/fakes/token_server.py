@@ -18,14 +18,7 @@ CLIENT, SECRET, SCOPE = "connector", "right-secret", "kafka"
 
 
 class TokenServer(HttpFake):
-    """Issues tokens for one client; ``jwks()`` is what brokers verify them with.
-
-    Attributes:
-        url: where clients ask.
-        seconds: how long the next tokens are valid.
-        secret: of the client.
-        scopes: that were asked for.
-    """
+    """Issues tokens for one client, valid for ``seconds``; ``jwks()`` is what brokers verify them with."""
 
     def __init__(self, authority: trustme.CA) -> None:
         super().__init__(_Handler)

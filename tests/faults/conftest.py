@@ -55,7 +55,6 @@ def site(shared_site: Site) -> Iterator[Site]:
 
 @pytest.fixture
 def table(site: Site) -> Table:
-    """A new table."""
     return Table(site)
 
 

@@ -83,21 +83,8 @@ class Crashed(BaseException):
 class ConnectorThread:
     """One life of the connector.
 
-    Args:
-        settings: of the connector.
-        timings: how long it waits for what.
-        store: to write to, where it is not the one of the settings.
-        transform: as in ``app.transform``; ``None`` is the untouched one, which goes by the plain lane.
-        kafka: settings of the Kafka client that are changed.
-
-    Attributes:
-        in_turn: called at the beginning of each turn of the consumer's loop, on its thread.
-        in_tick: the same of each tick of the framework's lane.
-        before_commit: called once rows are in the lake and quixstreams is about to commit; may raise.
-        error: what ended it.
-        lane: what consumes, once it is built.
-        pipeline: the same.
-        member_id: the name that Kafka has given to its client.
+    A test may set ``in_turn``, called on the consumer's thread as each turn of its loop begins, ``in_tick``, the same
+    of the framework's lane, and ``before_commit``, called once rows are in the lake and quixstreams is about to commit.
     """
 
     pipeline: Pipeline
@@ -141,12 +128,10 @@ class ConnectorThread:
 
     @property
     def waiting_rows(self) -> int:
-        """How many rows are read and not in a batch yet."""
         return self.count_waiting() + self.pipeline._gathering._size.records if self.lane else 0
 
     @property
     def is_paused(self) -> bool:
-        """Whether it waits for its destination."""
         return bool(self.lane and (self._now.is_paused or self.pipeline.obstacle))
 
     @property
@@ -155,8 +140,6 @@ class ConnectorThread:
         return self.lane.consumption()
 
     def wait_until(self, happened: Callable[[], object], what: str = "it") -> None:
-        """Wait until something has happened that takes this connector alive."""
-
         def look() -> bool:
             has_ended = self.has_ended  # asked first: what is its last deed must not be missed
             is_it = bool(happened())
@@ -199,7 +182,6 @@ class ConnectorThread:
         self.wait()
 
     def wait(self) -> BaseException | None:
-        """Wait for its end; the error that it ended with."""
         join(self._thread)
         return self.error
 
@@ -216,7 +198,6 @@ class ConnectorThread:
 
 
 def answered(future: "Future[_T]") -> _T:
-    """What Kafka answers."""
     wait_until(future.done, "an answer of Kafka")
     return future.result()
 
@@ -311,17 +292,7 @@ class _PlainLoop(PlainLoop):
 
 
 class Place:
-    """A topic, a consumer group and a table in a folder, and the connectors that work on them. A context manager.
-
-    Args:
-        kafka: where the topic lies.
-        folder: an empty folder; ``lake`` in it is the store.
-        monkeypatch: for what the connectors get to see, until the end of the test.
-        partitions: of the topic.
-
-    Attributes:
-        timings, transform: of the connectors that are started from now on.
-    """
+    """A topic, a consumer group and a table in the folder's ``lake``, and the connectors that work on them."""
 
     def __init__(self, kafka: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch, partitions: int = 1) -> None:
         self.kafka = kafka
@@ -413,7 +384,6 @@ class Place:
         self.kafka.produce(self.topic, records())
 
     def make_anew(self) -> None:
-        """Delete the topic and create another one with the same name."""
         admin = self._admin()
         answered(admin.delete_topics([self.topic])[self.topic])
         wait_until(lambda: self.topic not in admin.list_topics(timeout=30).topics, "the end of the topic")
@@ -429,7 +399,6 @@ class Place:
             consumer.commit(offsets=self._tps(*offsets)[first:], asynchronous=False)
 
     def expire(self, *before: int) -> None:
-        """Delete the records before these offsets, as retention does."""
         self.kafka.delete_records(self._tps(*before))
 
     def expel(self, connector: ConnectorThread) -> None:
@@ -437,7 +406,6 @@ class Place:
         leave_group(self.kafka.bootstrap_servers, self.group, lambda member: member == connector.member_id())
 
     def wait_until_committed(self, *offsets: int, by: ConnectorThread) -> None:
-        """Wait until the group has committed these offsets, by partition."""
         by.wait_until(lambda: self.committed() == list(offsets), f"the commit of {offsets}")
 
     def _admin(self) -> AdminClient:
@@ -466,7 +434,6 @@ class Place:
         return [path for path in found if pq.read_metadata(path).num_rows]
 
     def numbers(self, table: str = "readings") -> list[int]:
-        """The numbers of all records in the table, sorted, doubled ones twice."""
         return sorted(n for path in self.files(table) for n in pq.ParquetFile(path).read(["n"])["n"].to_pylist())
 
     def journals(self, group: str = "", table: str = "readings") -> dict[int, dict[str, Any]]:
@@ -479,7 +446,6 @@ class Place:
         return found
 
     def claims(self) -> dict[int, str]:
-        """The generation that each partition's claim names."""
         folder = group_folder("data/readings", self.group)
         return {partition: owner for partition, owner, _ in self._claimed(folder, "*/*.json")}
 

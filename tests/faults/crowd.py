@@ -23,12 +23,7 @@ counted: Counter[str] = Counter()  # what happened in all crowds
 
 
 class Crowd:
-    """Begins without members and records.
-
-    Args:
-        partitions: how many the topic has.
-        on_commit: told each offset that is committed by a member.
-    """
+    """Begins without members and records."""
 
     member_types: Sequence[Callable[[str, World], Process]]  # in turn
     kinds: Sequence[str] = tuple(KINDS)  # of records that all members understand
@@ -99,7 +94,6 @@ class Crowd:
         )
 
     def _round(self) -> None:
-        """Every member does what it can, without faults."""
         if not self.members:
             self._new_member()
         for member in self.members.copy():

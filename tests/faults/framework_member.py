@@ -41,8 +41,6 @@ class Client(Consumer):
 
 
 class FrameworkMember(Process):
-    """A process of the framework's lane; the arguments are those of ``Process``."""
-
     def __init__(self, name: str, world: World) -> None:
         client = Client(world.group)
         super().__init__(name, world, client, stager(spec("p"), table_root=ROOT, metadata=METADATA), LIMITS)
@@ -108,7 +106,6 @@ class FrameworkMember(Process):
             self._commit()
 
     def _checkpoint(self) -> None:
-        """The interval between commits is over, and the client's statistics come."""
         self._translating(self._commit)
         self._translating(self._tick)
 

@@ -19,16 +19,7 @@ _SIZE = 400  # of a message, in bytes
 
 
 class Group:
-    """One consumer group on one topic.
-
-    Args:
-        partitions: how many the topic has.
-        network: late commits stay there.
-        on_commit: told each offset that is committed by a member.
-
-    Attributes:
-        follow_offsets: the setting of all members that start from now on.
-    """
+    """One consumer group on one topic; late commits stay in the network."""
 
     def __init__(self, partitions: int, network: Network, on_commit: Callable[[TopicPartition, int], None]) -> None:
         self.records: dict[TopicPartition, list[str]] = {TopicPartition(TOPIC, n): [] for n in range(partitions)}
@@ -56,7 +47,6 @@ class Group:
         return bool(owned) and set(owned) == set(consumer.assigned)
 
     def release(self, consumer: "Consumer") -> None:
-        """Take all partitions from this member."""
         for tp in self.of(consumer):
             self.owners[tp] = None
 
@@ -81,7 +71,6 @@ class Group:
         self.on_commit(tp, offset)
 
     def set_back(self, tp: TopicPartition, by: int) -> None:
-        """Somebody sets the offset with a tool."""
         self.committed[tp] = max(self.committed[tp] - by, 0)
         self.set_by_hand.add(tp)
 
@@ -100,7 +89,6 @@ class Consumer:
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        """What this member believes to be its own."""
         return list(self._positions)
 
     @property

@@ -21,8 +21,6 @@ BEGIN = "begin"  # what a lane waits for that has not begun yet
 
 
 class Fate(Enum):
-    """What becomes of a request."""
-
     ANSWERED = "answered"
     REFUSED = "refused"  # it failed before it had an effect
     UNANSWERED = "unanswered"  # it took effect, but its answer was lost
@@ -69,7 +67,6 @@ class Lane:
         Lane._current = None
 
     def kill(self) -> None:
-        """End it where it is."""
         if self._thread is None:
             self._work = None
             return
@@ -198,14 +195,7 @@ class Network:
         forbidden: Callable[[str], ConnectorError],
         changes: bool,
     ) -> _T:
-        """Send a request.
-
-        Args:
-            name: for messages.
-            carry_out: what the other system does.
-            failed, forbidden: make the errors that the sender gets.
-            changes: whether it changes anything; what only reads can be neither unanswered nor delayed.
-        """
+        """Send a request; what only reads (``changes``) can be neither unanswered nor delayed."""
         fate = pause(name)
         if fate is Fate.ANSWERED:
             return carry_out()
@@ -219,7 +209,6 @@ class Network:
         raise failed(fate.value)
 
     def deliver(self, index: int) -> None:
-        """Let a delayed request take effect."""
         _, carry_out = self.delayed.pop(index)
         with contextlib.suppress(ChangedError):  # nobody waits for the answer
             carry_out()

@@ -82,7 +82,6 @@ class Table:
         ]
 
     def log(self, tp: TopicPartition) -> Mapping[str, Any]:
-        """The log that the partition's claim names."""
         claim = json.loads(self._body(claim_key(self.root, GROUP, tp)))
         return dict(json.loads(self._body(log_key(self.root, GROUP, claim["owner"]))))
 
@@ -111,12 +110,10 @@ class Table:
 
 
 def _place_of(key: str) -> str:
-    """The folder of a file."""
     return key.rpartition("/")[0].rpartition("p=")[2]
 
 
 def _values_in(body: bytes) -> list[str]:
-    """The values of a Parquet file's rows."""
     table = pq.read_table(io.BytesIO(body))
     return [str(value) for value in table.column("v").to_pylist()] if len(table) else []
 
@@ -126,16 +123,7 @@ def value_of(tp: TopicPartition, offset: int) -> str:
 
 
 class Member:
-    """One life of the connector. A context manager, at whose end it is gone.
-
-    Args:
-        table: what it writes.
-        scratch: a folder.
-        store: its own way to the bucket, where it has one.
-        partitions: what it is assigned.
-        workers: uploads, and requests of claims, at the same time.
-
-    """
+    """One life of the connector, gone after the block; ``workers`` is how many requests it makes at the same time."""
 
     def __init__(
         self,
@@ -193,12 +181,6 @@ class Member:
         return self._claimer.current
 
     def claim(self) -> None:
-        """Claim the partitions.
-
-        Raises:
-            ConnectorError: a claim failed.
-            FencedOff: the log was closed meanwhile.
-        """
         self._claimer.begin(self._partitions)
         wait_until(self._has_claimed, "the claims", pause=0.002)
 
@@ -212,12 +194,7 @@ class Member:
             raise FencedOff(*self._assignment.fenced.values())
 
     def write(self, batches: int = BATCHES) -> None:
-        """Write what is left, in up to so many batches, each delivered before the next.
-
-        Raises:
-            ConnectorError: the pipeline failed.
-            FencedOff: a partition is another's.
-        """
+        """Write what is left, in up to so many batches, each delivered before the next."""
         nexts = dict(self.starts)
         for number in range(1, batches + 1):
             rows = {tp: rows_of(tp, first) for tp, first in nexts.items() if first <= LAST}
@@ -234,7 +211,6 @@ class Member:
             nexts = {tp: some[-1].offset + 1 for tp, some in rows.items()}
 
     def live(self) -> None:
-        """Claim, and write all there is."""
         self.claim()
         self.write()
 
@@ -253,7 +229,6 @@ class Member:
 
 
 def rows_of(tp: TopicPartition, first: int) -> list[Any]:
-    """The rows of a batch of one partition."""
     return [row({"p": place, "v": value_of(tp, first + index)}, first + index) for index, place in enumerate(PLACES)]
 
 
@@ -274,11 +249,7 @@ class _Topic(GroupOffsets):
 
 
 def recover(table: Table, scratch: Path) -> set[int]:
-    """Let another member come, with all well, and write what is left; then look at the table.
-
-    Returns:
-        The offsets where it went on.
-    """
+    """Let another member write what is left, with all well, and look at the table; the offsets where it went on."""
     table.site.clear()
     with Member(table, scratch) as member:
         member.live()

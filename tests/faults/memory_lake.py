@@ -43,12 +43,7 @@ def _version(etag: str) -> Version:
 
 
 class MemoryStore:
-    """What ``ObjectStore`` promises, over a network that fails.
-
-    Args:
-        network: every request passes there.
-        violations: told what must not happen.
-    """
+    """What ``ObjectStore`` promises, over a network that fails; ``violations`` are told what must not happen."""
 
     uri = URI
 
@@ -188,11 +183,9 @@ class MemoryStore:
     # --- as the test sees it ----------------------------------------------------------------------------------------
 
     def log_of(self, token: str) -> GenerationLog | None:
-        """The log of a generation."""
         return self.logs.get(log_key(ROOT, GROUP, token))
 
     def progress(self, tp: TopicPartition) -> Progress | None:
-        """What the journal says of a partition."""
         claim = self.claims.get(claim_key(ROOT, GROUP, tp))
         log = self.log_of(claim.owner) if claim else None
         return log.of(tp) if log else None
@@ -223,18 +216,11 @@ class MemoryStore:
         return max(progress.end, -1 if progress.to is None else progress.to) if is_there else progress.end
 
     def rows_of(self, keys: set[str]) -> Counter[RowId]:
-        """How often these files have each row."""
         return Counter(row for key in keys for row in self.rows[key])
 
 
 class WatchfulCatalog:
-    """A catalog of one table that holds against the store what it is told, and is one of Iceberg at the same time.
-
-    Args:
-        network: every registration passes there.
-        store: where the files must be.
-        violations: told what must not happen.
-    """
+    """A catalog of one table that holds against the store what it is told, and is one of Iceberg at the same time."""
 
     def __init__(self, network: Network, store: MemoryStore, violations: list[str]) -> None:
         self._network = network

@@ -64,8 +64,6 @@ class Client(Consumer):
 
 
 class PlainMember(Process):
-    """A process of the plain lane; the arguments are those of ``Process``."""
-
     def __init__(self, name: str, world: World) -> None:
         self._client = client = Client(world.group)
         limits = replace(LIMITS, commit_seconds=COMMIT_SECONDS)

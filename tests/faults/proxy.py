@@ -69,8 +69,6 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server says."""
-
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -124,8 +122,6 @@ class Fault(Protocol):
 
 @dataclass(frozen=True)
 class Forward:
-    """No fault."""
-
     def meet(self, exchange: "Exchange") -> None:
         exchange.answer(exchange.forward())
 
@@ -202,7 +198,6 @@ class Rule:
     met: int = 0
 
     def count(self, request: Request) -> bool:
-        """Whether the rule is due for the request, which it counts if it matches."""
         if not self.matches(request):
             return False
         self.matched += 1
@@ -210,15 +205,7 @@ class Rule:
 
 
 class FaultProxy(HttpFake):
-    """Use as a context manager.
-
-    Args:
-        target: the server's address, ``http://host:port/path``.
-
-    Attributes:
-        url: what stands in for ``target``, with the same path.
-        seen: the requests so far.
-    """
+    """``url`` stands in for the server's address, ``target``; ``seen`` are the requests so far."""
 
     def __init__(self, target: str) -> None:
         super().__init__(Exchange, _Server)
@@ -240,7 +227,6 @@ class FaultProxy(HttpFake):
         return rule
 
     def remove(self, rule: Rule) -> None:
-        """Let the rule hold no longer."""
         with self._lock:
             self._rules.remove(rule)
 
@@ -252,13 +238,11 @@ class FaultProxy(HttpFake):
         self.release()
 
     def release(self) -> None:
-        """Let go what hangs or is held at present."""
         with self._lock:
             self._released.set()
             self._released = Event()
 
     def count(self, matches: Matches) -> int:
-        """How many of the requests seen are of that kind."""
         with self._lock:
             return sum(matches(request) for request in self.seen)
 

@@ -52,6 +52,5 @@ class Site:
         return lake
 
     def clear(self) -> None:
-        """Let all go well from now on."""
         self.to_store.clear()
         self.to_catalog.clear()

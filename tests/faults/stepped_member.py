@@ -121,15 +121,7 @@ class World:
 
 
 class Process:
-    """A process without its consumer. When it is killed, its threads end where they are and nobody else notices.
-
-    Args:
-        name: of its threads.
-        world: where it lives.
-        kafka: its client.
-        stager: steps 1 and 2 of its pipeline.
-        limits: of a batch.
-    """
+    """A process without its consumer. When it is killed, its threads end where they are and nobody else notices."""
 
     def __init__(self, name: str, world: World, kafka: Consumer, stager: Stager, limits: BatchLimits) -> None:
         clock, store, group = world.clock, world.store, world.group
@@ -196,7 +188,6 @@ class Process:
         raise NotImplementedError
 
     def _fail(self) -> None:
-        """What is left to do after an error."""
         raise NotImplementedError
 
     # --- its state ----------------------------------------------------------------------------------------------------
@@ -209,7 +200,6 @@ class Process:
 
     @property
     def held_bytes(self) -> int:
-        """Of records in memory."""
         return self.pipeline.held_bytes
 
     @property
@@ -224,7 +214,6 @@ class Process:
 
     @property
     def lanes(self) -> list[Lane]:
-        """Those that have something to do."""
         return [lane for lane in (self.consuming, self.delivering, *self.background.lanes) if not lane.is_idle]
 
     def _new_log(self, journal: Journal, clock: Clock) -> OwnLog:
@@ -252,7 +241,6 @@ class Process:
         return self._end(tp) == len(self.group.records[tp]) - 1
 
     def _end(self, tp: TopicPartition) -> int:
-        """Where the log ends."""
         progress = self._store.progress(tp)
         return -2 if progress is None else max(progress.end, -1 if progress.to is None else progress.to)
 
@@ -262,15 +250,12 @@ class Process:
         self.consuming.begin(lambda: self._assigned(tps))
 
     def consume(self, count: int) -> None:
-        """So many turns of the loop."""
         self.consuming.begin(lambda: self._turns(count))
 
     def checkpoint(self) -> None:
-        """The interval between commits is over."""
         self.consuming.begin(self._checkpoint)
 
     def revoke(self) -> None:
-        """Give all partitions away in good order."""
         self.consuming.begin(self._give_away)
 
     def _give_away(self) -> None:
@@ -278,11 +263,9 @@ class Process:
         self.group.release(self.kafka)
 
     def lose(self) -> None:
-        """Learn that the partitions are gone."""
         self.consuming.begin(self._lose)
 
     def stop(self) -> None:
-        """End in good order."""
         self.consuming.begin(self._finish)
 
     def _finish(self) -> None:
@@ -300,15 +283,10 @@ class Process:
             self.delivering.begin(self.pipeline.deliver)
 
     def sweep(self) -> None:
-        """Delete the placeholders that are due."""
         self.background.submit(self._sweeper.sweep)
 
     def after_step(self) -> None:
-        """Look at what a step has brought.
-
-        Raises:
-            Exception: something that the connector should not have raised.
-        """
+        """Look at what a step has brought; raise what the connector should not have raised."""
         self._deliver()
         error, self.consuming.error = self.consuming.error, None
         if isinstance(error, ConnectorError):

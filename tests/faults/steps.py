@@ -25,15 +25,7 @@ Left = Literal["nothing", "done", "complete", "registered", "incomplete"]
 
 @dataclass(frozen=True)
 class Step:
-    """Requests of one kind.
-
-    Args:
-        left: what a member before has left behind.
-        phase: what the member at hand does when they come.
-        server: who gets them.
-        matches: tells them from others of this phase.
-        calls: how many there are without a fault.
-    """
+    """Requests of one kind, so many without a fault: of a member's phase, after one that ``left`` something behind."""
 
     left: Left
     phase: Literal["claim", "write"]
@@ -43,7 +35,6 @@ class Step:
 
     @property
     def is_journal(self) -> bool:
-        """Whether it writes a log or a claim, each on a condition."""
         return self.matches(Request("PUT", f"{CLAIM}{LOG}", {}, _BODY))
 
     @property
@@ -84,7 +75,6 @@ STEPS: Mapping[str, Step] = {
 
 
 def s3_error(status: int, code: str, **headers: str) -> Answer:
-    """What an S3 server says when it refuses."""
     body = f"<Error><Code>{code}</Code><Message>said so</Message></Error>".encode()
     return Answer(status, body, {"Content-Type": "application/xml", **headers})
 
@@ -104,7 +94,6 @@ def live(table: Table, scratch: Path, step: Step, rule: Rule, *, store: ObjectSt
 
 
 def proxy_of(table: Table, step: Step) -> FaultProxy:
-    """The proxy that sees the requests of the step."""
     return table.site.to_store if step.server == "store" else table.site.to_catalog
 
 

@@ -83,7 +83,6 @@ class Scene(PlainFaults):
 
     @property
     def token(self) -> str:
-        """Of the generation in which the owner has its partitions."""
         return self.owner.token
 
     @property

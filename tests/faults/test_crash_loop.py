@@ -80,7 +80,6 @@ class Group:
         wait_until(look, what, pause=0.5, details=self._tails)
 
     def wait(self, seconds: float) -> None:
-        """Let them work, and restart who dies."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.restart_the_dead()

@@ -25,11 +25,7 @@ two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
 
 
 class Second(BatchingSink):
-    """Keeps the numbers of what it was given to write.
-
-    Args:
-        before_write: may raise.
-    """
+    """Keeps the numbers of what it was given to write."""
 
     def __init__(self, before_write: Callable[[], object] = lambda: None, **callbacks: Any) -> None:
         super().__init__(**callbacks)

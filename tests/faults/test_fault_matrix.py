@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from app.errors import RetryableError
-from app.storage.base import ObjectStore
 from app.storage.s3.client import Limits
 from tests.faults.members import LAST, FencedOff, Member, Table, recover
 from tests.faults.proxy import Answer, Cut, Fault, Hang, Hold, Lost, Reset, Rule, Say, nth, on
@@ -74,22 +73,12 @@ def test_a_journal_that_may_be_written_and_cannot_be_read_back_is_written_again(
     assert reads.met == 2
 
 
-@pytest.mark.night
-@pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.is_journal or name == "upload"])
-def test_boto3_asks_again_by_itself_after_a_lost_answer(
-    table: Table, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
-    lost = Rule(STEPS[name].matches, Lost(), nth(1))
-    meet(table, tmp_path, STEPS[name], lost, store=table.site.new_store())
-
-
-def meet(table: Table, scratch: Path, step: Step, rule: Rule, *others: Rule, store: ObjectStore | None = None) -> None:
+def meet(table: Table, scratch: Path, step: Step, rule: Rule, *others: Rule) -> None:
     """A member comes to the step, where the rules hold, and does all the same what there is to do."""
     leave_behind(step.left, table, scratch)
     for other in others:
         table.site.to_store.add(other)
-    live(table, scratch, step, rule, store=store)
+    live(table, scratch, step, rule)
     assert rule.met == 1
     table.assert_whole()  # its log says that nothing is left to do
 

@@ -40,8 +40,6 @@ Row = tuple[Any, ...]
 
 
 class Site(Scenario):
-    """Its processes have a ``transform()`` of their own."""
-
     def __init__(self, kafka: Broker, folder: Path, transform: str) -> None:
         super().__init__(kafka, folder, PARTITIONS)
         self.tree = customised(folder / "tree", TRANSFORM.format(BODIES[transform]))
@@ -73,12 +71,10 @@ class Site(Scenario):
         return Counter(tuple(row.get(name) for name in names) for row in _rows_in(self.lake))
 
     def dead_letters(self) -> Counter[int]:
-        """The numbers of the records in the dead letter."""
         folder = self.folder / "lake" / "data" / "_dead_letter" / self.topic
         return Counter(row["offset"] * PARTITIONS + row["partition"] for row in _rows_in(Lake(folder)))
 
     def wanted(self, transform: str) -> Counter[Row]:
-        """The rows that this ``transform()`` makes of all records."""
         good = [n for n in range(self.produced) if n not in self.bad]
         if transform == "expanded":
             return Counter((n, part, None, None, n % PARTITIONS) for n in good for part in range(3))

@@ -44,7 +44,6 @@ def policy(bucket: str, *actions: str) -> dict[str, Any]:
 
 
 def keys_for(site: Site, *actions: str) -> dict[str, str]:
-    """Keys with these of the policy's actions alone."""
     return restricted_keys(site.minio, policy(site.bucket, *actions))
 
 
@@ -85,7 +84,6 @@ def _write_large(store: S3Store, table: Table, scratch: Path) -> None:
 
 
 def action_of(request: Request) -> str:
-    """The right that AWS wants for a request."""
     if request.method == "GET":
         return "s3:ListBucket" if "list-type" in request.query else "s3:GetObject"
     if request.method == "DELETE":

@@ -3,9 +3,8 @@
 A proxy in front of the store and one in front of the catalog tell where the connector is, and kill it there.
 """
 
-import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,46 +62,21 @@ def scenario(kafka: Broker, tmp_path: Path) -> Iterator[Scenario]:
         yield scenario
 
 
-def kill_at(site: Site, point: str, kill: Callable[[], object]) -> Rule:
-    where = POINTS[point]
-    rule = Rule(where.matches, when=nth(where.number))
-    if where.is_after:
-        rule.after = lambda *_: kill()
-    else:
-        rule.before = lambda _: kill()
-    return (site.to_catalog if where.at_catalog else site.to_store).add(rule)
-
-
 @pytest.mark.parametrize(
     "point", [point if point in GATE else pytest.param(point, marks=pytest.mark.night) for point in POINTS]
 )
 def test_a_kill_between_two_steps(site: Site, scenario: Scenario, point: str) -> None:
-    rule = kill_at(site, point, lambda: first.signal(signal.SIGKILL))
+    where = POINTS[point]
+    rule = Rule(where.matches, when=nth(where.number))
+    if where.is_after:
+        rule.after = lambda *_: first.signal(signal.SIGKILL)
+    else:
+        rule.before = lambda _: first.signal(signal.SIGKILL)
+    (site.to_catalog if where.at_catalog else site.to_store).add(rule)
     first = scenario.connector(site.settings, SETTINGS)
     assert first.wait() == -signal.SIGKILL
     assert rule.met == 1
-    assert_the_next_one_finishes(site, scenario)
-
-
-@pytest.mark.night  # tests/e2e/test_outages.py kills Java in the gate
-@pytest.mark.usefixtures("parsed_classes")
-def test_java_dies_between_two_steps(site: Site, scenario: Scenario) -> None:
-    def kill_java() -> None:
-        java = first.java()
-        assert java is not None
-        os.kill(java, signal.SIGKILL)
-        first.wait()  # the request under way is not answered before
-
-    kill_at(site, "all files but one are stored", kill_java)
-    first = scenario.connector(site.settings, SETTINGS, java=True)
-    assert first.wait() == 70
-    assert_the_next_one_finishes(site, scenario)
-
-
-def assert_the_next_one_finishes(site: Site, scenario: Scenario) -> None:
-    """Every record is in the lake once, and the catalog has exactly the files that are there."""
     second = scenario.connector(site.direct_settings, SETTINGS)
     scenario.wait_until_committed(RECORDS, by=second)
     assert second.stop() == 0
-    lake = site.copy_of(scenario.topic, scenario.folder / "mirror")
-    assert lake.numbers() == list(range(RECORDS))
+    assert site.copy_of(scenario.topic, scenario.folder / "mirror").numbers() == list(range(RECORDS))

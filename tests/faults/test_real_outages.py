@@ -38,7 +38,6 @@ class Place:
     kafka: TcpDetour
 
     def connector(self, **variables: str) -> ConnectorProcess:
-        """Start a connector, and wait until it waits for records."""
         kafka = {"KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{self.kafka.port}", "HIVE_COLUMNS": "location"}
         connector = self.scenario.connector(self.site.settings, kafka, variables)
         connector.wait_until(lambda: connector.health("ready") == 200, "readiness")
@@ -58,7 +57,6 @@ def place(site: Site, tmp_path: Path) -> Iterator[Place]:
 
 
 def wait_for_headline(connector: ConnectorProcess, begin: str) -> None:
-    """Wait until the status page begins with this."""
     begin = begin[0].upper() + begin[1:]
     connector.wait_until(lambda: re.search(f'id="headline">{begin}', connector.page()) is not None, begin)
 

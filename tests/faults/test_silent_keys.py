@@ -93,7 +93,6 @@ class Watched:
         by.wait_until(lambda: sum(max(0, offset) for offset in self.place.committed()) == before + len(keys))
 
     def listen(self, seconds: int, *connectors: ConnectorThread) -> None:
-        """Let so much time pass while the connectors listen."""
         flows = [self._flows[connector] for connector in connectors]
         for flow in flows:
             flow.left = seconds

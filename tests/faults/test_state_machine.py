@@ -171,7 +171,6 @@ class Faults(Crowd, RuleBasedStateMachine):
     @precondition(lambda self: self._with(may_learn))
     @rule(which=choices, moves=moves)
     def learn(self, which: int, moves: Moves) -> None:
-        """A member learns that its partitions are lost."""
         member = one_of(self._with(may_learn), which)
         member.lose()
         self.go(member, member.consuming)
@@ -194,7 +193,6 @@ class Faults(Crowd, RuleBasedStateMachine):
     @precondition(lambda self: self._with(owns))
     @rule(which=choices, moves=moves)
     def stop(self, which: int, moves: Moves) -> None:
-        """A member ends in good order."""
         member = one_of(self._with(owns), which)
         member.stop()
         self.go(member, member.consuming)
@@ -256,7 +254,6 @@ class Faults(Crowd, RuleBasedStateMachine):
     @precondition(lambda self: self.store.revoked and self.members)
     @rule(which=choices, moves=moves)
     def sweep(self, which: int, moves: Moves) -> None:
-        """A member deletes the placeholders that are due."""
         member = one_of(self.members, which)
         member.sweep()
         self._move(moves)

@@ -31,7 +31,6 @@ def send(place: Place, *records: Sent) -> None:
 
 
 def received(place: Place) -> list[Sent]:
-    """All messages of the topic."""
     consumer = Consumer({"bootstrap.servers": place.kafka.bootstrap_servers, "group.id": "looks", **QUIET})
     with closing(consumer):
         consumer.assign([TopicPartition(place.topic, 0, 0)])

@@ -49,20 +49,6 @@ def test_records_that_expired_between_two_runs_are_told(place: Place, caplog: py
     place.assert_whole([*range(100), *range(150, 210)])
 
 
-def test_a_new_group_at_the_latest_that_dies_before_its_first_commit_skips_nothing(place: Place) -> None:
-    place.produce(10)
-    first = place.connector(LATEST)
-    first.wait_until_consuming()
-    first.crash()
-    place.produce(20)
-
-    second = place.connector(LATEST)
-    place.wait_until_committed(30, by=second)
-
-    second.stop()
-    place.assert_whole(range(10, 30))
-
-
 def test_state_goes_back_to_the_last_commit_where_a_late_member_has_closed_the_log(place: Place) -> None:
     connector = place.connector(transform=_counted)
     place.produce(90)
@@ -94,33 +80,16 @@ def test_a_table_that_is_deleted_while_it_is_written_begins_anew(place: Place) -
     place.assert_whole(range(100, 200))
 
 
-class TestGroups:
-    def test_two_groups_on_one_table_write_their_rows_each(
-        self, place: Place, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        one, other = place.group, f"{place.group}-2"
-        connectors = []
-        for place.group in (one, other):
-            connectors.append(place.connector())
-            connectors[-1].wait_until_consuming()
-        place.produce(100)
-        for place.group, connector in zip((one, other), connectors, strict=True):
-            place.wait_until_committed(100, by=connector)
-            connector.stop()
+def test_two_groups_on_one_table_write_their_rows_each(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    one, other = place.group, f"{place.group}-2"
+    connectors = []
+    for place.group in (one, other):
+        connectors.append(place.connector())
+        connectors[-1].wait_until_consuming()
+    place.produce(100)
+    for place.group, connector in zip((one, other), connectors, strict=True):
+        place.wait_until_committed(100, by=connector)
+        connector.stop()
 
-        assert f"other consumer groups too ({one})" in caplog.text
-        place.assert_whole([*range(100), *range(100)])
-
-    def test_two_tables_on_one_group_and_topic_are_refused(self, place: Place) -> None:
-        first = place.connector()
-        first.wait_until_consuming()
-
-        refusal = place.connector(TABLE_NAME="other").wait()
-
-        assert isinstance(refusal, RetryableError)
-        assert "CONSUMER_GROUP" in str(refusal)
-        place.produce(100)
-        place.wait_until_committed(100, by=first)
-        first.stop()
-        place.assert_whole()
-        assert place.files("other") == []
+    assert f"other consumer groups too ({one})" in caplog.text
+    place.assert_whole([*range(100), *range(100)])

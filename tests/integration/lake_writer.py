@@ -20,15 +20,7 @@ TABLE = "data/readings"
 
 
 class LakeWriter:
-    """Writes one batch after the other into a table.
-
-    Args:
-        store: connected.
-        writer: started.
-        scratch: a folder for what is on its way.
-        types: as ``COLUMN_TYPES``.
-        partitions: as ``HIVE_COLUMNS``.
-    """
+    """Writes one batch after the other into a table, by a connected store and a started writer."""
 
     def __init__(
         self,

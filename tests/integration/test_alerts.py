@@ -45,8 +45,6 @@ def three(**how: Any) -> list[Replica]:
 
 
 def turned(one: Replica, **values: Any) -> Callable[[], None]:
-    """An event that sets these attributes."""
-
     def set_them() -> None:
         for name, value in values.items():
             setattr(one, name, value)
@@ -65,7 +63,6 @@ def passing(**values: Any) -> Case:
 
 
 def lasting(one: Replica, *others: Replica, fires: Firing, **values: Any) -> Case:
-    """A replica that has these attributes after ten minutes."""
     world = World(one, *others)
     world.at(10 * MINUTE, turned(one, **values))
     return Case(world, breaks=10 * MINUTE, fires=fires)
@@ -112,7 +109,6 @@ CASES: dict[str, Callable[[], Case]] = {
         breaks=0,
         fires={"LakeSinkFallsBehind": [SENSORS]},
     ),
-    "one of three replicas is down": lambda: lasting(*three(), is_up=False, fires={"LakeSinkDown": ["a"]}),
     "a second deployment with the same group and topic is gone": lambda: lasting(
         replica("a", table=OTHER_TABLE),
         replica("b"),
@@ -198,7 +194,6 @@ def an_update_that_gives_each_replica_a_new_address() -> Case:
 
 
 def absent(name: str, number: int = 0) -> Replica:
-    """A replica that is not there yet."""
     return Replica(name, {number: Partition()}, is_known=False)
 
 
@@ -269,14 +264,6 @@ def a_connector_that_starts_again_and_again_under_another_address() -> Case:
 
 
 @case
-def one_partition_that_stands_still_beside_others() -> Case:
-    stuck = Partition()
-    world = World(replica("a", Partition(), stuck), replica("b"))
-    world.at(10 * MINUTE, lambda: setattr(stuck, "is_stuck", True))
-    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkPartitionStuck": ["a"]})
-
-
-@case
 def bad_records_before_the_first_scrape() -> Case:
     one = replica()
     one.count_bad_records(dead_letters=2, rescued=1)
@@ -307,7 +294,6 @@ def partitions_that_change_their_owner_again_and_again() -> Case:
 
 
 def samples(fires: Firing) -> list[dict[str, Any]]:
-    """What is expected of the query for firing alerts."""
     found = []
     for alert, places in fires.items():
         for place in places:
@@ -325,7 +311,6 @@ def firing(others: str = "") -> str:
 
 
 def trial(played: Case) -> dict[str, Any]:
-    """The case as promtool takes it."""
     names = {word for rule in ALL for word in _words(rule["expr"])}
     series = played.world.series(played.end, names)
     until = played.end + 1 if played.breaks is None else played.breaks

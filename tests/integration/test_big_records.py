@@ -32,7 +32,6 @@ def writer(plan: MemoryPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def text(size: int) -> str:
-    """A text that no compression makes much smaller."""
     return base64.b64encode(os.urandom(size * 3 // 4)).decode()
 
 

@@ -34,8 +34,6 @@ NO_LEASE = (
 
 
 class Bucket:
-    """A table of the topic ``readings`` in a bucket, partitioned by place."""
-
     def __init__(self, server: LocalMinio, name: str, scratch: Path) -> None:
         self.server = server
         self.name = name
@@ -50,7 +48,6 @@ class Bucket:
         return f"{ROOT}/{key}"
 
     def files(self, folder: str = "") -> list[str]:
-        """The keys of the data files in a folder."""
         found = self.client.list_objects_v2(Bucket=self.name, Prefix=f"{ROOT}/{folder}").get("Contents", [])
         return [item["Key"] for item in found if item["Key"].endswith(".parquet") and "_journal" not in item["Key"]]
 
@@ -80,7 +77,6 @@ class Bucket:
         return [item["Key"] for item in found if ".d/" in item["Key"]]
 
     def environment(self, on: SparkCluster | None = None, **variables: str) -> dict[str, str]:
-        """Nothing but these settings."""
         on_cluster = {"SPARK_MASTER": on.master, **on.driver} if on else {}
         return {**kept_variables(), **self.settings(), **on_cluster, **variables}
 

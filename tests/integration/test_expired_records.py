@@ -18,8 +18,6 @@ from tests.unit.journal.journal_bench import FORMER, Bench, claim_of, intent, ke
 
 
 class Topic:
-    """A topic of one partition with 100 records."""
-
     def __init__(self, kafka: Broker) -> None:
         self.name = f"expired-{uuid.uuid4().hex[:8]}"
         self._kafka = kafka
@@ -37,7 +35,6 @@ class Topic:
         wait_until(lambda: not self._producer.flush(1), "the topic's records")
 
     def expire(self, before: int) -> None:
-        """Delete the records before this offset, as retention does."""
         self._kafka.delete_records([KafkaTopicPartition(self.name, 0, before)])
 
     def recreate(self) -> None:

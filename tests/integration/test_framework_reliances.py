@@ -34,8 +34,6 @@ class Admin:
 
 
 class Noting(BaseSink):
-    """Notes what happens."""
-
     def __init__(self, on_flush: Callable[[], None]) -> None:
         super().__init__(on_client_connect_success=lambda: None)
         self.on_flush = on_flush

@@ -187,7 +187,6 @@ def rows_of(found: pa.Table) -> Rows:
 
 
 def whole(value: Any, kind: pa.DataType) -> Any:
-    """A value with null in all the fields that it lacks."""
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -31,7 +31,6 @@ def topic(kafka: Broker) -> str:
 
 
 def write_letter(lake: Path, records: Sequence[Rejected]) -> Path:
-    """A file in the dead letter of table ``t``."""
     folder = lake / "data/_dead_letter/t"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"data_{records[0].tp.topic}_{records[0].offset:019d}.parquet"

@@ -30,13 +30,7 @@ def record(value: Any, *, key: Any = "k", timestamp: int = NOON, partition: int 
 
 @dataclass(frozen=True)
 class Case:
-    """Some batches, each of them flushed before the next.
-
-    Args:
-        name: in the words of the test's output.
-        batches: of records; whatever is no ``Record`` is the value of one.
-        hive_columns: as in ``HIVE_COLUMNS``.
-    """
+    """Some batches, each of them flushed before the next; whatever is no ``Record`` is the value of one."""
 
     name: str
     batches: Sequence[Sequence[Any]]
@@ -54,7 +48,6 @@ class Case:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The partition columns that are folders."""
         return tuple(name for name in self.order if not name.startswith("~"))
 
     @property

@@ -10,6 +10,5 @@ from tests.services.spark import started_spark
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
-    """The connector's own Spark."""
     with started_spark(tmp_path_factory.mktemp("scratch")) as writer:
         yield writer

@@ -29,7 +29,6 @@ class FoundFile:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The records' numbers, in the order of the file."""
         return tuple(row[NUMBER] for row in self.rows)
 
 
@@ -43,8 +42,6 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one batch."""
-
     files: Sequence[FoundFile]
     requests: Sequence[Request]
     rejected: frozenset[int] = frozenset()

@@ -91,7 +91,6 @@ class Ours:
         threading.Thread(target=self._pipeline.stop, daemon=True).start()
 
     def _add(self, record: Record) -> None:
-        """Hand a record to the sink as the application does."""
         tp, context = TopicPartition(TOPIC, record.partition), MessageContext(TOPIC, record.partition, record.number, 9)
         self._sink.begin_record(context, record.timestamp)
         try:

@@ -30,8 +30,6 @@ ROWS = [
 
 
 class Shared:
-    """A table that either sink writes to; each batch by a new one."""
-
     def __init__(self, folder: Path, catalog: CatalogServer, spark: SparkWriter) -> None:
         self._folder = folder
         self._spark = spark

@@ -27,7 +27,6 @@ class Example:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The rows that ``try`` answers with."""
         lines = (line for line in self.answer.splitlines() if line.startswith("row "))
         return [json.loads(line[line.index("{") :]) for line in lines]
 
@@ -37,7 +36,6 @@ class Example:
         return '"value":' in self.records
 
     def tree(self, folder: Path) -> Path:
-        """A copy of the connector with its files."""
         tree = customised(folder, self.files["app/transform.py"])
         for name, text in self.files.items():
             (tree / name).write_text(text)

@@ -17,25 +17,19 @@ _SECONDS = 60.0
 
 
 def member_ids(bootstrap_servers: str, group: str) -> set[str]:
-    """The members that Kafka takes for alive."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
     members = admin.describe_consumer_groups([group])[group].result(_SECONDS).members
     return {member.member_id for member in members}
 
 
 def leave_group(bootstrap_servers: str, group: str, is_gone: Callable[[str], bool] = lambda _: True) -> None:
-    """Take the members out of the group for whose id ``is_gone`` holds; an id begins with the name of its client.
-
-    Args:
-        bootstrap_servers: one broker, without a login: it coordinates all groups.
-    """
+    """Take the members out of the group for whose id ``is_gone`` holds; an id begins with the name of its client."""
     for member in filter(is_gone, member_ids(bootstrap_servers, group)):
         code = _leave(bootstrap_servers, group, member)
         assert code in (_NO_ERROR, _UNKNOWN_MEMBER), f"{member} cannot leave {group}: error {code}"
 
 
 def _leave(server: str, group: str, member_id: str) -> int:
-    """Send the request; the error's code."""
     request = struct.pack(">hhi", _LEAVE_GROUP, _VERSION, 1) + _text("tests") + _text(group) + _text(member_id)
     host, _, port = server.rpartition(":")
     with socket.create_connection((host, int(port)), _SECONDS) as connection, connection.makefile("rb") as answers:

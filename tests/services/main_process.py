@@ -18,11 +18,7 @@ def run_main(
     records: str | bytes = "",
     folder: Path | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """The output and the exit code of ``main``, which a command line begins with; ``records`` is its standard input.
-
-    Raises:
-        TookTooLong: it has not ended in time.
-    """
+    """The output and the exit code of ``main``, which a command line begins with; ``records`` is its standard input."""
     try:
         done = subprocess.run(
             [sys.executable, *main, *arguments],

@@ -19,15 +19,7 @@ _LONGEST_RUN = 2 * 3600.0  # seconds
 
 @contextmanager
 def shared_broker(folder: Path, start: Callable[[], AbstractContextManager[Broker]]) -> Iterator[Broker]:
-    """The Kafka of all processes that use this folder; no test may stop it or fill it.
-
-    Args:
-        folder: of this run of the tests.
-        start: starts the Kafka that is shared.
-
-    Raises:
-        ServiceError: it was to be started, and that failed.
-    """
+    """The Kafka of all processes that use this folder; no test may stop it or fill it."""
     address = folder / "kafka.address"
     with ExitStack() as started, (folder / "kafka.users").open("w") as users:
         with _only_one(folder):

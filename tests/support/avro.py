@@ -28,12 +28,10 @@ _BEYOND = (2**31 - 1, -(2**31), 2**63 - 1)  # of what most logical types can sho
 
 
 def record(*fields: tuple[str, Any], name: str = "Reading") -> dict[str, Any]:
-    """The schema of a record with these fields and their types."""
     return {"type": "record", "name": name, "fields": [{"name": each, "type": kind} for each, kind in fields]}
 
 
 def datum(schema: Any, value: Any) -> bytes:
-    """A value as fastavro writes it."""
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
     return stream.getvalue()
@@ -57,7 +55,6 @@ class MemoryRegistry:
 
 
 def encoded(number: int) -> bytes:
-    """A whole number as Avro has it."""
     number = ((number << 1) ^ (number >> 63)) & (2**64 - 1)
     out = bytearray()
     while number & ~0x7F:
@@ -67,12 +64,7 @@ def encoded(number: int) -> bytes:
 
 
 class Generator:
-    """Draws schemas, and datums that fit them.
-
-    Args:
-        seed: the same one draws the same.
-        beyond: whether numbers may be such as their logical type cannot show.
-    """
+    """Draws schemas, and datums that fit them; ``beyond``: also numbers that their logical type cannot show."""
 
     def __init__(self, seed: int, *, beyond: bool = False) -> None:
         self.random = Random(seed)  # noqa: S311 - no secret

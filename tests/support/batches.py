@@ -41,7 +41,6 @@ def part(tp: TopicPartition = TP, first: int = 0, last: int = 9, owner: str = OW
 
 
 def batch(*values: dict[str, Any], tp: TopicPartition = TP, first: int = 0) -> Batch:
-    """Records of one topic-partition, their offsets one after another."""
     return batch_of({tp: [row(value, first + index) for index, value in enumerate(values)]})
 
 
@@ -50,7 +49,6 @@ def batch_of(rows: dict[TopicPartition, list[Row]]) -> Batch:
 
 
 def stage(to: Stager, some: Batch, path: Path, number: int = 0) -> Staged:
-    """Stage a whole batch of this number."""
     opened = to.open(number, path)
     opened.append(some, to.convert(some, lambda work: work()))
     return opened.close()
@@ -69,7 +67,6 @@ def stager(
     metadata: Sequence[str] = (),
     types: Mapping[str, pa.DataType] | None = None,
 ) -> Stager:
-    """A staging step that keeps the table's schema in memory."""
     converter = BatchConverter(
         spec=wanted,
         table_root=table_root,

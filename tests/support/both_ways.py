@@ -62,13 +62,7 @@ class CountingReader:
 
 
 class StagingStep:
-    """A staging step with a schema of its own.
-
-    Args:
-        table: the settings.
-        at_once: whether it may convert many messages at once.
-        few: how many messages are not worth converting at once.
-    """
+    """A staging step with a schema of its own; ``few`` messages are not worth converting at once."""
 
     def __init__(self, table: Table, *, at_once: bool, few: int = FEW) -> None:
         spec = PartitionSpec(
@@ -165,5 +159,4 @@ def assert_both_agree(
 
 
 def messages(*values: bytes | None, first: int = 0, **fields: Any) -> list[KafkaMessage]:
-    """Messages with these values, their offsets one after another."""
     return [KafkaMessage(value, at=first + index, **fields) for index, value in enumerate(values)]

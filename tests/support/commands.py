@@ -8,10 +8,8 @@ from app.config.settings import Settings
 
 
 def options(*arguments: str) -> Namespace:
-    """The options of a command, as its line gives them."""
     return new_parser().parse_args(arguments)
 
 
 def run_command(settings: Settings, *arguments: str) -> int:
-    """The exit code of ``python main.py`` with these arguments and settings."""
     return commands.run(settings, options(*arguments))

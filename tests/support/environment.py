@@ -42,7 +42,6 @@ def load(*bases: dict[str, str], **variables: str) -> Settings:
 
 
 def problems(*bases: dict[str, str], **variables: str) -> tuple[str, ...]:
-    """The problems of settings that must not load."""
     with pytest.raises(SettingsError) as caught:
         load(*bases, **variables)
     return caught.value.problems

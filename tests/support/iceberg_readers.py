@@ -21,7 +21,6 @@ Reader = Callable[..., Rows]
 
 
 def pyiceberg_catalog(catalog: LocalIcebergCatalog) -> RestCatalog:
-    """PyIceberg's client of the catalog."""
     return RestCatalog("lake", uri=catalog.url, **catalog.storage)
 
 

@@ -66,7 +66,6 @@ class Replica:
         self.start(self.began)
 
     def start(self, now: float) -> None:
-        """Begin as a new process."""
         self.now = self.began = self._last = now
         self.metrics = Metrics(lambda: self.now)
         self._exposition = Exposition(self.metrics.registry, self._status)
@@ -75,12 +74,10 @@ class Replica:
         self._oldest = {}
 
     def begin_consuming(self) -> None:
-        """The start is over."""
         self.state = "consuming"
         self.metrics.consuming()
 
     def step(self, now: float) -> None:
-        """Live until then."""
         self.now = now
         if not self.is_up or self.is_cut_off:
             return
@@ -116,7 +113,6 @@ class Replica:
                 self._oldest.pop(_tp(number), None)
 
     def count_bad_records(self, *, dead_letters: int = 0, rescued: int = 0) -> None:
-        """A batch with these has come into the lake."""
         self.metrics.delivered(DeliveredBatch(1, "checkpoint", 10, 1, 10, dead_letters, rescued, 0, {}))
 
     def scrape(self) -> Iterable[Sample]:
@@ -138,12 +134,7 @@ Event = Callable[[], None]
 
 
 class World:
-    """Replicas in one job of Prometheus, and what happens to them when.
-
-    Args:
-        replicas: of any deployments.
-        every: seconds between two scrapes.
-    """
+    """Replicas of any deployments in one job of Prometheus, and what happens to them when."""
 
     def __init__(self, *replicas: Replica, every: int = 15) -> None:
         self.replicas = replicas
@@ -151,7 +142,6 @@ class World:
         self._events: dict[float, list[Event]] = defaultdict(list)
 
     def at(self, seconds: float, event: Event) -> None:
-        """Let this happen then."""
         self._events[seconds].append(event)
 
     def series(self, seconds: int, names: Iterable[str]) -> dict[str, str]:

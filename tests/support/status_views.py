@@ -100,8 +100,6 @@ def history(lag: Callable[[float], float], rate: float = 7_500.0) -> History:
 
 
 def changed(view: View, **changes: Any) -> View:
-    """The view with other values of any of its parts."""
-
     def replaced(part: Any, **inner: Any) -> Any:
         ours = {field.name: changes.pop(field.name) for field in fields(part) if field.name in changes}
         return replace(part, **inner | ours)

@@ -24,17 +24,7 @@ def wait_until(
     pause: float = _PAUSE,
     details: Callable[[], str] = str,
 ) -> None:
-    """Wait until ``happened`` returns something true.
-
-    Args:
-        happened: asked again and again; it may raise where what is waited for can no longer happen.
-        what: what is waited for; for the error.
-        patience, pause: seconds.
-        details: more text for the error, such as the end of a log.
-
-    Raises:
-        TookTooLong: it did not happen in time.
-    """
+    """Wait until ``happened`` returns something true; it may raise where that can no longer be."""
     deadline = time.monotonic() + patience
     while not happened():
         if time.monotonic() > deadline:
@@ -43,21 +33,11 @@ def wait_until(
 
 
 def wait_for(event: threading.Event, what: str, *, patience: float = PATIENCE) -> None:
-    """Wait until the event is set.
-
-    Raises:
-        TookTooLong: it was not set in time.
-    """
     if not event.wait(patience):
         raise TookTooLong(f"not within {patience:.0f} s: {what}")
 
 
 def join(thread: threading.Thread, *, patience: float = PATIENCE) -> None:
-    """Wait until the thread has ended.
-
-    Raises:
-        TookTooLong: it had not ended in time.
-    """
     thread.join(patience)
     if thread.is_alive():
         raise TookTooLong(f"not within {patience:.0f} s: the end of thread {thread.name}")

@@ -17,7 +17,6 @@ OUTER, INNER = "a.slice/memory.max", "a.slice/b.scope/memory.max"
 
 
 def tree(root: Path, groups: str | None, limits: dict[str, str]) -> Path:
-    """Write ``/proc/self/cgroup``, and files below ``/sys/fs/cgroup``."""
     if groups is not None:
         (root / "proc/self").mkdir(parents=True)
         (root / "proc/self/cgroup").write_text(groups)

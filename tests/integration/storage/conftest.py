@@ -59,8 +59,6 @@ def deciding_place(request: pytest.FixtureRequest) -> Place:
 
 @pytest.fixture
 def s3_store(s3_server: LocalMinio) -> Callable[..., S3Store]:
-    """Make a store for a bucket of the server; keyword arguments replace those of the server."""
-
     def make(
         bucket: str,
         *,
@@ -105,7 +103,6 @@ def s3_ignoring_conditions_place(
 
 @pytest.fixture
 def gcs_bucket(gcs_server: LocalGcsServer) -> str:
-    """The name of a bucket that is new and empty."""
     name = f"lake-{uuid.uuid4().hex[:12]}"
     gcs_server.client().create_bucket(name)
     return name
@@ -113,7 +110,6 @@ def gcs_bucket(gcs_server: LocalGcsServer) -> str:
 
 @pytest.fixture
 def gcs_store(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., GcsStore]:
-    """Make a store for a bucket of the server."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)
 
     def make(bucket: str, *, limits: gcs.Limits = gcs.LIMITS) -> GcsStore:
@@ -132,8 +128,6 @@ def gcs_place(gcs_store: Callable[..., GcsStore], gcs_server: LocalGcsServer, gc
 
 @pytest.fixture
 def azure_store(azurite: LocalAzurite) -> Callable[..., AzureStore]:
-    """Make a store for a container of the server; keyword arguments replace those of the server."""
-
     def make(container: str, **changed: Any) -> AzureStore:
         target = AzureTarget(container, azurite.account, azurite.endpoint_url, key=azurite.key)
         return AzureStore(replace(target, **changed), max_workers=WORKERS)
@@ -143,7 +137,6 @@ def azure_store(azurite: LocalAzurite) -> Callable[..., AzureStore]:
 
 @pytest.fixture
 def container(azurite: LocalAzurite) -> str:
-    """The name of a container that is new and empty."""
     name = f"lake-{uuid.uuid4().hex[:12]}"
     azurite.client().create_container(name)
     return name

@@ -9,7 +9,6 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from app.errors import ConfigError
 from app.storage.azure.store import AzureStore
-from app.storage.targets import AzureTarget
 from dev.azurite import LocalAzurite
 
 pytestmark = pytest.mark.night  # for every day: tests/unit/storage/azure
@@ -28,15 +27,6 @@ def signature(azurite: LocalAzurite, container: str, permits: str, hours: float 
         start=now - timedelta(days=1),
         expiry=now + timedelta(hours=hours),
     )
-
-
-def test_a_connection_string_says_it_all(azurite: LocalAzurite, container: str, file: Path) -> None:
-    store = AzureStore(AzureTarget(container, connection_string=azurite.connection_string), max_workers=2)
-
-    store.connect("")
-    store.upload(file, "f.parquet")
-
-    assert store.find("f.parquet") is not None
 
 
 def test_a_signature_that_permits_all_that_is_needed_does(

@@ -43,7 +43,6 @@ def test_a_file_in_the_place_of_a_parent_is_fatal_and_named(file: Path) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    """Of the folder ``lake``, which is there."""
     store = LocalStore(tmp_path / "lake")
     store.connect("")
     return store

@@ -12,18 +12,6 @@ from dev.server import free_ports
 Make = Callable[..., S3Store]
 
 
-def test_a_missing_bucket_is_created_where_allowed_and_connecting_again_is_fine(
-    s3_store: Make, bucket: str, file: Path
-) -> None:
-    store = s3_store(f"{bucket}.example.com", may_create=True)
-
-    store.connect("")
-    store.connect("")
-    store.upload(file, "f.parquet")
-
-    assert [found.key for found in store.list("")] == ["f.parquet"]
-
-
 def test_a_store_that_is_not_there_is_retryable_and_named(s3_store: Make, bucket: str, file: Path) -> None:
     [port] = free_ports(1)
     store = s3_store(bucket, endpoint_url=f"http://127.0.0.1:{port}")

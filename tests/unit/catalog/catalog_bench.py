@@ -29,7 +29,6 @@ def stored(name: str = "f.parquet", **values: str) -> DataFile:
 
 
 def footer_of(columns: Mapping[str, Any]) -> pq.FileMetaData:
-    """The footer of a file with these columns."""
     written = BytesIO()
     pq.write_table(pa.table(columns), written)
     return pq.read_metadata(written)

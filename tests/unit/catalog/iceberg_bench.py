@@ -26,12 +26,7 @@ P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
 
 
 class IcebergBench:
-    """A table that several members write.
-
-    Args:
-        folder: of the store, and of the catalog if ``properties`` name no other.
-        partition: the partition column of all files.
-    """
+    """A table that several members write; the folder has the catalog too, if ``properties`` name no other."""
 
     def __init__(
         self,
@@ -48,7 +43,6 @@ class IcebergBench:
     def member(
         self, *, keep_days: float = 1.0, group: str = "group", wanted: layout.PartitionSpec | None = None
     ) -> IcebergTable:
-        """A member of the group, which has looked for the table."""
         member = self.new_member(keep_days, group)
         if member.check() is None:
             member.create_table(f"{self.store.uri}/{ROOT}", wanted or spec(self.partition))
@@ -60,7 +54,6 @@ class IcebergBench:
         )
 
     def create(self, schema: Schema, *partitions: PartitionField) -> Table:
-        """The table as another writer would have created it."""
         catalog = load_catalog("default", **self.properties)
         catalog.create_namespace(self.namespace)
         where = f"{self.store.uri}/{ROOT}"
@@ -80,11 +73,9 @@ class IcebergBench:
 
     @property
     def table(self) -> Table:
-        """The table as a reader sees it."""
         return load_catalog("default", **self.properties).load_table(f"{self.namespace}.readings")
 
     def rows(self, *names: str) -> list[dict[str, Any]]:
-        """All rows of the table."""
         found = self.table.scan(selected_fields=names or ("*",)).to_arrow().to_pylist()
         return sorted(found, key=repr)
 

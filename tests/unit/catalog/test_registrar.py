@@ -102,7 +102,6 @@ class Answers(MemoryCatalog):
 
     @property
     def told(self) -> list[tuple[list[str], str | None]]:
-        """The files and the topic of each request that was carried out."""
         return [(places(files), topic) for files, topic in zip(self.requests, self.topics, strict=True)]
 
 

@@ -30,7 +30,6 @@ Opened = Callable[..., tuple[CannedServer, SchemaRegistry]]
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    """A registry that gives these answers one after another."""
     with ExitStack() as servers:
 
         def open_registry(*answers: Answer, credentials: Credentials = NOBODY) -> tuple[CannedServer, SchemaRegistry]:

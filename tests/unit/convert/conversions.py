@@ -34,7 +34,6 @@ def stored(*values: object, schema: dict[str, pa.DataType] | None = None) -> tup
 
 
 def rescued(conversion: Conversion) -> list[Any]:
-    """Per row what was rescued."""
     table = conversion.table
     if "_rescued_data" not in table.column_names:
         return [None] * table.num_rows
@@ -75,5 +74,4 @@ def staged(
 
 
 def logical(kind: str, name: str, /, **more: Any) -> dict[str, Any]:
-    """A logical type of Avro."""
     return {"type": kind, "logicalType": name, **more}

@@ -25,7 +25,6 @@ def hours(values: Sequence[Any]) -> list[str | None]:
 
 
 def reasons(values: Sequence[Any]) -> dict[int, str]:
-    """Why which values are refused."""
     with pytest.raises(BadRowsError) as caught:
         time_parts(values)
     return caught.value.reasons
@@ -72,8 +71,6 @@ class Whole:
 
 @Real.register
 class Broken:
-    """A fraction of another library."""
-
     def __init__(self, value: float) -> None:
         self.value = value
 

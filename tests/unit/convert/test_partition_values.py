@@ -18,14 +18,12 @@ from tests.support.batches import NOON, row, spec
 
 
 def folders(values: list[dict[str, Any]], *columns: str, **options: str) -> list[str]:
-    """The folders that these records go to."""
     arrays = partition_columns([row(value) for value in values], spec(*columns, **options))
     rows = zip(*(array.to_pylist() for array in arrays), strict=True)
     return [folder(dict(zip(columns, found, strict=True))) for found in rows]
 
 
 def refusals(values: list[dict[str, Any]], *columns: str) -> dict[int, str]:
-    """Which of these records have no folder, and why."""
     with pytest.raises(BadRowsError) as caught:
         folders(values, *columns)
     return caught.value.reasons

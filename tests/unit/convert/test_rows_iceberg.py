@@ -1,6 +1,5 @@
 """What Iceberg cannot follow: a column that changes from bigint to double, and names with dots."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from app.convert.rows import Conversion, convert
 from app.table.schema import EMPTY, TableSchema, join_types
 from tests.support.batches import row
-from tests.unit.convert.conversions import RULES
+from tests.unit.convert.conversions import RULES, rescued
 
 ICEBERG = replace(RULES, is_iceberg=True)
 LISTS = pa.list_(pa.struct([("x", pa.int64())]))
@@ -18,11 +17,6 @@ LISTS = pa.list_(pa.struct([("x", pa.int64())]))
 
 def converted(*values: Any, schema: TableSchema = EMPTY) -> Conversion:
     return convert([row({"a": value}) for value in values], schema, ICEBERG)
-
-
-def rescued(conversion: Conversion) -> list[Any]:
-    column = conversion.table["_rescued_data"].to_pylist()
-    return [None if text is None else json.loads(text) for text in column]
 
 
 @pytest.mark.parametrize("many", [1, 5_000], ids=["few", "many"])

@@ -1,7 +1,6 @@
 """Nested values, odd names, and the columns that are not the record's own."""
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -215,24 +214,6 @@ def test_where_kafka_has_no_timestamp_or_none_of_the_column_s_form_nothing_is_fi
     assert table["ts_ms"].to_pylist() == [None, beside.get("ts_ms", NOON)]
     beyond = convert([row({"ts_ms": "2024-01-01"}), row({}, timestamp=2**62)], EMPTY, RULES).table
     assert beyond["ts_ms"].to_pylist() == ["2024-01-01", None]
-
-
-@pytest.mark.parametrize(
-    ("value", "filled"),
-    [
-        (1.5, float(NOON)),
-        ("2024-01-01", "2024-01-15T12:00:00.000+00:00"),
-        (datetime(2024, 1, 1), datetime(2024, 1, 15, 12)),
-        (datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 15, 12, tzinfo=UTC)),
-        (date(2024, 1, 1), date(2024, 1, 15)),
-        (True, None),
-    ],
-)
-def test_the_timestamp_of_kafka_takes_the_form_of_the_column(value: object, filled: object) -> None:
-    assert converted({"ts_ms": value}, {}).table["ts_ms"].to_pylist() == [value, filled]
-    known = converted({"ts_ms": value}).schema
-    later = convert([row({}), row({"ts_ms": value})], known, RULES)
-    assert later.table["ts_ms"].to_pylist() == [filled, value]
 
 
 def test_the_kafka_key_wins_over_a_field_of_its_name_which_is_rescued_where_it_differs() -> None:

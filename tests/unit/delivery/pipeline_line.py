@@ -65,15 +65,8 @@ class EventStore(JournalStore):
 class Line:
     """A pipeline with an assignment ``A`` of two partitions, what it brought into the lake, and what its log says.
 
-    Args:
-        tmp_path: a folder for all.
-        choice: what becomes of bad records.
-        virtual: partition columns without folders.
-        recreated: whether the topic is another one by now.
-        writer_up: done once the writer can write.
-        limits: decide when a batch ends.
-        free_bytes: of the scratch folder.
-        timings: of the pipeline.
+    ``virtual`` partition columns have no folders; ``recreated``: the topic is another one by now; the writer can write
+    once ``writer_up`` is done.
     """
 
     def __init__(
@@ -128,11 +121,9 @@ class Line:
         return Assignment(tps, self.bench.begun(token, tps), self.gathering.submit)
 
     def take(self, *pieces: Piece, size: int = 100, of: Assignment | None = None) -> None:
-        """Submit a portion: of the first assignment, if no other is given."""
         (of or self.assignment).take(pieces, size)
 
     def batch(self, *pieces: Piece, size: int = 100, of: Assignment | None = None, reason: str = "test") -> None:
-        """Submit a portion that ends the batch."""
         self.take(*pieces, size=size, of=of)
         (of or self.assignment).end_batch(reason)
 
@@ -170,7 +161,6 @@ class Line:
         waiting.wait_until(lambda: not self.flow.written.is_empty, "the next batch waits for its delivery")
 
     def failure(self) -> ConnectorError:
-        """The failure, once there is one."""
         waiting.wait_until(lambda: self.pipeline.failure is not None, "the pipeline fails")
         assert self.pipeline.failure is not None
         return self.pipeline.failure
@@ -181,7 +171,6 @@ class Line:
     # --- the lake ---------------------------------------------------------------------------------------------------
 
     def rows(self) -> list[dict[str, Any]]:
-        """Rows in the lake, file by file in the order of their names."""
         return [
             values
             for path in sorted(self.lake.rglob("*.parquet"))
@@ -192,7 +181,6 @@ class Line:
         return sorted(values["v"] for values in self.rows())
 
     def keys_of(self, token: str) -> set[str]:
-        """Keys of the data files with rows that the assignment has stored."""
         return {
             str(path.relative_to(self.lake))
             for path in self.lake.rglob("data_*.parquet")
@@ -220,12 +208,10 @@ class Line:
 
     @property
     def ends(self) -> list[int]:
-        """How far the partitions of ``A`` are written."""
         return [self.bench.end(A, tp) for tp in (P0, P1)]
 
     @property
     def pending(self) -> GenerationLog:
-        """The last batch that ``A`` has announced."""
         return [log for log in self.logs() if log.state == "pending"][-1]
 
 
@@ -233,8 +219,6 @@ NewLine = Callable[..., Line]  # with these arguments
 
 
 class Gate:
-    """A place where a thread waits until it is let through."""
-
     def __init__(self) -> None:
         self._reached, self._open = threading.Event(), threading.Event()
 
@@ -250,7 +234,6 @@ class Gate:
 
 
 def piece(*values: dict[str, Any], tp: TopicPartition = P0, first: int = 0) -> Piece:
-    """Rows of a partition, their offsets one after another."""
     rows = [row(value, first + index) for index, value in enumerate(values)]
     return Piece(tp, first + len(rows) - 1, rows=rows)
 

@@ -23,8 +23,6 @@ def at_once(work: Any) -> TableSchema:
 
 
 class Gathering:
-    """A batch in a new folder."""
-
     def __init__(self, path: Path) -> None:
         self.stager: Stager = stager(replace(spec("p"), sort_column="at"))
         self.batch: OpenBatch = self.stager.open(7, path / "staged.parquet")

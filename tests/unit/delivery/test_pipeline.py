@@ -105,7 +105,6 @@ def test_a_batch_waits_for_the_next_step_however_long_that_takes(
 
 
 def reasons(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    """The number of each batch in the lake, and why it ended."""
     return re.findall(r"batch (\d) \((.*?)\)", caplog.text)
 
 
@@ -294,8 +293,6 @@ UNFORESEEN = "writing a batch: ZeroDivisionError('oops'). Please report this as 
 
 
 def fail_at(line: Line, step: str, error: Exception) -> None:
-    """From now on the step fails so."""
-
     def fail(*_: object) -> None:
         raise error
 

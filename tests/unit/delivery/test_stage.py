@@ -29,7 +29,6 @@ def staged(some: Batch, wanted: PartitionSpec, path: Path) -> StagedFile:
 
 
 def rows_of(file: StagedFile) -> list[list[dict[str, Any]]]:
-    """The rows of each group, without the helper column."""
     table = pq.read_table(file.path)
     groups: list[list[dict[str, Any]]] = [[] for _ in file.groups]
     for values in table.to_pylist():

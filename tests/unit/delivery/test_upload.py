@@ -26,7 +26,6 @@ def store(tmp_path: Path) -> MoodyStore:
 
 
 def written(tmp_path: Path, *places: str) -> list[DataFile]:
-    """One file for each of these values of the column ``place``, its content the value."""
     files = []
     for place in places:
         path = tmp_path / f"part-{place}.parquet"
@@ -50,7 +49,6 @@ def places(files: Sequence[DataFile] | None) -> list[str]:
 
 
 def tried(store: MoodyStore) -> list[str]:
-    """The places whose upload was tried, in order of their names."""
     return sorted(key.split("place=")[1].split("/")[0] for key in store.tried)
 
 

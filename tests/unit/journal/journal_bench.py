@@ -36,8 +36,6 @@ AWAY = RetryableError("asking", "no route to host")
 
 
 class Kafka(GroupOffsets):
-    """Kafka's answers."""
-
     def __init__(self) -> None:
         self.offsets = PartitionOffsets(None, 0, 100, "id")
         self.offsets_of: dict[TopicPartition, PartitionOffsets] = {}
@@ -66,13 +64,9 @@ class Kafka(GroupOffsets):
 
 
 class Bench:
-    """A store, and as many members as one likes.
+    """A store, and as many members as one likes; ``fenced`` are the tokens of the logs that found out.
 
-    Attributes:
-        is_in_catalog: whether the catalog has a batch, as it knows by the marks.
-        registered: keys of the files of each batch that was settled.
-        fenced: tokens of the logs that found out.
-        members: whether Kafka has us in the group, by turns; then it has.
+    ``members``: whether Kafka has us in the group, by turns; then it has. ``is_in_catalog``: as it knows by the marks.
     """
 
     def __init__(self, tmp_path: Path, store: JournalStore | None = None) -> None:
@@ -209,7 +203,6 @@ class Bench:
         return self.progress(owner, tp).end
 
     def owner(self, tp: TopicPartition = P0) -> str:
-        """The one that the claim names."""
         return self.stored_claim(tp).owner
 
     def any_claim(self, tp: TopicPartition = P0) -> PartitionClaim | None:
@@ -265,7 +258,6 @@ class Bench:
             assert len(set(bodies)) == len(bodies)
 
     def documents(self) -> dict[str, bytes]:
-        """All claims and logs, by key."""
         folder = self.lake / "data/t/_journal"
         return {str(path.relative_to(self.lake)): path.read_bytes() for path in folder.rglob("*.json")}
 
@@ -299,7 +291,6 @@ def intent(
 
 
 def through(assignment: Assignment, count: int = 1) -> list[Claimed]:
-    """The claims of these many partitions."""
     found: list[Claimed] = []
 
     def look() -> bool:
@@ -311,13 +302,11 @@ def through(assignment: Assignment, count: int = 1) -> list[Claimed]:
 
 
 def claim_of(claimer: Claimer) -> Claimed:
-    """The claim of the first partition in a new assignment."""
     (claim,) = through(claimer.begin([P0]))
     return claim
 
 
 def wait_idle(claimer: Claimer) -> None:
-    """Wait until none of the threads has anything to do."""
     free = threading.Barrier(claimer._pool._max_workers + 1, timeout=PATIENCE)
     try:
         for _ in range(claimer._pool._max_workers):

@@ -184,7 +184,6 @@ def test_a_claim_whose_assignment_ends_while_kafka_is_asked_begins_no_journal(be
 
 
 def error_of(assignment: Assignment) -> ConnectorError:
-    """What the claims end with."""
     with pytest.raises(ConnectorError) as raised:
         through(assignment)
     return raised.value
@@ -206,7 +205,6 @@ def test_a_claim_fenced_is_worth_a_restart_while_its_assignment_stands(bench: Be
     claimer = bench.claimer()
 
     def take(what: str, key: str) -> None:
-        """Other members claim the partition again and again."""
         if what == "write" and key == bench.claim_key():
             bench.store.on_small = lambda *_: None
             bench.claimed(f"{next(numbers):08x}")

@@ -42,7 +42,6 @@ CLAIM = PartitionClaim(seq=7, owner="0a1b2c3d", cluster_id="one")
 
 
 def stored(entry: PartitionClaim | GenerationLog, **values: Any) -> bytes:
-    """The entry as JSON, with some of its fields replaced."""
     return json.dumps({**json.loads(entry.model_dump_json()), **values}).encode()
 
 

@@ -25,8 +25,6 @@ HOUR = 3600.0
 
 
 class Kafka(GroupOffsets):
-    """A topic of some partitions, and what a group has committed."""
-
     def __init__(self) -> None:
         self.committed: set[int] = set()
         self.high = {0: 100, 1: 200}
@@ -70,7 +68,6 @@ class Group:
         )
 
     def first(self, tp: TopicPartition) -> int:
-        """By a member that has just started."""
         return self.member().of(tp, self.kafka.of(tp))
 
     def journal(self, tp: TopicPartition, *, cluster_id: str = "one") -> None:

@@ -102,7 +102,6 @@ def test_what_is_taken_over_twice_is_written_once_and_what_changed_replaces_it(b
 
 
 def patiently(step: Callable[[], object]) -> None:
-    """Repeat the step until it works, as its callers do."""
     for _ in range(3):
         with contextlib.suppress(RetryableError):
             step()

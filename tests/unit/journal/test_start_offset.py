@@ -25,7 +25,6 @@ def kafka(committed: int | None = None, low: int = 0, high: int = 1_000, topic_i
 
 
 def set_to(committed: int, low: int = 0, topic_id: str = "id") -> PartitionOffsets:
-    """By a tool, or another program."""
     return replace(kafka(committed, low, topic_id=topic_id), is_set=True)
 
 

@@ -18,8 +18,6 @@ TP = TopicPartition("sensors", 3)
 
 
 class Kafka:
-    """Consumer and admin client in one."""
-
     def __init__(self) -> None:
         self.committed_offset = 70
         self.metadata: str | None = None

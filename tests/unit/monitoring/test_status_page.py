@@ -43,13 +43,11 @@ def counted() -> Counts:
 
 
 def text(page: str) -> str:
-    """What a person reads, with one space between any two things."""
     visible = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", visible)))
 
 
 def rows(page: str) -> list[list[str]]:
-    """The cells of each row of the partitions' table."""
     [table] = re.findall(r"<table>((?:(?!</table>).)*Oldest record.*?)</table>", page, re.DOTALL)
     return [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in table.split("</tr>")[1:-1]]
 

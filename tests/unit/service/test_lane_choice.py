@@ -16,7 +16,6 @@ def _bare(sdf: Any) -> Any:
 
 
 def _with_docstring(stream: Any, app: Any) -> Any:
-    """Changes nothing."""
     return stream
 
 

@@ -25,8 +25,6 @@ OTHER = TopicPartition("readings", 1)
 
 
 class Connector:
-    """A running connector; its parts say what a test wants."""
-
     def __init__(self) -> None:
         self.clock = Clock()
         self.metrics = Metrics(timings=Timings(clock=self.clock))
@@ -45,7 +43,6 @@ class Connector:
         self._parts = parts, lane
 
     def change(self, **what: Any) -> None:
-        """From now on the lane says so of itself."""
         self.consumption = replace(self.consumption, **what)
 
     def look(self) -> Live:

@@ -48,7 +48,6 @@ class OtherProcess:
         self.folder = Path(self.line())
 
     def line(self) -> str:
-        """The next line that it prints."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 

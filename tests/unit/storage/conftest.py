@@ -14,7 +14,6 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file to upload."""
     path = tmp_path / "ours.parquet"
     path.write_bytes(b"PAR1")
     return path

@@ -43,7 +43,6 @@ class Dialect:
 
     @contextmanager
     def at(self, *answers: Answer) -> Iterator[CloudStore]:
-        """A store where a server gives these answers, the last one for ever."""
         with CannedServer(*answers) as server:
             yield self.make(server.url)
 
@@ -109,7 +108,6 @@ def in_doubt(say: Dialect) -> list[list[Answer]]:
 
 
 def others(say: Dialect) -> list[Answer]:
-    """What is found where something else was written, or nothing."""
     return [say.holds(b"their rows"), say.holds(OURS + b" and theirs"), say.holds(OURS[:3]), say.missing]
 
 

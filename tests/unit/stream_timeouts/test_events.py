@@ -16,8 +16,6 @@ Answer = Callable[[KafkaError | None, object], None]
 
 
 class Producer:
-    """Keeps what is sent; answers when a test says so."""
-
     def __init__(self, broker: ConnectionConfig, extra_config: dict[str, Any]) -> None:
         self.config = extra_config
         self.sent: list[tuple[str, str, bytes]] = []

@@ -23,8 +23,6 @@ TIMEOUT = 10
 
 
 class Bench(row_sink_bench.Bench):
-    """A sink with an observer, and who is told of silent keys."""
-
     def __init__(self, deserializer: str = "str") -> None:
         self.told: list[bytes] = []
         self.turns = 0
@@ -42,7 +40,6 @@ class Bench(row_sink_bench.Bench):
         self.turns += 1
 
     def row(self, key: bytes | None, value: Any = None, tp: TopicPartition = P0, offset: int = 0) -> None:
-        """A record as it comes one by one: deserialized, and then added."""
         context = MessageContext(tp.topic, tp.partition, offset, 100)
         set_message_context(context)
         read = None if key is None else self.raw_keys(key, SerializationContext(tp.topic, MessageField.KEY))

@@ -38,7 +38,6 @@ class Watch:
         self.tracker.heard(tp, keys)
 
     def listen(self, seconds: float, step: float = 0.5) -> None:
-        """Turns of the loop that bring nothing."""
         for _ in range(round(seconds / step)):
             self.clock.advance(step)
             self.tracker.turn()

@@ -42,7 +42,6 @@ def stored(store: MoodyStore) -> TableSchema | None:
 
 
 def put_file(store: MoodyStore, tmp_path: Path, key: str, columns: dict[str, Any], age: int = 0) -> None:
-    """Store a data file that is ``age`` seconds old."""
     path = tmp_path / "file"
     pq.write_table(pa.table(columns), path)
     store.upload(path, f"{ROOT}/{key}")

@@ -28,8 +28,6 @@ A, B = "a" * 24, "b" * 24
 
 
 class Table:
-    """The table ``readings`` below ``data`` in a folder."""
-
     def __init__(self, lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self.lake = lake
@@ -81,14 +79,12 @@ class Table:
         return path
 
     def reject(self, first: int, last: int, offsets: Sequence[int]) -> Path:
-        """A file in the dead letter of this name, with these offsets."""
         path = self.lake / dead_letter_key("data/readings", part(TP, first, last, A))
         path.parent.mkdir(parents=True, exist_ok=True)
         dead_letter.write([Rejected(TP, offset, 0, b"k", b"v", None, "no JSON") for offset in offsets], path)
         return path
 
     def text(self, *arguments: str) -> tuple[int, list[str]]:
-        """Exit code and lines of an audit."""
         code = audit(self.settings, options("audit", *arguments))
         return code, self._capsys.readouterr().out.splitlines()
 

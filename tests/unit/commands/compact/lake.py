@@ -109,7 +109,6 @@ class Lake:
         self.age(*self.files(), days=days)
 
     def files(self, folder: str = "**") -> list[Path]:
-        """The table's data files."""
         found = self.table.glob(f"{folder}/*.parquet")
         return sorted(path for path in found if ".vidx" not in path.parts and "_journal" not in path.parts)
 

@@ -24,8 +24,6 @@ NOON = 1_705_320_000_000
 
 
 class Bench(ConsumerBench):
-    """A sink, and what it commits by itself."""
-
     def __init__(
         self,
         *,
@@ -104,7 +102,6 @@ class Bench(ConsumerBench):
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """How far the log is written."""
         return {piece.tp: piece.end for piece in self.pipeline.pieces}
 
     @property

@@ -15,8 +15,6 @@ P0 = TopicPartition("sensors", 0)
 
 
 class Kafka:
-    """A consumer, and what is known of the partitions."""
-
     def __init__(self) -> None:
         self.found: dict[TopicPartition, tuple[Start, PartitionOffsets]] = {}
         self.committed: dict[TopicPartition, int] = {}

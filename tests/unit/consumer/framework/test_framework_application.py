@@ -26,8 +26,6 @@ FAILED_REBALANCE.__cause__ = KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
 
 class Sink:
-    """Notes what it is called with."""
-
     def __init__(self) -> None:
         self.refused: list[tuple[Refusal, bool]] = []
         self.ticks: list[bool] = []

@@ -13,7 +13,6 @@ from app.kafka.connection import KafkaConnection
 
 
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    """The properties of the client of an application."""
     properties: dict[str, Any] = {}
     monkeypatch.setattr("app.consumer.plain.client.Consumer", properties.update)
     application = Application(

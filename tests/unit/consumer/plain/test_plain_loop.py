@@ -24,8 +24,6 @@ BROKEN = FatalError("uploading s3://lake/x", "access denied")
 
 
 class Bench(ConsumerBench):
-    """The loop, and steps for ``run``."""
-
     def __init__(self, on_bad_record: OnBadRecord = "dead-letter") -> None:
         super().__init__()
         self.client = PlayedClient()
@@ -70,7 +68,6 @@ class Bench(ConsumerBench):
 
     @property
     def taken(self) -> dict[TopicPartition, list[int]]:
-        """The offsets of all messages that went to the pipeline."""
         found: dict[TopicPartition, list[int]] = {}
         for piece in self.pipeline.pieces:
             found.setdefault(piece.tp, []).extend(message.offset() for message in piece.messages)

@@ -42,7 +42,6 @@ def private_key() -> str:
 
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> Iterator[CannedServer]:
-    """A bucket where everything can be read."""
     with CannedServer(STORED) as server:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.url)
         yield server

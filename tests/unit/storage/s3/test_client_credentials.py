@@ -126,7 +126,6 @@ def test_a_name_that_no_bucket_can_have_names_its_variable() -> None:
 
 @pytest.fixture
 def token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A token of the machine for a role."""
     path = tmp_path / "token"
     path.write_text("first-token")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(path))
@@ -141,7 +140,6 @@ def lake() -> Iterator[CannedServer]:
 
 
 def keys_used(server: CannedServer) -> list[tuple[str, str | None]]:
-    """Key and session token of each request."""
     return [
         (sent["authorization"].partition("Credential=")[2].partition("/")[0], sent.get("x-amz-security-token"))
         for sent in (request.headers for request in server.requests)
