@@ -64,10 +64,10 @@ class Gathering:
 
     def step(self, seconds: float) -> None:
         """Take the next portion, if one comes within so many seconds; end the batch if it is time."""
-        reason = self._take(seconds)
-        if self._flow.stop.is_set():
-            raise Stopped
         try:
+            reason = self._take(seconds)
+            if self._flow.stop.is_set():
+                raise Stopped
             if self.limits.is_portion(self._waiting.size):
                 self._convert()
             reason = reason or self.ends.reason(

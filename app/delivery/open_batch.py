@@ -78,7 +78,7 @@ class OpenBatch:
             sort_bytes=writer.sort_bytes if writer else 0,
             rejected_bytes=self._rejected_bytes,
             files=len(self._groups),
-            records=sum(each.rows for each in self._groups.values()) + sum(map(len, self._rejected.values())),
+            records=(writer.rows if writer else 0) + sum(map(len, self._rejected.values())),
         )
 
     def takes(self, rows: Rows | None) -> bool:

@@ -24,6 +24,7 @@ class StagedWriter:
     def __init__(self, path: Path, schema: pa.Schema, without_dictionary: Sequence[str] = ()) -> None:
         self.schema = schema.remove_metadata()
         self.without_dictionary = without_dictionary
+        self.rows = 0
         self.nbytes = 0  # of all rows, in Arrow's memory
         self.sort_bytes = 0  # of all rows, about, in the memory of Spark's sort
         self.path = path
@@ -39,6 +40,7 @@ class StagedWriter:
         if largest > _LARGE_VALUE_BYTES:  # no value exceeds the largest row
             self._large.update(_with_large_values(table))
         self._largest = max(self._largest, largest)
+        self.rows += len(table)
         self.nbytes += table.nbytes
         self.sort_bytes += len(table) * _SORTED_ROW_BYTES + sum(map(_sort_bytes, table.columns))
         table = table.replace_schema_metadata()

@@ -287,10 +287,10 @@ MUTANTS = (
     ),
     Mutant(
         "the files of a batch that is rolled back stay",
-        _TAKEOVER,
-        "                own.remove_rolled_back()\n",
-        "                pass\n",
-        _OF_JOURNAL,
+        "app/delivery/claimer.py",
+        '            self._retry(assignment, assignment.log.remove_rolled_back, "store")\n',
+        "",
+        ("tests/unit/journal/test_claims.py",),
     ),
     Mutant(
         "a record is skipped at each start",

@@ -13,6 +13,7 @@ from app.consumer.reclaiming import Reclaiming, taken_over
 from app.delivery.assignment import Assignment
 from app.delivery.claimer import Claims
 from app.delivery.pipeline import Pipeline
+from app.journal.journal import LogClosedError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
@@ -94,7 +95,7 @@ class Flushing:
         self._admit(processed)
         assignment = self.assignment
         if assignment is not None and not assignment.unclaimed and not assignment.is_over:
-            if not self.is_outdated:
+            if processed.news <= self._tps():  # else the next assignment gets them: their bytes are counted together
                 processed.hand_over(assignment)
             if not assignment.is_delivered:
                 assignment.end_batch(self._pipeline.flush_reason)
@@ -108,8 +109,8 @@ class Flushing:
     def _raise_if_fenced(self) -> None:
         fence = self.assignment.log.fence if self.assignment else None
         if fence is not None:
-            reason = str(fence.error)
-            raise HeldUpError(reason) if self._reclaiming.may_again() else taken_over(reason)
+            reason, is_closed = str(fence.error), isinstance(fence.error, LogClosedError)
+            raise HeldUpError(reason) if is_closed and self._reclaiming.may_again() else taken_over(reason)
 
     # --- claims -----------------------------------------------------------------------------------------------------
 

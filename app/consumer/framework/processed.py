@@ -76,7 +76,7 @@ class Processed:
             key, value, headers = map(own_copy, (rejected.key, rejected.value, rejected.headers))
             rejected = replace(rejected, key=key, value=value, headers=headers)
         self.of[rejected.tp].rejected.append(rejected)
-        self.kept_bytes += deep_size(rejected.key) + deep_size(rejected.value) + deep_size(rejected.headers)
+        self.kept_bytes += _size(rejected)
 
     # --- to the lake ------------------------------------------------------------------------------------------------
 
@@ -99,4 +99,9 @@ class Processed:
     def rewound(self) -> "Processed":
         left = Processed(self._current)
         left.of = {tp: kept for tp, each in self.of.items() if (kept := each.rewound())}
+        left.kept_bytes = sum(_size(rejected) for each in left.of.values() for rejected in each.rejected)
         return left
+
+
+def _size(rejected: Rejected) -> int:
+    return deep_size(rejected.key) + deep_size(rejected.value) + deep_size(rejected.headers)

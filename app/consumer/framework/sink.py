@@ -212,6 +212,8 @@ class RowSink(BaseSink):
             self._due.expect_bad_records()
             if self._pipeline.limits.is_portion(self._processed.kept_bytes):
                 self._flush_bad_records()
+            if self._is_full:
+                self._look()
 
     def tick(self, *, is_stable: bool) -> None:
         """Do what is due without messages, once a second; ``is_stable``: no rebalance since the last tick."""

@@ -12,6 +12,7 @@ from quixstreams.sinks import SinkBackpressureError
 from app.bad_records.refusals import NotARowError, Refusal, TooBigError
 from app.consumer.framework.sink import RowSink
 from app.errors import DataError, FatalError, RetryableError
+from app.journal.journal import FencedError
 from app.journal.start_offset import Start
 from app.model import Rejected, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
@@ -124,6 +125,13 @@ def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> 
             bench.sink.flush()
     bench.rows(0)
     with pytest.raises(RetryableError, match="closed"):
+        bench.sink.flush()
+
+
+def test_a_log_that_is_gone_with_its_table_ends_the_process(bench: Bench) -> None:
+    bench.rows(0)
+    bench.pipeline.on_wait = lambda: bench.claims.fence(FencedError("the log is gone: the table was deleted"))
+    with pytest.raises(RetryableError, match="gone"):
         bench.sink.flush()
 
 
@@ -358,6 +366,47 @@ def test_a_full_buffer_waits_until_a_flush_is_due() -> None:
     due_in = bench.sink.consumption(1).due_in
     assert due_in is not None
     assert due_in <= 0
+
+
+def test_rows_that_wait_for_a_claim_count_though_those_of_other_partitions_are_delivered(bench: Bench) -> None:
+    bench.rows(0)
+    bench.sink.flush()
+    bench.rows(1)
+    bench.rows(0, tp=P1)
+    bench.claims.held_back = {P1}
+    held: list[int] = []
+
+    def look() -> None:
+        bench.pipeline.deliver()
+        held.append(bench.sink.consumption(1).held_bytes)
+        bench.claims.admit()
+
+    bench.pipeline.on_wait = look
+    bench.sink.flush()
+    assert held[0] > 0
+    assert bench.sink.consumption(1).held_bytes == 0
+
+
+def test_bad_records_count_also_after_quixstreams_has_gone_back(bench: Bench) -> None:
+    """It does not seek them, so they are kept."""
+    bench.not_deserialized(0)
+    bench.rows(1)
+    kept = bench.sink.consumption(1).held_bytes
+    bench.pipeline.on_wait = bench.claims.fence
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    assert 0 < bench.sink.consumption(1).held_bytes < kept
+
+
+def test_bad_records_alone_wait_for_room_too() -> None:
+    bench = Bench(max_buffer_bytes=2_000)
+    bench.pipeline.on_wait = lambda: None
+    bench.pipeline.obstacle = AWAY
+    bench.rows(0)
+    begin = bench.clock.now
+    for offset in range(1, 40):
+        bench.not_deserialized(offset)
+    assert bench.clock.now - begin >= 4.0
 
 
 def test_a_full_buffer_waits_no_longer_once_the_pipeline_has_failed() -> None:
