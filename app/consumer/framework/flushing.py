@@ -44,6 +44,7 @@ class Flushing:
         self._reclaiming = Reclaiming(timings)
         self.assignment: Assignment | None = None
         self.is_outdated = False
+        self._goes_on: frozenset[TopicPartition] = frozenset()  # of the former assignment
 
     def end(self) -> None:
         """End the assignment: what is on its way is dropped. From any thread."""
@@ -124,14 +125,15 @@ class Flushing:
 
     def _begin(self, processed: Processed) -> None:
         """Begin an assignment of all partitions with news, and of those of the former one, which is in the lake."""
-        tps = sorted(processed.news | self._tps())
+        self._goes_on = self._tps()
         self.is_outdated = False
-        self.assignment = self._claimer.begin(tps)
+        self.assignment = self._claimer.begin(sorted(processed.news | self._goes_on))
 
     def _admit(self, processed: Processed) -> None:
         """Drop what the log has already of the partitions whose claims have succeeded."""
         claims = self.assignment.new_claims() if self.assignment else []
-        log_starts(claims, self.metrics)
+        # Nothing is read again of those that go on, though the log is ahead of their offsets.
+        log_starts([each for each in claims if each.start.is_loss or each.tp not in self._goes_on], self.metrics)
         mark_set_offsets(claims, self._commit)
         for claim in claims:
             end = claim.start.in_table

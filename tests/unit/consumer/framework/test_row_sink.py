@@ -387,6 +387,29 @@ def test_rows_that_wait_for_a_claim_count_though_those_of_other_partitions_are_d
     assert bench.sink.consumption(1).held_bytes == 0
 
 
+def test_partitions_that_are_claimed_again_beside_a_new_one_are_not_said_to_be_read_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def begins_again() -> None:
+        for tp in (P0, P1):
+            bench.claims.starts[tp] = Start(0, "they go through transform() again", replayed_to=0)
+            bench.rows(1, tp=tp)
+        bench.sink.flush()
+
+    bench.rows(0)
+    bench.sink.flush()
+    begins_again()
+    assert [record.message for record in caplog.records] == [f"{P1}: they go through transform() again"]
+    bench.pipeline.on_wait = bench.claims.fence
+    bench.rows(2)
+    with pytest.raises(SinkBackpressureError):
+        bench.sink.flush()
+    bench.pipeline.on_wait = bench.pipeline.deliver
+    caplog.clear()
+    begins_again()
+    assert f"{P0}: they go through transform() again" in caplog.text
+
+
 def test_bad_records_count_also_after_quixstreams_has_gone_back(bench: Bench) -> None:
     """It does not seek them, so they are kept."""
     bench.not_deserialized(0)
