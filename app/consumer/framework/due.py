@@ -17,6 +17,16 @@ class Due:
         self.timings = timings
         self.flush_at: float | None = None
         self.keep_until = 0.0
+        self._quiet_since = timings.clock()
+
+    def came(self) -> None:
+        """A message came."""
+        self._quiet_since = self.timings.clock()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no message has come for a while."""
+        return self.timings.clock() - self._quiet_since >= self.timings.gather_seconds
 
     @property
     def seconds(self) -> float | None:

@@ -44,6 +44,7 @@ class Flushing:
         self._reclaiming = Reclaiming(timings)
         self.assignment: Assignment | None = None
         self.is_outdated = False
+        self.went_back = False  # quixstreams has, without a flush
         self._goes_on: frozenset[TopicPartition] = frozenset()  # of the former assignment
 
     def end(self) -> None:
@@ -117,7 +118,8 @@ class Flushing:
 
     def _tps(self) -> frozenset[TopicPartition]:
         """The partitions of the assignment that are Kafka's present one, as far as is known."""
-        return frozenset(self.assignment.partitions if self.assignment and not self.is_outdated else ())
+        is_present = self.assignment and not (self.is_outdated or self.went_back)
+        return frozenset(self.assignment.partitions if self.assignment and is_present else ())
 
     def _needs_claim(self, processed: Processed) -> bool:
         """Whether something waits that the present assignment may not write."""
@@ -125,9 +127,10 @@ class Flushing:
 
     def _begin(self, processed: Processed) -> None:
         """Begin an assignment of all partitions with news, and of those of the former one, which is in the lake."""
-        self._goes_on = self._tps()
-        self.is_outdated = False
-        self.assignment = self._claimer.begin(sorted(processed.news | self._goes_on))
+        tps = sorted(processed.news | self._tps())
+        self._goes_on = frozenset(self.assignment.partitions if self.assignment and not self.went_back else ())
+        self.is_outdated = self.went_back = False
+        self.assignment = self._claimer.begin(tps)
 
     def _admit(self, processed: Processed) -> None:
         """Drop what the log has already of the partitions whose claims have succeeded."""

@@ -202,7 +202,7 @@ class RowSink(BaseSink):
         """
         rejected = refusal.rejected
         waiting = self._of(rejected.tp)
-        self._flushing.is_outdated |= waiting.comes(rejected.offset)
+        self._flushing.went_back |= waiting.comes(rejected.offset)
         waiting.take_out_record(rejected.offset)
         if not waiting.is_repeated(rejected.offset):
             self._keep(rejected, refusal.hint)
@@ -240,9 +240,10 @@ class RowSink(BaseSink):
 
     def _end_message(self, tp: TopicPartition, offset: int, *, is_sought: bool) -> None:
         waiting = self._of(tp)
-        self._flushing.is_outdated |= waiting.comes(offset)
+        self._flushing.went_back |= waiting.comes(offset)
         waiting.end_message(offset, is_sought=is_sought)
         self.thread.is_amid_message = False
+        self._due.came()
         self.consumed += 1
 
     def _keep(self, rejected: Rejected, hint: str) -> None:
@@ -272,7 +273,8 @@ class RowSink(BaseSink):
         """Hand over what can be written; wait for room if the buffer is full."""
         self._check_revocation()
         processed, limits = self._processed, self._pipeline.limits
-        is_worth_it = limits.is_portion(processed.row_bytes) or processed.rows >= limits.batch_size
+        is_batch = processed.rows >= limits.batch_size and self._due.is_quiet
+        is_worth_it = is_batch or limits.is_portion(processed.row_bytes)
         self._flushing.look(processed, is_worth_it=is_worth_it)
         if self._is_full:
             self._wait_for_room()
