@@ -158,6 +158,11 @@ class Rejected:
     value_size: int | None = None
 
     @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        return deep_size(self.key) + deep_size(self.value) + deep_size(self.headers)
+
+    @property
     def is_truncated(self) -> bool:
         """Whether only the beginning is kept, so that no replay can restore the record."""
         return self.value_size is not None

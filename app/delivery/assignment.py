@@ -23,9 +23,8 @@ class Partition:
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.is_claimed = False  # it may be read
-        self.taken = self.written = (
-            0  # the first by the consumer's thread, the second, in lake and log, by the pipeline's
-        )
+        self.taken = 0  # for the pipeline, by the consumer's thread
+        self.written = 0  # into lake and log, by the pipeline's thread
         self.copied = -1  # to Kafka, by the consumer's thread
         self.uncommitted = Uncommitted()
 

@@ -24,7 +24,6 @@ from app.model import (
     Rejected,
     StagedFile,
     TopicPartition,
-    deep_size,
 )
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
@@ -97,7 +96,7 @@ class OpenBatch:
             self._parts[part.offsets.tp] = _joined(self._parts.get(part.offsets.tp), numbered)
         for record in converted.rejected:
             self._rejected.setdefault(record.tp, []).append(record)
-            self._rejected_bytes += sum(map(deep_size, (record.key, record.value, record.headers)))
+            self._rejected_bytes += record.nbytes
         if converted.rows is not None:
             self._rescued += sum(rescue.count for rescue in converted.rescued.values())
             self._append(converted.rows, [part.offsets.tp for part in portion.parts])

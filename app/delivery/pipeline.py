@@ -115,6 +115,16 @@ class Pipeline:
         """The error that stopped the pipeline."""
         return self._flow.failure
 
+    def raise_failure(self) -> None:
+        """Raise the error that stopped the pipeline, if one did."""
+        if self.failure is not None:
+            raise self.failure
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether it waits for another system, or has failed."""
+        return self.obstacle is not None or self.failure is not None
+
     @property
     def obstacle(self) -> ConnectorError | None:
         """The error that the pipeline waits out at present."""

@@ -178,9 +178,14 @@ class Member:
 
 
 def _new_takeover(
-    settings: Settings, lake: Lake, journal: Journal, member: Member, offsets: GroupOffsets, topic_ids: TopicIds
+    settings: Settings,
+    lake: Lake,
+    journal: Journal,
+    member: Member,
+    offsets: GroupOffsets,
+    topic_ids: TopicIds,
+    objects: ThreadPoolExecutor,
 ) -> Takeover:
-    objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     claims = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="takeover")
     first_offsets = FirstOffsets(
         journal, kafka=offsets, reset=settings.auto_offset_reset, internal=member.internal_topics
@@ -205,7 +210,7 @@ def new_claimer(
 ) -> Claimer:
     settings, timings, metrics = base.settings, base.timings, base.metrics
     journal = Journal(lake.store, lake.location.root, name)
-    objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="placeholders")
+    objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     placeholders = Placeholders(lake.store, lake.location.root, DEAD_LETTER, objects.map)
     other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
 
@@ -220,7 +225,7 @@ def new_claimer(
         )
 
     return Claimer(
-        _new_takeover(settings, lake, journal, member, offsets, topic_ids),
+        _new_takeover(settings, lake, journal, member, offsets, topic_ids, objects),
         new_log,
         Membership(
             topic_ids,

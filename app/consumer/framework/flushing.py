@@ -61,8 +61,7 @@ class Flushing:
     def look(self, processed: Processed, *, is_worth_it: bool) -> None:
         """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
         self._claimer.check()
-        if self._pipeline.failure is not None:
-            raise self._pipeline.failure
+        self._pipeline.raise_failure()
         self._admit(processed)
         if self.assignment is None:
             if is_worth_it:
@@ -79,8 +78,7 @@ class Flushing:
         until = self._timings.clock() + seconds
         while True:
             is_done = self.step(processed)
-            if self._pipeline.failure is not None:
-                raise self._pipeline.failure
+            self._pipeline.raise_failure()
             self._raise_if_fenced()
             if is_done:
                 self.metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
@@ -118,8 +116,9 @@ class Flushing:
 
     def _tps(self) -> frozenset[TopicPartition]:
         """The partitions of the assignment that are Kafka's present one, as far as is known."""
-        is_present = self.assignment and not (self.is_outdated or self.went_back)
-        return frozenset(self.assignment.partitions if self.assignment and is_present else ())
+        if self.assignment is None or self.is_outdated or self.went_back:
+            return frozenset()
+        return frozenset(self.assignment.partitions)
 
     def _needs_claim(self, processed: Processed) -> bool:
         """Whether something waits that the present assignment may not write."""

@@ -9,7 +9,7 @@ from app.consumer.framework.own_copy import own_copy
 from app.consumer.framework.row_size import RowSizer
 from app.consumer.framework.waiting import Waiting
 from app.delivery.assignment import Assignment
-from app.model import Rejected, Row, TopicPartition, deep_size
+from app.model import Rejected, Row, TopicPartition
 
 _MESSAGE_OVERHEAD = 300  # of a message that is kept beside its row, in bytes
 
@@ -76,7 +76,7 @@ class Processed:
             key, value, headers = map(own_copy, (rejected.key, rejected.value, rejected.headers))
             rejected = replace(rejected, key=key, value=value, headers=headers)
         self.of[rejected.tp].rejected.append(rejected)
-        self.kept_bytes += _size(rejected)
+        self.kept_bytes += rejected.nbytes
 
     # --- to the lake ------------------------------------------------------------------------------------------------
 
@@ -99,9 +99,5 @@ class Processed:
     def rewound(self) -> "Processed":
         left = Processed(self._current)
         left.of = {tp: kept for tp, each in self.of.items() if (kept := each.rewound())}
-        left.kept_bytes = sum(_size(rejected) for each in left.of.values() for rejected in each.rejected)
+        left.kept_bytes = sum(rejected.nbytes for each in left.of.values() for rejected in each.rejected)
         return left
-
-
-def _size(rejected: Rejected) -> int:
-    return deep_size(rejected.key) + deep_size(rejected.value) + deep_size(rejected.headers)

@@ -225,8 +225,7 @@ class RowSink(BaseSink):
         self._look()
         if self._due.has_bad_records:
             self._flush_bad_records()
-        is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
-        self._observed.observer.turn(is_in_trouble=is_in_trouble)
+        self._observed.observer.turn(is_in_trouble=self._pipeline.is_in_trouble)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -284,8 +283,7 @@ class RowSink(BaseSink):
         timings = self._due.timings
         until = timings.clock() + timings.full_seconds
         while self._is_full and (self._due.seconds or 0.0) > 0:
-            if self._pipeline.failure is not None:
-                raise self._pipeline.failure
+            self._pipeline.raise_failure()
             if timings.clock() >= until:
                 cause = str(self._pipeline.obstacle or "the pipeline did not take them in time")
                 raise RetryableError("writing rows from a full buffer", cause, "The next start reads them again")

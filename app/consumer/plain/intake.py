@@ -9,7 +9,7 @@ from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, TooBigError, headers_size, message_size, not_deserialized
 from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.delivery.assignment import Assignment, Piece
-from app.model import Message, TopicPartition, deep_size, headers_of_all
+from app.model import Message, TopicPartition, headers_of_all
 
 _MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python
 _HEADER_OVERHEAD = 200  # of a name and a value as objects of Python
@@ -55,6 +55,6 @@ class Intake:
     def reject(self, assignment: Assignment, refusal: Refusal) -> None:
         rejected = refusal.rejected
         kept = [rejected] if self.bad_records.keep(rejected, refusal.hint) else []
-        size = sum(deep_size(part) for each in kept for part in (each.key, each.value, each.headers))
+        size = sum(each.nbytes for each in kept)
         assignment.take([Piece(rejected.tp, rejected.offset, rejected=kept)], size)
         self.observer.record_rejected(rejected)

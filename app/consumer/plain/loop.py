@@ -79,7 +79,7 @@ class PlainLoop:
             while not self._is_stopping:
                 self._turn()
             self._flush(self._timings.stop_seconds)
-            self._raise_failure()
+            self._pipeline.raise_failure()
             return self._assignment is None or self._assignment.is_delivered
         finally:
             self._give_up()
@@ -156,9 +156,8 @@ class PlainLoop:
         if self._assignment is not None:
             self._admit(self._assignment)
         has_come = self._may_poll() and self._poll()
-        is_in_trouble = self._pipeline.obstacle is not None or self._pipeline.failure is not None
-        self._intake.observer.turn(is_in_trouble=is_in_trouble)
-        self._raise_failure()
+        self._intake.observer.turn(is_in_trouble=self._pipeline.is_in_trouble)
+        self._pipeline.raise_failure()
         if self._assignment is not None:
             self._copies.copy(self._assignment, asynchronous=True)
         self._on_turn(has_come)
@@ -272,10 +271,6 @@ class PlainLoop:
             if pipeline.failure is not None or assignment.is_over or clock() >= until:
                 break
         self._intake.observer.flushed()
-
-    def _raise_failure(self) -> None:
-        if self._pipeline.failure is not None:
-            raise self._pipeline.failure
 
 
 def _by_partition(messages: Sequence[Message]) -> list[list[Message]]:
