@@ -163,7 +163,7 @@ def test_what_may_not_be_given_up_is_told_at_the_start_and_later(
     proxy.add(Rule(on("DELETE", query="uploadId="), Say(DENIED)))
     with caplog.at_level(logging.WARNING):
         store.probe_conditions("t/_journal/")
-        (at_the_start,) = caplog.messages
+        at_the_start = caplog.text
         caplog.clear()
         proxy.add(Rule(PART, Say(BROKEN), from_on(2)))
         with pytest.raises(RetryableError):
