@@ -1,6 +1,7 @@
 """The real connector as a child process, set up by nothing but the variables it is given."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,13 +19,14 @@ class Connector(Child):
     Args:
         settings: the variables to set; all others of the connector count as unset.
         log: file that gets what it prints.
+        folder: where ``main.py`` and ``app`` are, if it is customised.
     """
 
     stop_timeout = 60.0  # seconds; the last batch has to be written and uploaded
 
-    def __init__(self, settings: Mapping[str, str], log: Path) -> None:
-        command = [sys.executable, str(REPO / "main.py")]
-        super().__init__("the connector", command, folder=REPO, environment=environment(settings), log=log)
+    def __init__(self, settings: Mapping[str, str], log: Path, folder: Path = REPO) -> None:
+        command = [sys.executable, str(folder / "main.py")]
+        super().__init__("the connector", command, folder=folder, environment=environment(settings), log=log)
 
     def stop(self) -> None:
         """Stop it as a platform does, by SIGTERM, and wait until everything is written.
@@ -49,3 +51,11 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """
     blank = dict.fromkeys(VARIABLES, "")
     return {**os.environ, **blank, **settings}
+
+
+def customised(folder: Path, transform: str) -> Path:
+    """Copy the connector into an empty folder, with this function ``transform()``; returns the folder."""
+    shutil.copytree(REPO / "app", folder / "app")
+    shutil.copy(REPO / "main.py", folder)
+    (folder / "app" / "transform.py").write_text(transform)
+    return folder

@@ -80,6 +80,13 @@ def too_deep() -> NotARowError:
     return NotARowError("its value contains itself, or has too many levels", _HINT_NO_OBJECT)
 
 
+def too_many_rows(rows: int) -> NotARowError:
+    return NotARowError(
+        f"transform() makes more than {rows:,} rows of it, which take more memory than MAX_BUFFER_MB allows",
+        "Make fewer in transform() of app/transform.py, or raise MAX_BUFFER_MB",
+    )
+
+
 def not_deserialized(error: Exception, message: Message) -> Refusal:
     """Refuses a message that its deserializers could not read, or that is too big for them."""
     if isinstance(error, TooBigError):

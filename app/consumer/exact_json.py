@@ -5,6 +5,7 @@ a text is JSON. A text that may have such a number is then parsed again with Pyt
 """
 
 import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from quixstreams.models import Deserializer
@@ -28,6 +29,11 @@ def loads(text: bytes | bytearray) -> Any:
         return json.loads(text.decode())
     except RecursionError:
         raise ValueError("it is nested too deeply for a text with a number of so many digits") from None
+
+
+def reader_of(texts: Iterable[bytes]) -> Callable[[bytes], Any]:
+    """Returns the fast library's function if none of these texts has a number that it does not keep, else ``loads``."""
+    return loads if _LONG in b" ".join(texts).translate(_DIGITS_AS_ZERO) else fast_loads
 
 
 def new_deserializer(name: str) -> Deserializer:

@@ -1,10 +1,8 @@
 """Loads ``app/transform.py`` and calls ``transform()``. An error has Python's message, the line and one hint."""
 
-import ast
 import importlib
 import inspect
 import logging
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +12,7 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
+from app.consumer.plain.stateless import NeedsFrameworkError
 from app.consumer.user_code import at_line_of
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 
@@ -33,32 +32,20 @@ class Customised:
     transform: Callable[..., object]
     on_stream_timeout: Callable[[bytes], object] | None = None
 
-    @property
-    def is_untouched(self) -> bool:
-        """Whether ``transform()`` has no other statement than ``return sdf``; a decorated function may do more."""
-        try:
-            (function,) = ast.parse(textwrap.dedent(inspect.getsource(self.transform))).body
-        except (OSError, SyntaxError, TypeError, ValueError):
-            return False
-        if not isinstance(function, ast.FunctionDef) or function.decorator_list:
-            return False
-        statements = function.body[1:] if ast.get_docstring(function) is not None else function.body
-        first = [*function.args.posonlyargs, *function.args.args][:1]
-        returned = [ast.dump(each) for each in statements]
-        return returned == [ast.dump(ast.Return(ast.Name(each.arg, ast.Load()))) for each in first]
+    def build(self, dataframe: StreamingDataFrame, application: Application | None = None) -> StreamingDataFrame:
+        """Let ``transform()`` build its stream.
 
-    def build(self, dataframe: StreamingDataFrame, application: Application) -> StreamingDataFrame:
+        Raises:
+            ConfigError: its code has a mistake.
+            NeedsFrameworkError: without an application, or of a ``stateless_dataframe()``: it needs quixstreams' loop.
+        """
         try:
-            arguments = (dataframe, application) if _takes_application(self.transform) else (dataframe,)
-            vars(application)["run"] = _refuse_to_run
-            built = self.transform(*arguments)
+            built = self._called(dataframe, application)
         except ConnectorError:
             raise
         except (Exception, SystemExit) as error:
             logger.debug("transform()", exc_info=True)
             raise _build_failed(error) from None
-        finally:
-            vars(application).pop("run", None)
         if not isinstance(built, StreamingDataFrame):
             hint = "End it with `return sdf`, the stream of records to write; a filter is `sdf = sdf[condition]`"
             raise ConfigError(_BUILDING, f"it returned {built!r}", hint)
@@ -66,6 +53,18 @@ class Customised:
             cause = f"it returned a stream that no record of topic {dataframe.topics[0].name} reaches"
             raise ConfigError(_BUILDING, cause, "Return a stream made from sdf")
         return built
+
+    def _called(self, dataframe: StreamingDataFrame, application: Application | None) -> object:
+        takes_application = _takes_application(self.transform)
+        if application is None:
+            if takes_application:
+                raise NeedsFrameworkError("the application")
+            return self.transform(dataframe)
+        vars(application)["run"] = _refuse_to_run
+        try:
+            return self.transform(dataframe, application) if takes_application else self.transform(dataframe)
+        finally:
+            vars(application).pop("run", None)
 
 
 def load_customised() -> Customised:

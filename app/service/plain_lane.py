@@ -1,4 +1,4 @@
-"""Builds the plain lane: the connector's own loop, where ``transform()`` is untouched.
+"""Builds the plain lane: the connector's own loop, where ``transform()`` needs nothing of quixstreams' loop.
 
 The Quix application opens the topic with its deserializers, and its configuration makes Kafka's client.
 """
@@ -6,19 +6,24 @@ The Quix application opens the topic with its deserializers, and its configurati
 from functools import partial
 
 from quixstreams import Application
+from quixstreams.dataframe import StreamingDataFrame
 
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.reader import read_message
+from app.consumer.plain.transformer import Transformer
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Member, new_application
 from app.service.connector import Connector, Lane
 
 
-def new_plain_lane(connector: Connector) -> Lane:
-    """Application → topic → client → claims and pipeline → sink → loop."""
+def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> Lane:
+    """Application → topic → client → claims and pipeline → intake → loop.
+
+    ``built`` is what an edited ``transform()`` has built.
+    """
     base = connector.base
     settings, timings, metrics = base.settings, base.timings, base.metrics
     application = new_application(Application, settings, connector.lake.location, base.scratch, timings)
@@ -30,7 +35,8 @@ def new_plain_lane(connector: Connector) -> Lane:
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
     member = Member(client.memberid, admin)
-    _, claimer, pipeline = connector.open_way(application, topic, member, partial(read_message, topic))
+    reads_messages = partial(read_message, topic) if built is None else None  # else there are rows
+    _, claimer, pipeline = connector.open_way(application, topic, member, reads_messages)
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)
@@ -41,6 +47,10 @@ def new_plain_lane(connector: Connector) -> Lane:
         connector.health.turn()
 
     observer = connector.stream_timeouts.new_observer(is_heard, announcer)
-    intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer)
+    transformer = None
+    if built is not None:
+        is_text = settings.value_deserializer == "json" and settings.key_deserializer in ("str", "string")
+        transformer = Transformer(topic, built, connector.limits, is_text=is_text, clock=timings.clock)
+    intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
     loop = PlainLoop(client, intake, claimer, pipeline, on_turn, metrics, timings)
     return Lane(topic, admin, pipeline, loop.consumption, loop.stop, partial(loop.run, topic.name))

@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from math import inf
@@ -12,12 +11,13 @@ from app.config.settings import Settings
 from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health
-from app.service.build import can_read_whole_batches, new_bad_records, new_batch_limits
-from app.service.connector import Connector, Lane
-from app.service.customised import Customised, load_customised
-from app.service.formats import new_formats, new_registry, waiting
+from app.service.build import new_bad_records, new_batch_limits
+from app.service.connector import Connector
+from app.service.customised import load_customised
+from app.service.formats import Find, new_formats, new_registry, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import dead_letter_address, open_lake
+from app.service.lanes import choose_lane
 from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
@@ -78,14 +78,15 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     if settings.http_port:  # probes are answered from the start; the monitor learns the rest later
         monitor.serve(settings.http_host, settings.http_port, settings.http_allowed_hosts)
     bad_records = new_bad_records(settings)
-    new_lane = _lane_for(customised, settings)
-    commit_seconds = settings.commit_interval if new_lane is new_plain_lane else inf  # quixstreams asks for commits
+    lane_choice = choose_lane(customised, settings)
+    logger.info("%s", lane_choice.why)
+    commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
     limits = new_batch_limits(settings, timings, base.scratch, commit_seconds)
     registry = new_registry(settings, base.scratch) if settings.needs_registry else None
-    find = registry.find if registry else None
-    formats = new_formats(
-        settings, waiting(find, base, process.stop) if find and new_lane is new_framework_lane else find
-    )
+    find: Find | None = registry.find if registry else None
+    if find and not lane_choice.is_untouched:  # the consumer's thread asks
+        find = waiting(find, base, process.stop)
+    formats = new_formats(settings, find)
     stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout, formats.key)
     spark.start()  # takes seconds; the rest connects meanwhile
 
@@ -101,20 +102,9 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     connector = Connector(
         base, process, ends, spark, customised, health, monitor, bad_records, limits, formats, stream_timeouts, lake
     )
-    lane = new_lane(connector)
+    lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
     connector.run(lane)
-
-
-def _lane_for(customised: Customised, settings: Settings) -> Callable[[Connector], Lane]:
-    if not customised.is_untouched:
-        logger.info("transform() is edited: each record goes through quixstreams")
-        return new_framework_lane
-    if not can_read_whole_batches(settings):
-        logger.info("the deserializers or ON_BAD_RECORD want records one by one: each goes through quixstreams")
-        return new_framework_lane
-    logger.info("transform() is untouched: messages are consumed in thousands")
-    return new_plain_lane
 
 
 def _failed(error: ConnectorError, process: Process) -> int:

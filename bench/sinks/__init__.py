@@ -1,7 +1,7 @@
 """The sinks that are measured, in the order in which they take turns."""
 
 from bench.sinks.base import Sink, in_avro
-from bench.sinks.connector import ConnectorSink
+from bench.sinks.connector import FILTER_AND_ARITHMETIC, IDENTITY, ConnectorSink
 from bench.sinks.dependency import DependencySink
 from bench.sinks.iceberg import IcebergSink
 from bench.sinks.streaming import StreamingSink
@@ -22,11 +22,21 @@ def this_connector(
     return ConnectorSink(name, title, variables, avro=avro, iceberg=iceberg)
 
 
+def edited_connector(batch_size: int, commit_interval: float, *, identity: bool) -> ConnectorSink:
+    """This connector with an edited ``transform()``; the arguments are those of ``this_connector``."""
+    name, what = ("identity", "identity") if identity else ("edited", "filter and arithmetic")
+    variables = this_connector(batch_size, commit_interval).variables
+    transform = IDENTITY if identity else FILTER_AND_ARITHMETIC
+    return ConnectorSink(f"{CONNECTOR}-{name}", f"this connector, transform(): {what}", variables, transform=transform)
+
+
 def all_sinks(batch_size: int, commit_interval: float) -> dict[str, Sink]:
     """All of them by name; the arguments are those of ``this_connector``."""
     sinks: list[Sink] = [
         this_connector(batch_size, commit_interval),
         this_connector(batch_size, commit_interval, iceberg=True),
+        edited_connector(batch_size, commit_interval, identity=True),
+        edited_connector(batch_size, commit_interval, identity=False),
         DependencySink(1_000),
         DependencySink(50_000),
         StreamingSink(50_000),

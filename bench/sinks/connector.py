@@ -13,11 +13,22 @@ from bench.sinks.base import HIVE_COLUMNS, PREFIX, TABLE, landed_in_bucket, tabl
 from bench.sinks.iceberg_table import CommittedSnapshots
 from bench.stage import CommittedOffsets, Place, Stage
 from bench.timeline import LandedFile
-from dev.connector import Connector
+from dev.connector import REPO, Connector, customised
 from dev.iceberg_catalog import ICEBERG_JARS
 from dev.maven_jars import maven_jars
 from dev.parsed_classes import archive_variables
 
+IDENTITY = """
+def transform(sdf):
+    return sdf.apply(lambda value: value)
+"""
+# No reading is filtered out: all rows are compared.
+FILTER_AND_ARITHMETIC = """
+def transform(sdf):
+    sdf = sdf[sdf["humidity"] >= 0]
+    sdf["fahrenheit"] = sdf["temperature"] * 1.8 + 32
+    return sdf
+"""
 PACKAGES = ("quixstreams", "confluent-kafka", "orjson", "pyarrow", "pyspark", "boto3", "pyiceberg")
 
 
@@ -29,6 +40,7 @@ class ConnectorSink:
         home: where it keeps its table, if not in the benchmark's MinIO.
         avro: whether the topic is in Avro; ``variables`` are to say so.
         iceberg: whether it commits to a table of the stage's Iceberg catalog.
+        transform: the source of an edited ``transform()``.
     """
 
     name: str
@@ -39,6 +51,7 @@ class ConnectorSink:
     is_ours: bool = True
     avro: bool = False
     iceberg: bool = False
+    transform: str = ""
 
     @property
     def settings(self) -> str:
@@ -67,7 +80,8 @@ class ConnectorSink:
             variables |= self.home.variables(place.name)
         logs = [place.log.with_suffix(f".{number}.log" if number else ".log") for number in range(self.replicas)]
         with ExitStack() as running:
-            yield [running.enter_context(Connector(variables, log)) for log in logs]
+            code = customised(place.folder / "code", self.transform) if self.transform else REPO
+            yield [running.enter_context(Connector(variables, log, code)) for log in logs]
 
     def progress(self, stage: Stage, place: Place) -> CommittedOffsets:
         return CommittedOffsets(stage, place)

@@ -9,9 +9,9 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, no_object
-from app.consumer.framework.rejections import not_processed
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
+from app.consumer.rejections import not_processed
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches

@@ -29,6 +29,7 @@ from app.service.customised import load_customised
 from app.service.formats import new_registry
 from app.service.kafka import asking_for_topics
 from app.service.lake import new_catalog, new_lake, new_location
+from app.service.lanes import choose_lane
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
@@ -162,6 +163,9 @@ class _Attempts:
 
     def _build(self) -> str:
         customised = load_customised()
+        lane = choose_lane(customised, self._settings)
+        if lane.is_stateless:
+            return lane.why
         if self._topic is None:
             return "loads; what it builds needs the topic"
         partitions = self._topic.broker_config.num_partitions or 1
@@ -171,8 +175,6 @@ class _Attempts:
         )
         given = topics.topic(self._topic.name)
         customised.build(application.dataframe(given), application)
-        if customised.is_untouched:
-            return "changes nothing"
         others = ", ".join(name for name in topics.all_topics if name != given.name)
         return f"builds a stream; these topics are created where missing: {others}" if others else "builds a stream"
 

@@ -40,10 +40,11 @@ from app.formatting import counted
 from app.journal.journal import Journal
 from app.lenient_json import to_json
 from app.model import DataFile, Rejected, StagedFile
-from app.service.build import can_read_whole_batches, new_application, new_batch_limits, new_stager
+from app.service.build import new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
 from app.service.formats import Find, new_formats, new_registry
 from app.service.lake import new_lake, new_location
+from app.service.lanes import Choice, choose_lane
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
@@ -161,7 +162,7 @@ class _Trial:
             run(application)
         finally:
             pipeline.stop()
-        return 1 if self._show(is_untouched=customised.is_untouched)["bad"] else 0
+        return 1 if self._show(choose_lane(customised, settings))["bad"] else 0
 
     def _go_on(self, application: Application, sink: RowSink, portions: Iterator[int]) -> None:
         """Produce the next portion once all that came is committed, and no more comes, as behind a ``group_by()``."""
@@ -193,7 +194,7 @@ class _Trial:
     def _note_sent(self, sent: Sent) -> None:
         self._note("sent", sent.topic, sent.offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
 
-    def _show(self, *, is_untouched: bool) -> Counter[str]:
+    def _show(self, lane: Choice) -> Counter[str]:
         """Print what became of each record; returns how many outcomes there are of each kind."""
         for offset, number in enumerate(self._line_numbers):
             outcomes = self._outcomes.get(offset, [])
@@ -209,12 +210,7 @@ class _Trial:
             f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
             f"{counts['none']:,} without a row, {counts['sent']:,} sent elsewhere"
         )
-        if is_untouched and can_read_whole_batches(self._settings):
-            print_line("transform() changes nothing: thousands of messages are taken at once")
-        elif is_untouched:
-            print_line(
-                "transform() changes nothing; the deserializers or ON_BAD_RECORD want records one by one all the same"
-            )
+        print_line(lane.why)
         if any(self._scratch.glob("state/*/*")):
             print_line(
                 "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"

@@ -9,41 +9,31 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams import Application, message_context
-from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError, CheckpointProducerTimeout
-from quixstreams.checkpointing.exceptions import InvalidStoredOffset as InvalidStoredOffsetError
+from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.dataframe import StreamingDataFrame
-from quixstreams.exceptions import PartitionAssignmentError, QuixException
 from quixstreams.kafka.consumer import BaseConsumer
-from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
+from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import Row
-from quixstreams.state.exceptions import StateTransactionError, StoreTransactionFailed
 
 from app.bad_records.refusals import not_deserialized
 from app.consumer.framework.messages import CurrentMessage
-from app.consumer.framework.rejections import not_processed
 from app.consumer.framework.sink import RowSink
-from app.consumer.user_code import at_line_of
+from app.consumer.rejections import not_processed
+from app.consumer.run_errors import NOT_OF_THE_RECORD, ended, translated
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.errors import (
     FROM_LAST_COMMIT,
     cannot_be_decompressed,
     consuming_failed,
-    of_rebalance,
-    producing_failed,
-    recovering_failed,
 )
-from app.kafka.questions import not_committed, own_offset
+from app.kafka.questions import own_offset
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _TICK_MS = 1_000
-# Errors of an earlier record's output, of the framework, or of a full producer queue; not of the current record.
-_NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
-_TOO_LATE = (InvalidStoredOffsetError, StoreTransactionFailed, StateTransactionError)
 
 
 class Callbacks:
@@ -107,7 +97,7 @@ class Callbacks:
         return True
 
     def _not_processed(self, error: Exception, row: Row | None, _: logging.Logger) -> bool:
-        if isinstance(error, _NOT_OF_THE_RECORD) or row is None:
+        if isinstance(error, NOT_OF_THE_RECORD) or row is None:
             return False
         message = self._current.of(row.topic, row.partition, row.offset)
         self._sink.reject(not_processed(error, row, message), is_deserialized=True)
@@ -143,24 +133,6 @@ def run(application: Application) -> None:
     try:
         application.run()
     except SystemExit as error:
-        raise FatalError("running transform()", f"it called sys.exit({error.code!r}){at_line_of(error)}") from None
+        raise ended(error) from None
     except Exception as error:
         raise translated(error) from error
-
-
-def translated(error: Exception) -> ConnectorError:
-    if isinstance(error, PartitionAssignmentError):
-        error = of_rebalance(error)
-    if isinstance(error, ConnectorError):
-        return error
-    if isinstance(error, CheckpointProducerTimeout | KafkaProducerDeliveryError | BufferError):
-        return producing_failed(error)
-    if isinstance(error, CheckpointConsumerCommitError | KafkaException):
-        found = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
-        return not_committed(found, "committing offsets")
-    if isinstance(error, KafkaConsumerException):
-        return recovering_failed(error)
-    if isinstance(error, _TOO_LATE):  # partitions were lost while a checkpoint was open
-        return RetryableError("consuming", f"{error!r}", FROM_LAST_COMMIT)
-    doing = "running quixstreams" if isinstance(error, QuixException) else "running transform() or a sink of it"
-    return FatalError(doing, f"{error!r}{at_line_of(error)}", "The next start reads again what is not committed")

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from app.bad_records.refusals import too_deep
 from app.consumer.framework.messages import CurrentMessage
-from app.consumer.framework.own_copy import own_copy
-from app.consumer.framework.row_size import RowSizer
 from app.consumer.framework.waiting import Waiting
+from app.consumer.own_copy import own_copy
+from app.consumer.row_size import RowSizer
 from app.delivery.assignment import Assignment
 from app.model import Rejected, Row, TopicPartition
 

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import methodcaller
+from typing import NamedTuple
 
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, TooBigError, headers_size, message_size, not_deserialized
+from app.consumer.plain.transformer import Transformer
 from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.delivery.assignment import Assignment, Piece
 from app.model import Message, TopicPartition, headers_of_all
@@ -19,16 +21,41 @@ _key = methodcaller("key")
 _offset = methodcaller("offset")
 
 
+class Taken(NamedTuple):
+    """How many messages were taken, and about their bytes in memory."""
+
+    messages: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """For the consumer's thread. ``max_record_bytes`` bounds a message that becomes a row."""
+    """For the consumer's thread.
+
+    ``max_record_bytes`` bounds a message that becomes a row. ``transformer`` runs an edited ``transform()``.
+    """
 
     max_record_bytes: int
     bad_records: BadRecords
     observer: SinkObserver = NOBODY
+    transformer: Transformer | None = None
 
-    def take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
-        """Hand messages by rising offsets to the assignment; returns the bytes of all in memory."""
+    def take(
+        self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message], *, room: int, until: float
+    ) -> Taken:
+        """Hand messages by rising offsets to the assignment; through ``transform()`` only as ``Transformer.run``."""
+        if self.transformer is None:
+            return Taken(len(messages), self._take(assignment, tp, messages))
+        done = self.transformer.run(messages, room=room, until=until)
+        taken = messages[: done.messages]
+        if taken:
+            kept = [each.rejected for each in done.refusals if self.bad_records.keep(each.rejected, each.hint)]
+            size = done.size + sum(each.nbytes for each in kept)
+            assignment.take([Piece(tp, taken[-1].offset(), rows=done.rows, rejected=kept)], size)
+            self.observer.messages_added(tp, done.heard)
+        return Taken(len(taken), done.size + _MESSAGE_OVERHEAD * len(taken) + sum(map(len, taken)))
+
+    def _take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
         headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
         values, keys = sum(map(len, messages)), sum(map(len, filter(None, map(_key, messages))))
         beside, most = keys + headers_size(headers), self.max_record_bytes
@@ -44,7 +71,7 @@ class Intake:
         size, most = 0, self.max_record_bytes
         for is_too_big, some in groupby(messages, lambda message: message_size(message) > most):
             if not is_too_big:
-                size += self.take(assignment, tp, list(some))
+                size += self._take(assignment, tp, list(some))
                 continue
             for message in some:
                 of_message = message_size(message)

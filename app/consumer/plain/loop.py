@@ -5,7 +5,7 @@ that.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from operator import lt, methodcaller
 from typing import Any
 
@@ -16,8 +16,8 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 from app.bad_records.refusals import not_decompressed
 from app.consumer.claiming import log_starts, mark_set_offsets
 from app.consumer.plain.copies import Copies
-from app.consumer.plain.intake import Intake
-from app.consumer.plain.room import Room
+from app.consumer.plain.intake import Intake, Taken
+from app.consumer.plain.room import TURN_SECONDS, Room
 from app.consumer.reclaiming import Reclaiming, taken_over
 from app.delivery.assignment import Assignment, Partition
 from app.delivery.claimer import Claims
@@ -205,24 +205,34 @@ class PlainLoop:
         """Take what the client has; returns whether messages came."""
         polled = self._client.consume(self._room.most_messages, _POLL_SECONDS)
         messages = [message for message in polled if message.error() is None]
+        left: set[TopicPartition] = set()
         if messages:
-            taken = sum(self._take(of_partition) for of_partition in _by_partition(messages))
-            self._room.took(len(messages), taken)
+            begin = self._timings.clock()
+            taken = [self._take(of_partition, begin + TURN_SECONDS, left) for of_partition in _by_partition(messages)]
+            seconds = self._timings.clock() - begin
+            self._room.took(sum(each.messages for each in taken), sum(each.size for each in taken), seconds)
         if len(messages) < len(polled):  # the good ones first: an error may end the process
-            self._failed([message for message in polled if message.error() is not None])
+            self._failed([message for message in polled if message.error() is not None], left)
         return bool(messages)
 
-    def _take(self, messages: Sequence[Message]) -> int:
-        """Hand the messages of a partition to the assignment; returns their bytes in memory."""
+    def _take(self, messages: Sequence[Message], until: float, left: set[TopicPartition]) -> Taken:
+        """Hand the messages of a partition to the assignment; ``left`` gets it if they are more than fit into a turn.
+
+        Those that are left are read again: Kafka's client goes back to them.
+        """
         tp = TopicPartition(messages[0].topic(), messages[0].partition())
         assignment, partition = self._claimed(tp)
         if assignment is None or partition is None:
-            return 0  # it was revoked, or assigned again, while these messages were fetched
+            return Taken(0, 0)  # it was revoked, or assigned again, while these messages were fetched
         offsets = list(map(_offset, messages))
         if offsets[0] < partition.taken or not all(map(lt, offsets, offsets[1:])):
             raise self._went_back(tp, min(offsets), partition.taken)
         partition.uncommitted.consumed(offsets[0], known_timestamp(messages[0].timestamp()[1]))
-        return self._intake.take(assignment, tp, messages)
+        taken = self._intake.take(assignment, tp, messages, room=self._pipeline.room, until=until)
+        if taken.messages < len(messages):
+            left.add(tp)
+            self._client.seek(KafkaTopicPartition(*tp, offsets[taken.messages]))
+        return taken
 
     def _claimed(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
         partition = self._assignment.partitions.get(tp) if self._assignment else None
@@ -234,8 +244,9 @@ class PlainLoop:
             return recreated_error(tp, cause)
         return RetryableError(f"consuming {tp}", cause, "The next start goes on from the journal")
 
-    def _failed(self, failed: Sequence[Any]) -> None:
-        passed_over: set[TopicPartition] = set()  # the client repeats an error
+    def _failed(self, failed: Sequence[Any], left: Set[TopicPartition]) -> None:
+        """Raise an error, or pass over its message; not in partitions with messages that are ``left`` before it."""
+        passed_over = {*left}  # the client repeats an error
         for message in failed:
             failure = KafkaConsumerException(error=message.error())
             if not cannot_be_decompressed(failure):
@@ -255,7 +266,7 @@ class PlainLoop:
         refusal = not_decompressed(message, max(message.offset(), partition.taken))
         partition.uncommitted.consumed(refusal.rejected.offset, refusal.rejected.timestamp)
         self._intake.reject(assignment, refusal)
-        self._room.took(1, 0)
+        self._room.took(1, 0, 0)
         self._client.seek(KafkaTopicPartition(*partition.tp, partition.taken))
 
     # --- to the lake ------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ _PATIENCE_SECONDS = 5.0  # before the client is paused, which drops what it fetc
 _FIRST_MESSAGES = 100
 _POLL_MESSAGES = 10_000
 _POLL_BYTES = 16 * 2**20
+TURN_SECONDS = 1.0  # of the functions of transform(): between two polls Kafka's client learns of no rebalance
 
 
 class Room:
@@ -27,6 +28,7 @@ class Room:
         self._metrics = metrics
         self._timings = timings
         self._size = _POLL_BYTES // _FIRST_MESSAGES  # of a message in memory on average, in bytes
+        self._in_time = _POLL_MESSAGES  # messages that are taken in a turn
         self._full_since: float | None = None
         self.is_paused = False
         self.consumed = 0
@@ -36,13 +38,15 @@ class Room:
 
     @property
     def most_messages(self) -> int:
-        """How many to poll; fewer where they are large."""
-        return max(1, min(_POLL_MESSAGES, min(_POLL_BYTES, self._pipeline.room) // self._size))
+        """How many to poll; fewer where they are large, or ``transform()`` is slow."""
+        return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, self._pipeline.room) // self._size))
 
-    def took(self, messages: int, size: int) -> None:
-        """Count messages, and note their bytes in memory."""
+    def took(self, messages: int, size: int, seconds: float) -> None:
+        """Count messages; note their bytes in memory, and how long it took to take them."""
         self.consumed += messages
-        self._size = size // messages or self._size
+        if messages:
+            self._size = size // messages or self._size
+            self._in_time = int(TURN_SECONDS * messages / max(seconds, 1e-6))
 
     def may_poll(self, assignment: Assignment) -> bool:
         """Whether to poll. Waits a moment for room; if there is none for long, the client is paused and polled."""

@@ -1,13 +1,16 @@
-"""Which lane consumes: the source of ``transform()`` and some settings decide."""
+"""Which lane consumes: what ``transform()`` asks for and some settings decide, without Kafka."""
 
 import functools
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from app.errors import ConfigError
 from app.service.build import can_read_whole_batches
 from app.service.customised import Customised, load_customised
+from app.service.lanes import choose_lane
 from tests.support.environment import load
 
 
@@ -15,21 +18,9 @@ def _bare(sdf: Any) -> Any:
     return sdf
 
 
-def _with_docstring(stream: Any, app: Any) -> Any:
-    return stream
-
-
-def _filter(sdf: Any) -> Any:
-    return sdf[sdf["a"] > 1]
-
-
-def _side_branch(sdf: Any) -> Any:
-    sdf.print()
+@functools.lru_cache
+def _decorated(sdf: Any) -> Any:
     return sdf
-
-
-def _other_name(sdf: Any, app: Any) -> Any:
-    return app
 
 
 def _nested(sdf: Any) -> Any:
@@ -38,26 +29,70 @@ def _nested(sdf: Any) -> Any:
     return None
 
 
-@functools.lru_cache
-def _decorated(sdf: Any) -> Any:
+def _stateless(sdf: Any) -> Any:
+    sdf = sdf[(sdf["a"] > 1) & sdf.contains("b")].drop("c", errors="ignore").fill("d", e=1)
+    sdf["f"] = sdf["a"].apply(str) + sdf.apply(lambda value: value["b"])
+    sdf = sdf.filter(bool).update(lambda _: None).apply(lambda value: [value], expand=True)
+    return sdf.set_timestamp(lambda *_: 1).set_headers(lambda *_: [])[["a"]]
+
+
+def _in_place(sdf: Any) -> Any:
+    sdf["b"] = 1
     return sdf
 
 
-class _Method:
-    def transform(self, sdf: Any) -> Any:
+def _side_branch(sdf: Any) -> Any:
+    sdf.update(print)
+    return sdf
+
+
+def _catching(sdf: Any) -> Any:
+    try:
+        return sdf.to_topic(None)
+    except Exception:  # noqa: BLE001
         return sdf
 
 
-@pytest.mark.parametrize("customised", [load_customised(), Customised(_bare), Customised(_with_docstring)])
-def test_the_file_as_it_comes_and_returning_what_was_given_are_nothing(customised: Customised) -> None:
-    assert customised.is_untouched
+def _with_app(sdf: Any, app: Any) -> Any:
+    return sdf
+
+
+@pytest.mark.parametrize("customised", [load_customised(), *map(Customised, (_bare, _decorated, _nested))])
+def test_a_transform_that_adds_nothing_is_untouched(customised: Customised) -> None:
+    assert choose_lane(customised, load()).is_untouched
+
+
+@pytest.mark.parametrize("transform", [_stateless, _in_place, _side_branch])
+def test_functions_of_single_records_are_run_by_the_connectors_own_loop(transform: Callable[..., Any]) -> None:
+    choice = choose_lane(Customised(transform), load())
+    assert choice.is_plain
+    assert not choice.is_untouched
 
 
 @pytest.mark.parametrize(
-    "transform", [_filter, _side_branch, _other_name, _nested, _decorated, _Method().transform, len]
+    ("transform", "named"),
+    [
+        (_with_app, "the application"),
+        (_catching, "sdf.to_topic"),
+        (lambda sdf: sdf.apply(max, stateful=True), "sdf.register_store"),
+        (lambda sdf: sdf.tumbling_window(timedelta(1)).count().final(), "sdf.tumbling_window"),
+        (lambda sdf: sdf.apply(len).group_by("a"), "sdf.group_by"),
+        (lambda sdf: sdf.sink(None) or sdf, "sdf.sink"),
+        (lambda sdf: sdf.concat(sdf), "sdf.concat"),
+        (lambda sdf: sdf.join_lookup(None, {}), "sdf.join_lookup"),
+        (lambda sdf: sdf.print(), "sdf.print"),
+        (lambda sdf: sdf.of_a_later_version(), "sdf.of_a_later_version"),
+    ],
 )
-def test_whatever_may_do_something_counts(transform: Callable[..., Any]) -> None:
-    assert not Customised(transform).is_untouched
+def test_what_needs_quixstreams_goes_there_and_is_named(transform: Callable[..., Any], named: str) -> None:
+    choice = choose_lane(Customised(transform), load())
+    assert not choice.is_plain
+    assert named in choice.why
+
+
+def test_a_mistake_is_told_before_anything_is_connected() -> None:
+    with pytest.raises(ConfigError, match="it returned None"):
+        choose_lane(Customised(lambda _: None), load())
 
 
 @pytest.mark.parametrize(
@@ -76,4 +111,6 @@ def test_whatever_may_do_something_counts(transform: Callable[..., Any]) -> None
     ],
 )
 def test_keys_and_values_that_come_many_at_once(variables: dict[str, str], many_at_once: bool) -> None:
-    assert can_read_whole_batches(load(**variables)) == many_at_once
+    settings = load(**variables)
+    assert can_read_whole_batches(settings) == many_at_once
+    assert choose_lane(Customised(_bare), settings).is_plain == many_at_once

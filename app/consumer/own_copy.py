@@ -30,6 +30,8 @@ def own_copy(value: Any) -> Any:
         raise
     except Exception:  # noqa: BLE001 - values may be of any class, such as a lock
         return value
+    if _IMMUTABLE.issuperset(map(type, copy.values())):
+        return copy
     for name, each in copy.items():
         if type(each) not in _IMMUTABLE:
             copy[name] = own_copy(each)

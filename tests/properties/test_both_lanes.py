@@ -1,0 +1,202 @@
+"""A stateless ``transform()`` gives the same rows and bad records in the connector's loop and in quixstreams' loop."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from operator import attrgetter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from quixstreams import Application, message_context
+from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.models import Topic
+
+from app.consumer.exact_json import new_deserializer
+from app.consumer.framework.application import Callbacks
+from app.consumer.plain.stateless import stateless_dataframe
+from app.consumer.plain.transformer import Transformer
+from app.consumer.registered import KeyDeserializer
+from app.model import Rejected, Row
+from tests.fakes.clock import Clock
+from tests.fakes.kafka_message import KafkaMessage
+from tests.support import odd_json
+from tests.unit.consumer.framework.row_sink_bench import Bench
+
+Outcome = tuple[list[Row], list[Rejected]]
+Transform = Callable[[StreamingDataFrame], StreamingDataFrame]
+_seen: ContextVar[int] = ContextVar("seen", default=0)
+
+
+class Calls:
+    """The operations of a random ``transform()``, and how often its functions were called."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+        self._kept: dict[str, Any] = {}
+
+    def noting(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*given: Any) -> Any:
+            self.count[name] += 1
+            return work(*given)
+
+        return noted
+
+    def shared(self, value: Any) -> Any:
+        """Always the same object, which the next record changes."""
+        self._kept["last"] = value
+        self._kept.setdefault("list", []).append(1)
+        return self._kept
+
+
+def _filter(sdf: StreamingDataFrame, calls: Calls) -> StreamingDataFrame:
+    return sdf.filter(calls.noting("filter", lambda value: value["a"] != 0))
+
+
+def _by_column(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
+    return sdf[(sdf["a"] > 1) & sdf["b"].notnull()]
+
+
+def _arithmetic(sdf: StreamingDataFrame, calls: Calls) -> StreamingDataFrame:
+    sdf["c"] = sdf["a"] * 2 + 1
+    sdf["d"] = sdf.apply(calls.noting("column", lambda value: [value["a"]]))
+    return sdf
+
+
+def _columns(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
+    return sdf[["a", "b"]]
+
+
+def _update(sdf: StreamingDataFrame, calls: Calls) -> StreamingDataFrame:
+    return sdf.update(calls.noting("update", lambda value: value.pop("b")))
+
+
+def _drop(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
+    return sdf.drop("b", errors="ignore").fill(a=7)
+
+
+def _contains(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
+    sdf["has"] = sdf.contains("a")
+    return sdf
+
+
+def _expand(sdf: StreamingDataFrame, calls: Calls) -> StreamingDataFrame:
+    return sdf.apply(calls.noting("expand", lambda value: [value, {**value, "n": 1}] * (len(value) % 3)), expand=True)
+
+
+def _metadata(sdf: StreamingDataFrame, calls: Calls) -> StreamingDataFrame:
+    def described(value: Any, key: Any, timestamp: int, headers: Any) -> Any:
+        context = message_context()
+        about = context.topic, context.partition, context.offset, context.size, context.leader_epoch
+        return {"value": value, "key": key, "timestamp": timestamp, "headers": headers, "about": about}
+
+    return sdf.apply(calls.noting("metadata", described), metadata=True)
+
+
+def _context(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
+    def count(value: Any) -> None:
+        _seen.set(_seen.get() + 1)
+        value["seen"] = _seen.get()
+
+    return sdf.update(count)
+
+
+def _time_and_headers(sdf: StreamingDataFrame, calls: Calls) -> StreamingDataFrame:
+    later = calls.noting("time", lambda _, __, timestamp, ___: timestamp + 1)
+    return sdf.set_timestamp(later).set_headers(lambda _, key, __, headers: [*headers, ("key", key)])
+
+
+def _branch(sdf: StreamingDataFrame, calls: Calls) -> StreamingDataFrame:
+    sdf.update(calls.noting("branch", lambda value: value.clear()))
+    return sdf
+
+
+def _no_dict(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
+    return sdf.apply(lambda value: value.get("a"))
+
+
+def _shared(sdf: StreamingDataFrame, calls: Calls) -> StreamingDataFrame:
+    return sdf.apply(calls.shared)
+
+
+def _itself(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
+    return sdf.update(lambda value: value.update(self=value) if value.get("a") == 3 else None)
+
+
+OPERATIONS = [
+    _filter, _by_column, _arithmetic, _columns, _update, _drop, _contains, _expand, _metadata, _context,
+    _time_and_headers, _branch, _no_dict, _shared, _itself,
+]  # fmt: skip
+
+_USUAL = st.dictionaries(st.sampled_from("ab"), st.integers(-1, 4) | st.none() | st.text(max_size=2))
+_RECORDS = st.one_of(_USUAL.map(json.dumps).map(str.encode), odd_json.RECORDS)
+
+
+@given(st.lists(st.sampled_from(OPERATIONS), max_size=4), odd_json.batches(_RECORDS, most=1))
+def test_both_loops_agree(operations: list[Any], messages: list[list[KafkaMessage]]) -> None:
+    of_loop, of_quixstreams = Calls(), Calls()
+    for batch in messages:
+        expected = _by_quixstreams(_transform(operations, of_quixstreams), batch)
+        assert repr(_by_transformer(_transform(operations, of_loop), batch)) == repr(expected)
+    assert of_loop.count == of_quixstreams.count
+
+
+def _transform(operations: Sequence[Callable[[Any, Calls], Any]], calls: Calls) -> Transform:
+    def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
+        for operation in operations:
+            sdf = operation(sdf, calls)
+        return sdf
+
+    return transform
+
+
+def _topic() -> Topic:
+    key = KeyDeserializer(new_deserializer("str"))
+    return Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=key)
+
+
+def _by_transformer(transform: Transform, messages: Sequence[KafkaMessage]) -> Outcome:
+    bench = Bench()
+    transformer = Transformer(
+        _topic(), transform(stateless_dataframe()), bench.pipeline.limits, is_text=True, clock=Clock()
+    )
+    done = transformer.run(messages, room=10**9, until=1e9)
+    assert done.messages == len(messages)
+    return done.rows, [each.rejected for each in done.refusals]
+
+
+def _by_quixstreams(transform: Transform, messages: Sequence[KafkaMessage]) -> Outcome:
+    bench = Bench()
+    callbacks = Callbacks(bench.current)
+    callbacks.sink = bench.sink
+    application = Application(
+        broker_address="127.0.0.1:9",
+        consumer_group="group",
+        loglevel=None,
+        broker_availability_timeout=0,
+        **callbacks.arguments({}),
+    )
+    topic, waiting = _topic(), list(messages)
+    bench.current.watch([topic], topic.name)
+    dataframe = application.dataframe(topic)
+    callbacks.notice_records(dataframe)
+    built = transform(dataframe)
+    built.apply(
+        lambda *row: bench.sink.add(
+            *row, message_context().topic, message_context().partition, message_context().offset
+        ),
+        metadata=True,
+    )  # as a sink, without a checkpoint
+    composed = dataframe.compose()
+    quixstreams: Any = application
+    quixstreams._consumer._topics[topic.name] = topic
+    quixstreams._consumer._poll_unbuffered = lambda timeout: waiting.pop(0)  # noqa: ARG005 - its name
+    quixstreams._producer.poll = lambda _: None
+    quixstreams._processing_context.store_offset = lambda **_: None
+    while waiting:
+        quixstreams._process_message(composed)
+    bench.sink.flush()
+    rows = [row for piece in bench.pipeline.pieces for row in piece.rows]  # by partition
+    offset = attrgetter("offset")
+    return sorted(rows, key=offset), sorted(bench.pipeline.rejected, key=offset)

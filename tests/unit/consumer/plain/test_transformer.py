@@ -1,0 +1,121 @@
+"""An edited ``transform()`` over many messages, beside what ``tests/properties/test_both_lanes.py`` compares."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from quixstreams import message_context
+from quixstreams.models import Topic
+
+from app.consumer.plain.stateless import stateless_dataframe
+from app.consumer.plain.transformer import Transformed, Transformer
+from app.consumer.registered import RegisteredDeserializer
+from app.errors import FatalError, RetryableError
+from tests.fakes.clock import Clock
+from tests.fakes.kafka_message import KafkaMessage
+from tests.support.batches import UNBOUNDED
+
+MESSAGES = [KafkaMessage(json.dumps({"v": number}).encode(), b"k", at=number) for number in range(5)]
+CLOCK = Clock()
+
+
+def transformer(function: Callable[..., Any], *, value_deserializer: Any = "json", **how: Any) -> Transformer:
+    topic = Topic("sensors", value_deserializer=value_deserializer, key_deserializer="str")
+    built = stateless_dataframe().apply(function, **how)
+    limits = replace(UNBOUNDED, max_buffer_bytes=100_000, max_record_bytes=10_000)
+    return Transformer(topic, built, limits, is_text=value_deserializer == "json", clock=CLOCK)
+
+
+def run(function: Callable[..., Any], *, room: int = 10**6, seconds: float = 1.0, **how: Any) -> Transformed:
+    return transformer(function, **how).run(MESSAGES, room=room, until=CLOCK() + seconds)
+
+
+def test_a_slow_function_gets_as_many_messages_as_its_turn_takes() -> None:
+    def slow(value: Any) -> Any:
+        CLOCK.advance(0.4)
+        return value
+
+    done = run(slow)
+    assert done.messages == 3
+    assert [row.offset for row in done.rows] == [0, 1, 2]
+
+
+def test_rows_are_made_as_far_as_there_is_room() -> None:
+    done = run(lambda value: [value] * 10, expand=True, room=12_000)
+    assert 1 < done.messages < 5
+    assert len(done.rows) == 10 * done.messages
+    assert done.size >= 12_000
+
+
+@pytest.mark.parametrize("is_endless", [True, False])
+def test_a_message_whose_rows_take_more_than_the_buffer_is_a_bad_record(is_endless: bool) -> None:
+    def rows(value: Any) -> Iterator[Any]:
+        yield value
+        while value["v"] == 1 and is_endless:
+            yield {**value, "text": "x" * 1_000}
+
+    done = run(rows, expand=True)
+    assert [row.offset for row in done.rows] == ([0, 2, 3, 4] if is_endless else [0, 1, 2, 3, 4])
+    assert [each.rejected.reason.split(", which")[0] for each in done.refusals] == (
+        ["transform() makes more than 1,000 rows of it"] if is_endless else []
+    )
+
+
+def test_only_messages_that_gave_a_row_or_are_refused_are_heard_of() -> None:
+    def function(value: Any) -> Any:
+        if value["v"] == 3:
+            raise ValueError("odd")
+        return [value] * (value["v"] % 2)
+
+    done = run(function, expand=True)
+    assert [message.offset() for message in done.heard] == [1, 3]
+    assert done.messages == 5
+
+
+def test_a_function_may_go_on_changing_what_it_returned() -> None:
+    shared: dict[str, Any] = {"all": []}
+
+    def function(value: Any) -> Any:
+        shared["all"].append(value["v"])
+        return shared
+
+    assert [row.value["all"] for row in run(function).rows] == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
+
+
+def test_functions_see_the_message_in_its_context() -> None:
+    done = run(lambda _: {"at": message_context().offset, "size": message_context().size})
+    assert done.rows[3].value == {"at": 3, "size": len(MESSAGES[3])}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "said"),
+    [
+        (SystemExit(3), FatalError, r"it called sys.exit\(3\)"),
+        (RetryableError("asking", "away"), RetryableError, "away"),
+        (BufferError("full"), RetryableError, "full"),
+    ],
+)
+def test_an_error_that_is_not_of_the_record_ends_the_process(
+    error: BaseException, expected: type[Exception], said: str
+) -> None:
+    def function(_: Any) -> Any:
+        raise error
+
+    with pytest.raises(expected, match=said):
+        run(function)
+
+
+def test_a_dataframe_that_is_asked_for_more_while_it_runs_ends_the_process() -> None:
+    sdf = stateless_dataframe()
+    with pytest.raises(FatalError, match=r"it asked for sdf\.print while it ran at "):
+        run(lambda _: sdf.print())
+
+
+def test_a_registry_that_is_away_refuses_no_message() -> None:
+    def ask(*_: object) -> None:
+        raise RetryableError("asking for a schema", "refused")
+
+    with pytest.raises(RetryableError):
+        run(lambda value: value, value_deserializer=RegisteredDeserializer(ask))
