@@ -89,6 +89,8 @@ class Gathering:
         if portion.assignment.is_over:
             self._flow.hold(-portion.size)
             return None
+        if self._waiting.has_messages and any(each.rows for each in portion.pieces):
+            self._convert()  # else these rows would come before the messages that wait
         self._waiting.add(portion)
         if portion.pieces:
             self.ends.came()
@@ -213,6 +215,10 @@ class _Waiting:
         self.assignment: Assignment | None = None
         self.pieces: list[Piece] = []
         self.size = self.records = self.last = 0
+
+    @property
+    def has_messages(self) -> bool:
+        return any(each.messages for each in self.pieces)
 
     def add(self, portion: Portion) -> None:
         if portion.pieces:

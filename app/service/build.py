@@ -93,14 +93,14 @@ def new_stager(
     formats: Formats | None = None,
     read_message: ReadMessage | None = None,
 ) -> Stager:
-    """Steps 1 and 2; ``formats`` and ``read_message`` read messages, for batches of messages."""
-    many = formats if read_message else None  # else they belong to the consumer's thread
+    """Steps 1 and 2; ``formats`` and ``read_message`` read messages, many at once and single ones."""
     spec = lake.spec
     columns, types = frozenset(spec.columns), settings.column_types
     rules = Rules(spec.timestamp_column, columns, types, settings.timestamp_as, settings.is_iceberg)
     whole_batches = None
-    if many:
-        whole_batches = WholeBatches(spec, rules, settings.metadata_columns, many.parser, many.read_key, many.ask_with)
+    if formats:
+        parser, read_key, ask_with = formats.parser, formats.read_key, formats.ask_with
+        whole_batches = WholeBatches(spec, rules, settings.metadata_columns, parser, read_key, ask_with)
     converter = BatchConverter(
         spec=spec,
         table_root=lake.location.root,

@@ -97,16 +97,21 @@ class Connector:
         return announcer
 
     def open_way(
-        self, application: Application, topic: Topic, member: Member, read_message: ReadMessage | None = None
+        self,
+        application: Application,
+        topic: Topic,
+        member: Member,
+        formats: Formats | None = None,
+        read_message: ReadMessage | None = None,
     ) -> tuple[GroupOffsets, Claimer, Pipeline]:
         """Build what claims partitions, and what writes their records.
 
-        ``read_message`` reads single messages for batches of messages; ``None`` if the lane gives rows.
+        ``formats`` and ``read_message`` read messages, many at once and single ones; the framework's lane gives rows.
         """
         base, lake, spark = self.base, self.lake, self.spark
         settings, metrics = base.settings, base.metrics
         name = application.config.consumer_group
-        stager = new_stager(settings, lake, self.bad_records, self.formats, read_message)
+        stager = new_stager(settings, lake, self.bad_records, formats, read_message)
         metrics.waits.at_start("store", partial(check_journals, lake, name))
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group

@@ -3,16 +3,20 @@
 The Quix application opens the topic with its deserializers, and its configuration makes Kafka's client.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 
+from app.bad_records.refusals import ReadMessage
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.reader import read_message
+from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
+from app.convert.json_parser import JsonMessages
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.build import Member, new_application
@@ -35,8 +39,11 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
     member = Member(client.memberid, admin)
-    reads_messages = partial(read_message, topic) if built is None else None  # else there are rows
-    _, claimer, pipeline = connector.open_way(application, topic, member, reads_messages)
+    formats = connector.formats
+    read: ReadMessage = partial(read_message, topic)
+    if built is not None:  # rows come as text
+        formats, read = replace(formats, parser=JsonMessages(), read_key=None, ask_with=None), row_of
+    _, claimer, pipeline = connector.open_way(application, topic, member, formats, read)
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)
@@ -49,8 +56,14 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     observer = connector.stream_timeouts.new_observer(is_heard, announcer)
     transformer = None
     if built is not None:
-        is_text = settings.value_deserializer == "json" and settings.key_deserializer in ("str", "string")
-        transformer = Transformer(topic, built, connector.limits, is_text=is_text, clock=timings.clock)
+        transformer = Transformer(
+            topic,
+            built,
+            connector.limits,
+            values_are_json=settings.value_deserializer == "json",
+            keys_are_text=settings.key_deserializer in ("str", "string"),
+            clock=timings.clock,
+        )
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
     loop = PlainLoop(client, intake, claimer, pipeline, on_turn, metrics, timings)
     return Lane(topic, admin, pipeline, loop.consumption, loop.stop, partial(loop.run, topic.name))

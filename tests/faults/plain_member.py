@@ -1,26 +1,34 @@
 """A process of the plain lane: its own loop over Kafka's client, with the parts of ``stepped_member``."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams.context import message_context
+from quixstreams.models import Topic
 
 from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import Refusal, no_object
+from app.bad_records.refusals import ReadMessage, Refusal, no_object
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
+from app.consumer.plain.row_message import row_of
+from app.consumer.plain.stateless import stateless_dataframe
+from app.consumer.plain.transformer import Transformer
 from app.consumer.rejections import not_processed
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
+from app.delivery.limits import BatchLimits
 from app.delivery.stage import Stager
 from app.model import Message, Row, TopicPartition
 from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
-from tests.faults.kafka_model import Consumer, Group, to_kafka
+from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
 from tests.faults.memory_lake import ROOT
 from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process, World
 from tests.support.batches import spec
@@ -29,11 +37,39 @@ from tests.support.batches import spec
 PLAIN_KINDS = ("a", "b", "bad", "filtered")
 
 
+Messages = Callable[[TopicPartition, int, str], list[KafkaMessage]]
+
+
+def _message(tp: TopicPartition, offset: int, value: Any) -> KafkaMessage:
+    return KafkaMessage(json.dumps(value).encode(), b"key", offset, tp.partition, tp.topic)
+
+
+def _messages(tp: TopicPartition, offset: int, kind: str) -> list[KafkaMessage]:
+    return [_message(tp, offset, value) for value in KINDS[kind]]
+
+
+def _read(message: Message) -> Row | Refusal:
+    value = json.loads(message.value() or b"null")
+    if isinstance(value, dict):
+        return Row(value, "key", message.timestamp()[1], message.offset(), None, message)
+    context = SimpleNamespace(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        value=value,
+        key="key",
+        timestamp=message.timestamp()[1],
+        headers=[],
+    )
+    return not_processed(no_object(value), context, message)  # type: ignore[arg-type]
+
+
 class Client(Consumer):
     """What the plain lane uses of librdkafka's consumer."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, messages_of: Messages) -> None:
         super().__init__(group)
+        self._messages_of = messages_of
         self.owned: list[TopicPartition] = []
 
     @property
@@ -52,7 +88,7 @@ class Client(Consumer):
         for tp in sorted(self._positions.keys() - self._paused):
             records = self._records(tp)
             while self._at(tp) < len(records) and len(polled) < num_messages:
-                polled += _messages(tp, self._at(tp), records[self._at(tp)])
+                polled += self._messages_of(tp, self._at(tp), records[self._at(tp)])
                 self._positions[tp] = self._at(tp) + 1
         return polled
 
@@ -64,17 +100,24 @@ class Client(Consumer):
 
 
 class PlainMember(Process):
+    messages_of = staticmethod(_messages)
+    read: ReadMessage = staticmethod(_read)
+
     def __init__(self, name: str, world: World) -> None:
-        self._client = client = Client(world.group)
+        self._client = client = Client(world.group, self.messages_of)
         limits = replace(LIMITS, commit_seconds=COMMIT_SECONDS)
-        super().__init__(name, world, client, _stager(), limits)
+        super().__init__(name, world, client, _stager(self.read), limits)
         played: Any = client
-        intake = Intake(limits.max_record_bytes, BadRecords("dead-letter", lambda _: None, world.clock))
+        bad_records = BadRecords("dead-letter", lambda _: None, world.clock)
+        intake = Intake(limits.max_record_bytes, bad_records, transformer=self._transformer(limits, world))
         self._loop = PlainLoop(played, intake, self.claimer, self.pipeline, lambda _: None, Metrics(), self.timings)
+
+    def _transformer(self, limits: BatchLimits, world: World) -> Transformer | None:
+        return None
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         """A control record that nothing follows cannot be seen."""
-        given = [at for at, kind in enumerate(self.group.records[tp]) if kind != "filtered"]
+        given = [at for at, kind in enumerate(self.group.records[tp]) if self.messages_of(tp, at, kind)]
         return self._end(tp) >= max(given, default=-1)
 
     def _assigned(self, tps: list[TopicPartition]) -> None:
@@ -107,27 +150,26 @@ class PlainMember(Process):
         self._loop._give_up()
 
 
-def _messages(tp: TopicPartition, offset: int, kind: str) -> list[KafkaMessage]:
-    return [KafkaMessage(json.dumps(value).encode(), b"key", offset, tp.partition, tp.topic) for value in KINDS[kind]]
+def _rows_of(record: Any) -> list[Any]:
+    """Some with a value that JSON has not."""
+    rows = KINDS[record["kind"]]
+    is_odd = message_context().offset % 5 == 3
+    return [{**row, "when": date(2024, 1, 1)} if is_odd and isinstance(row, dict) else row for row in rows]
 
 
-def _read(message: Message) -> Row | Refusal:
-    value = json.loads(message.value() or b"null")
-    if isinstance(value, dict):
-        return Row(value, "key", message.timestamp()[1], message.offset(), None, message)
-    context = SimpleNamespace(
-        topic=message.topic(),
-        partition=message.partition(),
-        offset=message.offset(),
-        value=value,
-        key="key",
-        timestamp=message.timestamp()[1],
-        headers=[],
-    )
-    return not_processed(no_object(value), context, message)  # type: ignore[arg-type]
+class TransformingMember(PlainMember):
+    """Its ``transform()`` makes of a kind what belongs to it."""
+
+    messages_of = staticmethod(lambda tp, offset, kind: [_message(tp, offset, {"kind": kind})])
+    read = staticmethod(row_of)
+
+    def _transformer(self, limits: BatchLimits, world: World) -> Transformer:
+        topic = Topic(TOPIC, value_deserializer="json", key_deserializer="str")
+        built = stateless_dataframe().apply(_rows_of, expand=True)
+        return Transformer(topic, built, limits, values_are_json=True, keys_are_text=True, clock=world.clock)
 
 
-def _stager() -> Stager:
+def _stager(read: ReadMessage) -> Stager:
     of_table = spec("p")
     rules = Rules(of_table.timestamp_column, frozenset(of_table.columns), {})
     converter = BatchConverter(
@@ -138,6 +180,6 @@ def _stager() -> Stager:
         metadata=METADATA,
         bad_records=BadRecords("dead-letter", lambda _: None),
         whole_batches=WholeBatches(of_table, rules, METADATA),
-        read_message=_read,
+        read_message=read,
     )
     return Stager(converter, ROOT, of_table)

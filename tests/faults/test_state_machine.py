@@ -21,7 +21,7 @@ from tests.faults.framework_member import FrameworkMember
 from tests.faults.kafka_model import TOPIC
 from tests.faults.lanes import BEGIN, Fate
 from tests.faults.memory_lake import RowId
-from tests.faults.plain_member import PLAIN_KINDS, PlainMember
+from tests.faults.plain_member import PLAIN_KINDS, PlainMember, TransformingMember
 from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Process, World
 
 # A member is killed by ending its threads where they wait; that of the framework's flush does not expect it.
@@ -363,16 +363,22 @@ class Faults(Crowd, RuleBasedStateMachine):
 
 
 class PlainFaults(Faults):
-    """The same with members of the plain lane."""
+    """The same with members of the plain lane, without and with an edited ``transform()``."""
 
-    member_types = (PlainMember,)
+    member_types = (TransformingMember, PlainMember)
     kinds = PLAIN_KINDS
 
 
-class MixedFaults(Faults):
-    """The same with members of both lanes in turn, and records that both understand."""
+class TransformingFaults(Faults):
+    """The same with members of the plain lane whose records may become several rows."""
 
-    member_types = (FrameworkMember, PlainMember)
+    member_types = (TransformingMember,)
+
+
+class MixedFaults(Faults):
+    """The same with members of both lanes in turn, and records that all understand."""
+
+    member_types = (FrameworkMember, PlainMember, TransformingMember)
     kinds = PLAIN_KINDS
 
 
@@ -386,4 +392,6 @@ SETTINGS = settings(
 )
 TestFaults, TestPlainFaults = Faults.TestCase, PlainFaults.TestCase
 TestMixedFaults = pytest.mark.night(MixedFaults.TestCase)
-TestFaults.settings = TestMixedFaults.settings = TestPlainFaults.settings = SETTINGS
+TestTransformingFaults = pytest.mark.night(TransformingFaults.TestCase)
+for tests in (TestFaults, TestPlainFaults, TestTransformingFaults, TestMixedFaults):
+    tests.settings = SETTINGS

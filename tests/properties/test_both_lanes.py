@@ -1,10 +1,15 @@
 """A stateless ``transform()`` gives the same rows and bad records in the connector's loop and in quixstreams' loop."""
 
 import json
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -15,13 +20,16 @@ from quixstreams.models import Topic
 
 from app.consumer.exact_json import new_deserializer
 from app.consumer.framework.application import Callbacks
+from app.consumer.plain.row_message import RowMessage, row_of
 from app.consumer.plain.stateless import stateless_dataframe
 from app.consumer.plain.transformer import Transformer
 from app.consumer.registered import KeyDeserializer
-from app.model import Rejected, Row
+from app.model import Batch, Message, Rejected, Row, TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
+from tests.support.batches import UNBOUNDED, part
+from tests.support.both_ways import StagingStep, Table, outcome_of
 from tests.unit.consumer.framework.row_sink_bench import Bench
 
 Outcome = tuple[list[Row], list[Rejected]]
@@ -124,22 +132,59 @@ def _itself(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
     return sdf.update(lambda value: value.update(self=value) if value.get("a") == 3 else None)
 
 
+def _no_json(sdf: StreamingDataFrame, _: Calls) -> StreamingDataFrame:
+    odd = [float("nan"), datetime(2024, 1, 1, tzinfo=UTC), Decimal("1.5"), b"raw", (1, 2), 2**70, {1: 2}, "\ud800"]
+
+    def function(value: Any) -> Any:
+        number = value.get("a")
+        return {**value, "odd": [odd[number]] if number % 2 else odd[number]} if type(number) is int else value
+
+    return sdf.apply(function)
+
+
 OPERATIONS = [
     _filter, _by_column, _arithmetic, _columns, _update, _drop, _contains, _expand, _metadata, _context,
-    _time_and_headers, _branch, _no_dict, _shared, _itself,
+    _time_and_headers, _branch, _no_dict, _shared, _itself, _no_json,
 ]  # fmt: skip
 
 _USUAL = st.dictionaries(st.sampled_from("ab"), st.integers(-1, 4) | st.none() | st.text(max_size=2))
 _RECORDS = st.one_of(_USUAL.map(json.dumps).map(str.encode), odd_json.RECORDS)
 
 
-@given(st.lists(st.sampled_from(OPERATIONS), max_size=4), odd_json.batches(_RECORDS, most=1))
-def test_both_loops_agree(operations: list[Any], messages: list[list[KafkaMessage]]) -> None:
+@given(
+    st.lists(st.sampled_from(OPERATIONS), max_size=4),
+    odd_json.batches(_RECORDS).map(
+        lambda batches: [[replace(each, of_partition=0) for each in some] for some in batches]
+    ),
+    st.sampled_from([Table(), Table(("year", "a")), Table(metadata=("__offset", "__timestamp", "__headers"))]),
+)
+def test_rows_bad_records_and_calls_are_the_same(
+    operations: list[Any], batches: list[list[KafkaMessage]], table: Table
+) -> None:
     of_loop, of_quixstreams = Calls(), Calls()
-    for batch in messages:
-        expected = _by_quixstreams(_transform(operations, of_quixstreams), batch)
-        assert repr(_by_transformer(_transform(operations, of_loop), batch)) == repr(expected)
+    limits = replace(UNBOUNDED, max_record_bytes=1_000)
+    built = _transform(operations, of_loop)(stateless_dataframe())
+    run = Transformer(_topic(), built, limits, values_are_json=True, keys_are_text=True, clock=Clock()).run
+    steps = [StagingStep(table, at_once=at_once, few=1, read=row_of) for at_once in (True, False)]
+    for batch in batches:
+        rows, bad = _by_quixstreams(_transform(operations, of_quixstreams), batch)
+        done = run(batch, room=10**9, until=1e9)
+        assert done.messages == len(batch)
+        assert repr([each.row() for each in done.texts] or done.rows) == repr(rows)
+        assert repr([each.rejected for each in done.refusals]) == repr(bad)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "staged.parquet"
+            for_steps = zip(steps, (done.texts or done.rows, rows), strict=True)
+            one, other = (outcome_of(step.stage_batch(_batch(some), path), step.schema) for step, some in for_steps)
+            assert one == other
     assert of_loop.count == of_quixstreams.count
+
+
+def _batch(rows: Sequence[RowMessage | Row]) -> Batch:
+    tp = TopicPartition("sensors", 0)
+    texts: list[Message] = [each for each in rows if isinstance(each, RowMessage)]
+    objects = [each for each in rows if isinstance(each, Row)]
+    return Batch((part(tp, 0, 10**6),), (objects,), (texts,))
 
 
 def _transform(operations: Sequence[Callable[[Any, Calls], Any]], calls: Calls) -> Transform:
@@ -154,16 +199,6 @@ def _transform(operations: Sequence[Callable[[Any, Calls], Any]], calls: Calls) 
 def _topic() -> Topic:
     key = KeyDeserializer(new_deserializer("str"))
     return Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer=key)
-
-
-def _by_transformer(transform: Transform, messages: Sequence[KafkaMessage]) -> Outcome:
-    bench = Bench()
-    transformer = Transformer(
-        _topic(), transform(stateless_dataframe()), bench.pipeline.limits, is_text=True, clock=Clock()
-    )
-    done = transformer.run(messages, room=10**9, until=1e9)
-    assert done.messages == len(messages)
-    return done.rows, [each.rejected for each in done.refusals]
 
 
 def _by_quixstreams(transform: Transform, messages: Sequence[KafkaMessage]) -> Outcome:
@@ -182,12 +217,12 @@ def _by_quixstreams(transform: Transform, messages: Sequence[KafkaMessage]) -> O
     dataframe = application.dataframe(topic)
     callbacks.notice_records(dataframe)
     built = transform(dataframe)
-    built.apply(
-        lambda *row: bench.sink.add(
-            *row, message_context().topic, message_context().partition, message_context().offset
-        ),
-        metadata=True,
-    )  # as a sink, without a checkpoint
+
+    def add(value: Any, key: Any, timestamp: int, headers: Any) -> None:
+        context = message_context()
+        bench.sink.add(value, key, timestamp, headers, context.topic, context.partition, context.offset)
+
+    built.apply(add, metadata=True)  # as a sink, without a checkpoint
     composed = dataframe.compose()
     quixstreams: Any = application
     quixstreams._consumer._topics[topic.name] = topic

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.bad_records.policy import BadRecords, OnBadRecord
+from app.bad_records.refusals import ReadMessage
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.delivery.limits import BatchLimits
@@ -66,6 +67,7 @@ def stager(
     schema: Schema | None = None,
     metadata: Sequence[str] = (),
     types: Mapping[str, pa.DataType] | None = None,
+    read_message: ReadMessage | None = None,
 ) -> Stager:
     converter = BatchConverter(
         spec=wanted,
@@ -74,5 +76,6 @@ def stager(
         rules=Rules(wanted.timestamp_column, frozenset(wanted.columns), types or {}),
         metadata=metadata,
         bad_records=BadRecords(choice, lambda _: None),
+        read_message=read_message,
     )
     return Stager(converter, table_root, wanted)

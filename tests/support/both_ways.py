@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from quixstreams.models import Deserializer, Topic
 
 from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import Refusal
+from app.bad_records.refusals import ReadMessage, Refusal
 from app.consumer.exact_json import new_deserializer
 from app.consumer.plain.reader import read_message
 from app.consumer.registered import RegisteredDeserializer
@@ -62,9 +62,12 @@ class CountingReader:
 
 
 class StagingStep:
-    """A staging step with a schema of its own; ``few`` messages are not worth converting at once."""
+    """A staging step with a schema of its own; ``few`` messages are not worth converting at once.
 
-    def __init__(self, table: Table, *, at_once: bool, few: int = FEW) -> None:
+    ``read`` reads single messages, by default with the deserializers of the table's topic.
+    """
+
+    def __init__(self, table: Table, *, at_once: bool, few: int = FEW, read: ReadMessage | None = None) -> None:
         spec = PartitionSpec(
             tuple(name for name in table.hive if not name.startswith("~")),
             table.timestamp,
@@ -87,7 +90,7 @@ class StagingStep:
             metadata=table.metadata,
             bad_records=BadRecords("dead-letter", lambda _: None),
             whole_batches=whole_batches if at_once else None,
-            read_message=self.reader.read,
+            read_message=read or self.reader.read,
         )
         self._stager = Stager(converter, "data/t", spec)
         self._batches = 0
@@ -101,8 +104,10 @@ class StagingStep:
             part(TopicPartition("sensors", partition), some[0].offset(), some[-1].offset())
             for partition, some in of_partitions.items()
         )
+        return self.stage_batch(Batch(parts, tuple([] for _ in parts), tuple(of_partitions.values())), path)
+
+    def stage_batch(self, batch: Batch, path: Path) -> Staged:
         self._batches += 1
-        batch = Batch(parts, tuple([] for _ in parts), tuple(of_partitions.values()))
         return stage(self._stager, batch, path, self._batches)
 
 

@@ -51,7 +51,7 @@ class Intake:
         if taken:
             kept = [each.rejected for each in done.refusals if self.bad_records.keep(each.rejected, each.hint)]
             size = done.size + sum(each.nbytes for each in kept)
-            assignment.take([Piece(tp, taken[-1].offset(), rows=done.rows, rejected=kept)], size)
+            assignment.take([Piece(tp, taken[-1].offset(), done.texts, done.rows, kept)], size)
             self.observer.messages_added(tp, done.heard)
         return Taken(len(taken), done.size + _MESSAGE_OVERHEAD * len(taken) + sum(map(len, taken)))
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from app.bad_records.policy import OnBadRecord
 from app.catalog.registrar import Registrar
+from app.consumer.plain.row_message import row_of
 from app.delivery.assignment import Assignment, Piece
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow
@@ -100,7 +101,7 @@ class Line:
         )
         self.gathering = Gathering(
             self.flow,
-            stager(wanted, choice, table_root=ROOT),
+            stager(wanted, choice, table_root=ROOT, read_message=row_of),
             limits,
             self.scratch,
             free_bytes=free_bytes,

@@ -8,7 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from app.consumer.plain.row_message import RowMessage
+from app.delivery.assignment import Piece
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
+from tests.fakes.kafka_message import KafkaMessage
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.delivery.pipeline_line import AT_ONCE, ROOT, A, B, Gate, Line, NewLine, bad, one, own_threads, piece
 from tests.unit.journal.journal_bench import P0, P2
@@ -27,6 +30,14 @@ def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
     for file in files:
         assert file.uri == f"{line.store.uri}/{file.key}"
         assert file.size == (line.lake / file.key).stat().st_size
+
+
+def test_rows_keep_their_order_where_some_come_as_messages(line: Line) -> None:
+    messages = [RowMessage(b'{"p":"a","v":%d}' % at, 0, None, KafkaMessage(b"", at=at)) for at in range(2)]
+    line.take(Piece(P0, 1, messages=messages))
+    line.batch(one(2))
+    assert line.delivered()
+    assert [values["v"] for values in line.rows()] == [0, 1, 2]
 
 
 def test_a_batch_is_prepared_and_another_written_while_one_is_uploaded(line: Line) -> None:

@@ -57,7 +57,9 @@ def _with_app(sdf: Any, app: Any) -> Any:
     return sdf
 
 
-@pytest.mark.parametrize("customised", [load_customised(), *map(Customised, (_bare, _decorated, _nested))])
+@pytest.mark.parametrize(
+    "customised", [load_customised(), Customised(_bare), Customised(_decorated), Customised(_nested)]
+)
 def test_a_transform_that_adds_nothing_is_untouched(customised: Customised) -> None:
     assert choose_lane(customised, load()).is_untouched
 

@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from quixstreams.models import Topic
 
 from app.bad_records.policy import BadRecords, OnBadRecord
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
+from app.consumer.plain.stateless import stateless_dataframe
+from app.consumer.plain.transformer import Transformer
 from app.errors import FatalError, RetryableError
 from app.journal.journal import FencedError
 from app.journal.start_offset import Start
@@ -24,7 +27,9 @@ BROKEN = FatalError("uploading s3://lake/x", "access denied")
 
 
 class Bench(ConsumerBench):
-    def __init__(self, on_bad_record: OnBadRecord = "dead-letter") -> None:
+    def __init__(
+        self, on_bad_record: OnBadRecord = "dead-letter", transform: Callable[[Any], Any] | None = None
+    ) -> None:
         super().__init__()
         self.client = PlayedClient()
         self.client.produce(P0, *[b'{"v":1}'] * 3)
@@ -32,7 +37,13 @@ class Bench(ConsumerBench):
         self.client.give(P0, P1)
         self.metrics = Metrics()
         client: Any = self.client
-        intake = Intake(1_000, BadRecords(on_bad_record, lambda _: None))
+        transformer = None
+        if transform:
+            built = stateless_dataframe().apply(transform)
+            topic = Topic("sensors", value_deserializer="json", key_deserializer="str")
+            form = {"values_are_json": True, "keys_are_text": True}
+            transformer = Transformer(topic, built, self.pipeline.limits, **form, clock=self.clock)
+        intake = Intake(1_000, BadRecords(on_bad_record, lambda _: None), transformer=transformer)
         self.loop = PlainLoop(client, intake, self.claims, self.pipeline, self._turn, self.metrics, self.timings)
         self.fence, self.deliver = self.claims.fence, self.pipeline.deliver
         self._left = 0
@@ -199,6 +210,42 @@ def test_an_offset_that_was_read_already_ends_the_process(bench: Bench) -> None:
     with pytest.raises(RetryableError, match=r"gives offset 1 where 3 comes next"):
         bench.run(go_back, None)
     assert bench.client.is_closed
+
+
+# --- an edited transform() ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slow() -> Bench:
+    """Its ``transform()`` takes 0.6 s for a record."""
+
+    def function(value: Any) -> Any:
+        made.clock.advance(0.6)
+        return value
+
+    made = Bench(transform=function)
+    return made
+
+
+def test_what_a_slow_function_leaves_of_a_turn_is_read_again_once(slow: Bench) -> None:
+    slow.run(None, None)
+    assert slow.taken == {P0: [0, 1, 2], P1: [0, 1]}
+    assert slow.client.calls.count("seek 0 to 2") == 1
+    assert slow.client.committed == {P0: 3, P1: 2}
+    assert slow.is_all_written
+
+
+def test_a_stop_waits_for_one_turn_of_a_slow_function(slow: Bench) -> None:
+    slow.run()
+    assert slow.taken == {P0: [0, 1]}
+    assert slow.client.committed[P0] == 2
+    assert slow.is_all_written
+
+
+def test_a_message_that_cannot_be_decompressed_is_passed_over_once_all_before_it_are_taken(slow: Bench) -> None:
+    slow.client.failures = [KafkaMessage(None, at=3, failure=KafkaError(KafkaError._BAD_COMPRESSION))]
+    slow.run()
+    assert slow.pipeline.rejected == []
 
 
 # --- bad messages ---------------------------------------------------------------------------------------------------
