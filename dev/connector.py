@@ -54,8 +54,8 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def customised(folder: Path, transform: str) -> Path:
-    """Copy the connector into an empty folder, with this function ``transform()``; returns the folder."""
-    shutil.copytree(REPO / "app", folder / "app")
+    """Copy the connector into a new folder, with this text for its ``app/transform.py``; returns the folder."""
+    shutil.copytree(REPO / "app", folder / "app", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(REPO / "main.py", folder)
     (folder / "app" / "transform.py").write_text(transform)
     return folder

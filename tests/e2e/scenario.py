@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 
 from app.spark.java import find_java
 from dev.broker import Broker, Record
-from dev.connector import REPO
+from dev.connector import REPO, customised
 from dev.minio import LocalMinio
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Lake
@@ -143,15 +143,9 @@ def java_that_waits(home: Path, start: Path) -> Path:
     return home
 
 
-def customised(folder: Path, transform: str) -> Path:
-    """A copy of the connector in a new folder, with this text for its ``app/transform.py``."""
-    shutil.copytree(REPO / "app", folder / "app", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(REPO / "main.py", folder)
-    (folder / "app" / "transform.py").write_text(transform)
-    return folder
-
-
 def tree_of(lane: str, folder: Path) -> Path:
-    """The tree of a connector that runs on this lane, ``plain`` or ``framework``."""
-    edited = "def transform(sdf):\n    return sdf[sdf['n'] >= 0]\n"
-    return REPO if lane == "plain" else customised(folder / "tree", edited)
+    """The tree of a connector: on the ``plain`` lane, there with an edited ``transform()``, or on the ``framework``'s."""
+    if lane == "plain":
+        return REPO
+    parameters = "sdf, app" if lane == "framework" else "sdf"
+    return customised(folder / "tree", f"def transform({parameters}):\n    return sdf[sdf['n'] >= 0]\n")

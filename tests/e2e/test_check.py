@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from app.table.schema import TableSchema
-from dev.connector import REPO, environment
+from dev.connector import REPO, customised, environment
 from dev.minio import LocalMinio
 from dev.server import free_ports
-from tests.e2e.scenario import Scenario, customised, s3_store
+from tests.e2e.scenario import Scenario, s3_store
 from tests.fakes.catalog_server import CatalogServer
 from tests.services.main_process import run_main
 

@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dev.connector import customised
 from tests.e2e.records import records
-from tests.e2e.scenario import Scenario, customised
+from tests.e2e.scenario import Scenario
 
 FIRST_MS = 1_704_067_200_000
 

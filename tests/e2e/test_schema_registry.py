@@ -45,7 +45,9 @@ def reading(n: int) -> dict[str, Any]:
 AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro", "TIMESTAMP_COLUMN": "moment", "HIVE_COLUMNS": "year,month,day"}
 
 
-@pytest.mark.parametrize("lane", ["plain", pytest.param("framework", marks=pytest.mark.night)])
+@pytest.mark.parametrize(
+    "lane", ["plain", *(pytest.param(lane, marks=pytest.mark.night) for lane in ("transforming", "framework"))]
+)
 def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
     scenario: Scenario, registry: FakeSchemaRegistry, tmp_path: Path, lane: str
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.storage.s3.client import Limits
@@ -58,15 +59,26 @@ def table(site: Site) -> Table:
     return Table(site)
 
 
-def same(sdf: StreamingDataFrame) -> StreamingDataFrame:
-    """For the framework's lane: edited, and changes nothing."""
+def same(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
+    """For the framework's lane: changes nothing."""
+    return sdf
+
+
+def stateless(sdf: StreamingDataFrame) -> StreamingDataFrame:
+    """For the plain lane: edited, and changes nothing."""
     return sdf.update(lambda _: None)
 
 
-@pytest.fixture(params=["plain", "framework"])
+@pytest.fixture(
+    params=[
+        pytest.param(None, id="plain"),
+        pytest.param(stateless, id="transforming", marks=pytest.mark.night),
+        pytest.param(same, id="framework"),
+    ]
+)
 def each_lane(request: pytest.FixtureRequest, place: Place) -> None:
     """The connectors of the place go by this lane."""
-    place.transform = same if request.param == "framework" else None
+    place.transform = request.param
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ class Group:
         return "\n".join(f"--- member {slot}\n{member.log[-3000:]}" for slot, member in enumerate(self.members))
 
 
-LANES = ["plain", "framework"]
+LANES = ["plain", "transforming", "framework"]
 WITH_JAVA = [pytest.param(f"{name}, Java", marks=pytest.mark.night) for name in (*LANES, "Iceberg")]
 
 
@@ -104,7 +104,7 @@ def group(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
         "LOGLEVEL": "INFO",
         "LIGHT_SESSION_SECONDS": str(SHORT_SECONDS),
     }
-    root = tree_of("framework" if name == "framework" else "plain", tmp_path)
+    root = tree_of("plain" if name == "Iceberg" else name, tmp_path)
     if not java:
         with closing(Scenario(request.getfixturevalue("kafka"), tmp_path, PARTITIONS)) as scenario:
             yield Group(scenario, settings, root)

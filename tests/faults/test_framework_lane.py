@@ -1,4 +1,7 @@
-"""Processes of the lane for an edited ``transform()`` with a real Kafka, killed at each step and disturbed."""
+"""Processes with an edited ``transform()`` and a real Kafka, killed at each step and disturbed.
+
+Where ``transform()`` asks for the application, quixstreams' loop runs it.
+"""
 
 import json
 import signal
@@ -13,9 +16,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from dev.broker import Broker
+from dev.connector import customised
 from tests.e2e.connector import ConnectorProcess
 from tests.e2e.lake import Lake
-from tests.e2e.scenario import Scenario, customised
+from tests.e2e.scenario import Scenario
 from tests.services.leave_group import leave_group
 from tests.support.waiting import wait_until
 
@@ -26,7 +30,7 @@ SETTINGS = {"COMMIT_INTERVAL": "0.5", "METADATA_COLUMNS": "__partition,__offset"
 TRANSFORM = """
 from quixstreams.dataframe.windows import Count
 
-def transform(sdf):
+def transform({}):
     {}
 """
 BODIES = {
@@ -40,9 +44,9 @@ Row = tuple[Any, ...]
 
 
 class Site(Scenario):
-    def __init__(self, kafka: Broker, folder: Path, transform: str) -> None:
+    def __init__(self, kafka: Broker, folder: Path, transform: str, parameters: str = "sdf, app") -> None:
         super().__init__(kafka, folder, PARTITIONS)
-        self.tree = customised(folder / "tree", TRANSFORM.format(BODIES[transform]))
+        self.tree = customised(folder / "tree", TRANSFORM.format(parameters, BODIES[transform]))
         self.produced = 0
         self.bad: set[int] = set()
 
@@ -91,15 +95,19 @@ def _rows_in(table: Lake) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest, kafka: Broker, tmp_path: Path) -> Iterator[Site]:
-    with closing(Site(kafka, tmp_path, request.param)) as made:
+    with closing(Site(kafka, tmp_path, *request.param)) as made:
         yield made
 
 
 @pytest.mark.night
 @pytest.mark.parametrize(
     ("site", "transform", "some_are_bad"),
-    [(transform, transform, False) for transform in BODIES] + [("expanded", "expanded", True)],
-    ids=[*BODIES, "bad records between good ones"],
+    [
+        *(((transform,), transform, False) for transform in BODIES),
+        (("expanded",), "expanded", True),
+        *(((transform, "sdf"), transform, True) for transform in BODIES if transform != "windowed"),
+    ],
+    ids=[*BODIES, "bad records between good ones", *(f"{name}, stateless" for name in BODIES if name != "windowed")],
     indirect=["site"],
 )
 def test_every_row_is_there_once_after_deaths_at_each_step(site: Site, transform: str, some_are_bad: bool) -> None:
@@ -118,13 +126,13 @@ def test_every_row_is_there_once_after_deaths_at_each_step(site: Site, transform
     site.send(100)
     site.finish(life)
     if transform == "failing":
-        site.bad = {n for n in range(site.produced) if n % 10 == 3}
+        site.bad |= {n for n in range(site.produced) if n % 10 == 3}
     found, expected = site.rows(), site.wanted(transform)
     assert (expected - found, found - expected) == (Counter(), Counter())
     assert site.dead_letters() == Counter(site.bad)
 
 
-@pytest.mark.parametrize("site", ["filtered"], indirect=True)
+@pytest.mark.parametrize("site", [("filtered",)], indirect=True)
 def test_records_that_expire_while_it_runs_are_passed_over(site: Site) -> None:
     life = site.start()
     site.send(100)

@@ -6,7 +6,7 @@ it, as long as the test lets time pass.
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import RetryableError
@@ -34,14 +35,19 @@ def _as_it_is(sdf: StreamingDataFrame) -> StreamingDataFrame:
     return sdf
 
 
-def _one_by_one(sdf: StreamingDataFrame) -> StreamingDataFrame:
+def _stateless(sdf: StreamingDataFrame) -> StreamingDataFrame:
     return sdf.apply(lambda value: value)
 
 
-LANES: Mapping[str, Transform] = {"whole batches": _as_it_is, "one by one": _one_by_one}
-each_lane = pytest.mark.parametrize("lane", LANES.values(), ids=LANES)
+def _one_by_one(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
+    return sdf
+
+
+_WHOLE = pytest.param(_as_it_is, id="whole batches")
+_TRANSFORMING = pytest.param(_stateless, id="transforming", marks=pytest.mark.night)
+each_lane = pytest.mark.parametrize("lane", [_WHOLE, _TRANSFORMING, pytest.param(_one_by_one, id="one by one")])
 one_by_night = pytest.mark.parametrize(
-    "lane", [_as_it_is, pytest.param(_one_by_one, marks=pytest.mark.night)], ids=LANES
+    "lane", [_WHOLE, _TRANSFORMING, pytest.param(_one_by_one, id="one by one", marks=pytest.mark.night)]
 )
 
 

@@ -59,7 +59,7 @@ def _resident_mb(process: Path) -> float:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("lane", ["plain", "framework"])
+@pytest.mark.parametrize("lane", ["plain", "transforming", "framework"])
 def test_nothing_grows_under_load(
     new_scenario: NewScenario, s3_server: LocalMinio, bucket: str, tmp_path: Path, lane: str
 ) -> None:

@@ -13,8 +13,7 @@ import fastavro
 import pytest
 
 import app
-from dev.connector import REPO, environment
-from tests.e2e.scenario import customised
+from dev.connector import REPO, customised, environment
 from tests.services.main_process import run_main
 from tests.support.commands import run_command
 from tests.support.environment import load

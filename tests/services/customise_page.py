@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dev.connector import REPO
-from tests.e2e.scenario import customised
+from dev.connector import REPO, customised
 
 PAGE = (REPO / "docs/customise.md").read_text()
 _BLOCK = re.compile(r"^```(python|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
