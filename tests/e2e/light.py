@@ -38,6 +38,7 @@ PLACES: dict[str, tuple[Any, str, bool]] = {
     "before upload": (Upload, "run", False),
     "before the log's last write": (OwnLog, "done", False),
     "between log and commit": (RowSink, "_flush", True),
+    "after the log's last write": (OwnLog, "done", True),
 }
 
 

@@ -144,7 +144,7 @@ def java_that_waits(home: Path, start: Path) -> Path:
 
 
 def tree_of(lane: str, folder: Path) -> Path:
-    """The tree of a connector: on the ``plain`` lane, there with an edited ``transform()``, or on the ``framework``'s."""
+    """The tree of a connector on the ``plain`` lane, there ``transforming``, or on that of the ``framework``."""
     if lane == "plain":
         return REPO
     parameters = "sdf, app" if lane == "framework" else "sdf"
