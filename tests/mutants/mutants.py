@@ -47,6 +47,7 @@ _OF_STAGE = (
     "tests/unit/delivery/test_stage_rejects.py",
     "tests/unit/delivery/test_open_batch.py",
 )
+_OF_LOOP = ("tests/unit/consumer/plain/test_plain_loop.py",)
 _OF_PIPELINE = ("tests/unit/delivery/test_pipeline.py", "tests/unit/delivery/test_pipeline_journal.py")
 _LOG = "app/journal/log.py"
 _TAKEOVER = "app/journal/takeover.py"
@@ -382,5 +383,47 @@ MUTANTS = (
         "if path is None and self._table.rows_of(self._table.store.find(intent.out)) == 0:",
         "if path is None:",
         _OF_COMPACTION,
+    ),
+    Mutant(
+        "what a slow function leaves of a turn is not read again",
+        "app/consumer/plain/loop.py",
+        "            self._client.seek(KafkaTopicPartition(*tp, offsets[taken.messages]))\n",
+        "",
+        _OF_LOOP,
+    ),
+    Mutant(
+        "a message that cannot be decompressed is passed over with what was left before it",
+        "app/consumer/plain/loop.py",
+        "passed_over = {*left}",
+        "passed_over = set()",
+        _OF_LOOP,
+    ),
+    Mutant(
+        "rows come before the messages that wait",
+        "app/delivery/gather.py",
+        "if self._waiting.has_messages and",
+        "if not self._waiting.has_messages and",
+        _OF_PIPELINE,
+    ),
+    Mutant(
+        "a float without a value becomes null",
+        "app/consumer/plain/row_message.py",
+        "if not isfinite(each):",
+        "if not each:",
+        ("tests/unit/consumer/plain/test_transformer.py",),
+    ),
+    Mutant(
+        "a row of transform() changes with the object that gave it",
+        "app/consumer/plain/transformer.py",
+        "Row(own_copy(value), ",
+        "Row(value, ",
+        ("tests/unit/consumer/plain/test_transformer.py",),
+    ),
+    Mutant(
+        "a stream that transform() changes in place counts as untouched",
+        "app/service/lanes.py",
+        "given.stream.parents or given.stream.children",
+        "given.stream.children",
+        ("tests/unit/service/test_lane_choice.py",),
     ),
 )

@@ -27,7 +27,8 @@ class StatelessDataFrame(StreamingDataFrame):
     """
 
     def __getattribute__(self, name: str) -> Any:
-        if not name.startswith("_") and name not in _STATELESS | _ASKED_FOR:
+        is_more = not name.startswith("_") and name not in _STATELESS | _ASKED_FOR
+        if is_more and hasattr(StreamingDataFrame, name):  # else it is misspelled
             raise NeedsFrameworkError(f"sdf.{name}")
         return super().__getattribute__(name)
 

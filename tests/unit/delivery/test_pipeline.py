@@ -12,6 +12,7 @@ from app.consumer.plain.row_message import RowMessage
 from app.delivery.assignment import Piece
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
 from tests.fakes.kafka_message import KafkaMessage
+from tests.support.batches import UNBOUNDED
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.delivery.pipeline_line import AT_ONCE, ROOT, A, B, Gate, Line, NewLine, bad, one, own_threads, piece
 from tests.unit.journal.journal_bench import P0, P2
@@ -32,7 +33,8 @@ def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
         assert file.size == (line.lake / file.key).stat().st_size
 
 
-def test_rows_keep_their_order_where_some_come_as_messages(line: Line) -> None:
+def test_rows_keep_their_order_where_some_come_as_messages(new_line: NewLine) -> None:
+    line = new_line(limits=UNBOUNDED)
     messages = [RowMessage(b'{"p":"a","v":%d}' % at, 0, None, KafkaMessage(b"", at=at)) for at in range(2)]
     line.take(Piece(P0, 1, messages=messages))
     line.batch(one(2))

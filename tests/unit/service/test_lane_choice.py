@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import ConfigError
 from app.service.build import can_read_whole_batches
@@ -86,15 +87,21 @@ def test_functions_of_single_records_are_run_by_the_connectors_own_loop(transfor
         (lambda sdf: sdf.of_a_later_version(), "sdf.of_a_later_version"),
     ],
 )
-def test_what_needs_quixstreams_goes_there_and_is_named(transform: Callable[..., Any], named: str) -> None:
+def test_what_needs_quixstreams_goes_there_and_is_named(
+    transform: Callable[..., Any], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamingDataFrame, "of_a_later_version", lambda sdf: sdf, raising=False)
     choice = choose_lane(Customised(transform), load())
     assert not choice.is_plain
     assert named in choice.why
 
 
-def test_a_mistake_is_told_before_anything_is_connected() -> None:
-    with pytest.raises(ConfigError, match="it returned None"):
-        choose_lane(Customised(lambda _: None), load())
+@pytest.mark.parametrize(
+    ("transform", "said"), [(lambda _: None, "it returned None"), (lambda sdf: sdf.aply(len), "'aply'")]
+)
+def test_a_mistake_is_told_before_anything_is_connected(transform: Callable[..., Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        choose_lane(Customised(transform), load())
 
 
 @pytest.mark.parametrize(

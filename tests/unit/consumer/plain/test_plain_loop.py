@@ -242,10 +242,16 @@ def test_a_stop_waits_for_one_turn_of_a_slow_function(slow: Bench) -> None:
     assert slow.is_all_written
 
 
-def test_a_message_that_cannot_be_decompressed_is_passed_over_once_all_before_it_are_taken(slow: Bench) -> None:
-    slow.client.failures = [KafkaMessage(None, at=3, failure=KafkaError(KafkaError._BAD_COMPRESSION))]
+def test_a_message_that_cannot_be_decompressed_is_not_passed_over_before_what_is_left(slow: Bench) -> None:
+    def fail() -> None:
+        if slow.client.positions:
+            slow.client.failures = [KafkaMessage(None, at=3, failure=KafkaError(KafkaError._BAD_COMPRESSION))]
+
+    slow.client.on_poll = fail
     slow.run()
+    assert slow.taken == {P0: [0, 1]}
     assert slow.pipeline.rejected == []
+    assert slow.client.committed[P0] == 2
 
 
 # --- bad messages ---------------------------------------------------------------------------------------------------

@@ -82,8 +82,9 @@ def test_only_messages_that_gave_a_row_or_are_refused_are_heard_of() -> None:
     assert done.messages == 5
 
 
-def test_a_function_may_go_on_changing_what_it_returned() -> None:
-    shared: dict[str, Any] = {"all": []}
+@pytest.mark.parametrize("beside", [1, nan])
+def test_a_function_may_go_on_changing_what_it_returned(beside: float) -> None:
+    shared: dict[str, Any] = {"all": [], "beside": beside}
 
     def function(value: Any) -> Any:
         shared["all"].append(value["v"])
