@@ -17,6 +17,7 @@ _HINT_COMPRESSION = (
 )
 _KEPT_HEADERS_BYTES = 64 * 1024
 UNKNOWN_SIZE = -1
+_SHOWN = 100  # characters
 
 
 class NotARowError(ValueError):
@@ -78,6 +79,31 @@ def no_object(value: object) -> NotARowError:
 
 def too_deep() -> NotARowError:
     return NotARowError("its value contains itself, or has too many levels", _HINT_NO_OBJECT)
+
+
+_HINT_TRANSFORM = "Correct transform() in app/transform.py"
+
+
+def check_metadata(timestamp: object, headers: object) -> None:
+    """Raise ``NotARowError`` if ``transform()`` has set what no message has."""
+    if type(timestamp) is not int:
+        raise NotARowError(f"set_timestamp() gave {cut(repr(timestamp), _SHOWN)}, no whole number", _HINT_TRANSFORM)
+    if headers is None:
+        return
+    try:
+        are_headers = isinstance(headers, list | tuple) and all(_is_header(*header) for header in headers)
+    except (TypeError, UnicodeEncodeError):
+        are_headers = False
+    if not are_headers:
+        shown = cut(repr(headers), _SHOWN)
+        raise NotARowError(f"set_headers() gave {shown}, no list of pairs of a name and bytes or text", _HINT_TRANSFORM)
+
+
+def _is_header(name: object, value: object) -> bool:
+    for text in (name, value):
+        if isinstance(text, str):
+            text.encode()
+    return isinstance(name, str) and (value is None or isinstance(value, str | bytes))
 
 
 def too_many_rows(rows: int) -> NotARowError:

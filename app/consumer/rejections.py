@@ -20,8 +20,15 @@ def not_processed(error: Exception, row: FrameworkRow, message: Message | None) 
     if isinstance(error, NotARowError):
         reason, hint = str(error), error.hint
     else:
-        reason = cut(f"transform() raised {error!r}", LONGEST_REASON) + at_line_of(error)
+        reason = cut(f"transform() raised {_shown(error)}", LONGEST_REASON) + at_line_of(error)
         hint = "Correct transform() in app/transform.py"
     value: Any = row.value  # of whatever type
     ours = Row(value, row.key, row.timestamp, row.offset, row.headers, message)
     return not_written(reason, ours, TopicPartition(row.topic, row.partition), hint)
+
+
+def _shown(error: Exception) -> str:
+    try:
+        return repr(error)
+    except Exception:  # noqa: BLE001 - the user's class may raise anything
+        return type(error).__name__

@@ -19,7 +19,7 @@ _TOO_LATE = (InvalidStoredOffsetError, StoreTransactionFailed, StateTransactionE
 
 def ended(error: BaseException) -> FatalError:
     """For an error that only the end of the process answers."""
-    did = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"asked for {error} while it ran"
+    did = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"raised {error!r}"
     return FatalError("running transform()", f"it {did}{at_line_of(error)}")
 
 

@@ -76,14 +76,16 @@ def new_bad_records(settings: Settings) -> BadRecords:
     return BadRecords(settings.on_bad_record, logger.warning)
 
 
-def can_read_whole_batches(settings: Settings) -> bool:
-    """Whether the deserializers and the rules for bad records allow converting messages in batches.
+def one_by_one(settings: Settings) -> str | None:
+    """The setting that does not allow converting messages in batches, if there is one.
 
     If a bad record ends the process, the records before it must reach the lake first: each is converted by itself.
     """
-    known_keys = settings.key_deserializer in ("str", "string", "avro")
-    known_values = settings.value_deserializer in ("json", "json-schema", "avro")
-    return known_keys and known_values and settings.on_bad_record != "fail"
+    if settings.value_deserializer not in ("json", "json-schema", "avro"):
+        return f"KAFKA_VALUE_DESERIALIZER={settings.value_deserializer}"
+    if settings.key_deserializer not in ("str", "string", "avro"):
+        return f"KAFKA_KEY_DESERIALIZER={settings.key_deserializer}"
+    return "ON_BAD_RECORD=fail" if settings.on_bad_record == "fail" else None
 
 
 def new_stager(

@@ -6,7 +6,7 @@ from quixstreams.dataframe import StreamingDataFrame
 
 from app.config.settings import Settings
 from app.consumer.plain.stateless import NeedsFrameworkError, stateless_dataframe
-from app.service.build import can_read_whole_batches
+from app.service.build import one_by_one
 from app.service.customised import Customised
 
 
@@ -34,8 +34,8 @@ def choose_lane(customised: Customised, settings: Settings) -> Choice:
         built = customised.build(given)
     except NeedsFrameworkError as needed:
         return Choice(False, f"transform() uses {needed}, so each record goes through quixstreams", is_stateless=False)
-    if not can_read_whole_batches(settings):
-        return Choice(False, "the deserializers or ON_BAD_RECORD want records one by one, through quixstreams")
+    if wants := one_by_one(settings):
+        return Choice(False, f"{wants} wants records one by one, so each goes through quixstreams")
     if not (given.stream.parents or given.stream.children):
         return Choice(True, "transform() changes nothing: thousands of messages are taken at once")
     return Choice(

@@ -387,7 +387,7 @@ MUTANTS = (
     Mutant(
         "what a slow function leaves of a turn is not read again",
         "app/consumer/plain/loop.py",
-        "            self._client.seek(KafkaTopicPartition(*tp, offsets[taken.messages]))\n",
+        "            self._go_back(tp, offsets[taken.messages])\n",
         "",
         _OF_LOOP,
     ),
@@ -415,8 +415,8 @@ MUTANTS = (
     Mutant(
         "a row of transform() changes with the object that gave it",
         "app/consumer/plain/transformer.py",
-        "Row(own_copy(value), ",
-        "Row(value, ",
+        "own = own_copy(value)",
+        "own = value",
         ("tests/unit/consumer/plain/test_transformer.py",),
     ),
     Mutant(

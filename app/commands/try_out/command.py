@@ -210,7 +210,7 @@ class _Trial:
             f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
             f"{counts['none']:,} without a row, {counts['sent']:,} sent elsewhere"
         )
-        print_line(lane.why)
+        print(lane.why, file=sys.stderr)  # noqa: T201 - beside the outcomes
         if any(self._scratch.glob("state/*/*")):
             print_line(
                 "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"

@@ -132,7 +132,7 @@ def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
 def run(application: Application) -> None:
     try:
         application.run()
-    except SystemExit as error:
-        raise ended(error) from None
     except Exception as error:
         raise translated(error) from error
+    except BaseException as error:  # noqa: BLE001 - one that is no `Exception` ends the process too
+        raise ended(error) from None

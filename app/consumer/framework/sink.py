@@ -17,7 +17,7 @@ from quixstreams.models import HeadersTuples, MessageContext
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import Refusal, TooBigError, no_object
+from app.bad_records.refusals import Refusal, TooBigError, check_metadata, no_object
 from app.consumer.framework.due import ConsumerThread, Due
 from app.consumer.framework.flushing import Flushing, HeldUpError
 from app.consumer.framework.messages import CurrentMessage
@@ -136,6 +136,7 @@ class RowSink(BaseSink):
             return
         if not isinstance(value, dict):
             raise no_object(value)
+        check_metadata(timestamp, headers)
         most = self._pipeline.limits.max_record_bytes
         if self._current.size > most:
             raise TooBigError(self._current.size, most)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from operator import lt, methodcaller
 from typing import Any
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
@@ -231,7 +231,7 @@ class PlainLoop:
         taken = self._intake.take(assignment, tp, messages, room=self._pipeline.room, until=until)
         if taken.messages < len(messages):
             left.add(tp)
-            self._client.seek(KafkaTopicPartition(*tp, offsets[taken.messages]))
+            self._go_back(tp, offsets[taken.messages])
         return taken
 
     def _claimed(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
@@ -267,7 +267,14 @@ class PlainLoop:
         partition.uncommitted.consumed(refusal.rejected.offset, refusal.rejected.timestamp)
         self._intake.reject(assignment, refusal)
         self._room.took(1, 0, 0)
-        self._client.seek(KafkaTopicPartition(*partition.tp, partition.taken))
+        self._go_back(partition.tp, partition.taken)
+
+    def _go_back(self, tp: TopicPartition, offset: int) -> None:
+        try:
+            self._client.seek(KafkaTopicPartition(*tp, offset))
+        except KafkaException as error:
+            doing = f"going on with {tp} at offset {offset}"
+            raise RetryableError(doing, str(error), "The next start goes on from the journal") from error
 
     # --- to the lake ------------------------------------------------------------------------------------------------
 

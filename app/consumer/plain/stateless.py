@@ -29,7 +29,7 @@ class StatelessDataFrame(StreamingDataFrame):
     def __getattribute__(self, name: str) -> Any:
         is_more = not name.startswith("_") and name not in _STATELESS | _ASKED_FOR
         if is_more and hasattr(StreamingDataFrame, name):  # else it is misspelled
-            raise NeedsFrameworkError(f"sdf.{name}")
+            raise NeedsFrameworkError("stateful=True" if name == "register_store" else f"sdf.{name}")
         return super().__getattribute__(name)
 
 

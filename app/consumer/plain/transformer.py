@@ -16,6 +16,7 @@ from quixstreams.models import Row as FrameworkRow
 from app.bad_records.refusals import (
     Refusal,
     TooBigError,
+    check_metadata,
     headers_size,
     no_object,
     not_deserialized,
@@ -25,7 +26,6 @@ from app.bad_records.refusals import (
 from app.consumer.exact_json import reader_of
 from app.consumer.own_copy import own_copy
 from app.consumer.plain.row_message import RowMessage, text_of
-from app.consumer.plain.stateless import NeedsFrameworkError
 from app.consumer.rejections import not_processed
 from app.consumer.row_size import RowSizer
 from app.consumer.run_errors import NOT_OF_THE_RECORD, ended, translated
@@ -35,7 +35,8 @@ from app.model import Headers, Message, Row, deep_size, headers_of
 Loads = Callable[[bytes], Any]
 
 _MESSAGE_OVERHEAD = 300  # of a message that is kept beside its row, in bytes
-_MEASURED_EVERY = 1_000  # rows of one message
+_OBJECTS_OF_TEXT = 10  # bytes of Python's objects for a byte of JSON, at most about
+_ROW_OVERHEAD = 200  # of an object's tuple
 _TEXTS_AGAIN = 100  # runs
 
 
@@ -82,7 +83,7 @@ class Transformer:
         self._sizer = RowSizer()
         self._message: Any = None
         self._rows: list[RowMessage | Row] = []  # of the present message
-        self._measured_at = _MEASURED_EVERY  # rows of it
+        self._size = 0  # about what they take in memory
         self._are_texts = keys_are_text  # the rows of the present run, so far
         self._runs_of_objects = 0  # one after another
         rows = built.apply(self._take_row, metadata=True)  # a branch that ends there, as of a sink
@@ -106,14 +107,15 @@ class Transformer:
             if refusal is not None:
                 done.refusals.append(refusal)
             elif self._rows:
-                done.size += self._size(message)
-                rows += self._rows
+                done.size += self._size + _MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")
+                rows += self._rows if len(self._rows) == 1 else map(_without_message, self._rows)
             else:
                 continue
             done.heard.append(message)
         if self._are_texts:
             done.texts = cast("list[RowMessage]", rows)
         else:  # all of a run have one form, for they keep their order
+            done.size += sum(_OBJECTS_OF_TEXT * len(each) for each in rows if isinstance(each, RowMessage))
             done.rows = [each if isinstance(each, Row) else each.row() for each in rows]
         return done
 
@@ -136,16 +138,16 @@ class Transformer:
             return not_deserialized(error, message)
         timestamp = message.timestamp()[1]
         self._message, self._rows = message, []
-        self._measured_at = _MEASURED_EVERY
+        self._size = 0
         try:
             copy_context().run(self._step, message, value, key, timestamp, headers)
         except NOT_OF_THE_RECORD as error:
             raise translated(error) from error
-        except (SystemExit, NeedsFrameworkError) as error:
-            raise ended(error) from None
         except Exception as error:  # noqa: BLE001 - whatever a function raises
             context = _Context(message)
             return not_processed(error, FrameworkRow(value, key, timestamp, context, headers), message)
+        except BaseException as error:  # noqa: BLE001 - `sys.exit()`, a task that was cancelled
+            raise ended(error) from None
         return None
 
     def _read(self, message: Message, loads: Loads | None) -> tuple[Any, Any]:
@@ -166,12 +168,11 @@ class Transformer:
     def _take_row(self, value: Any, key: Any, timestamp: int, headers: Headers | None) -> None:
         if not isinstance(value, dict):
             raise no_object(value)
+        check_metadata(timestamp, headers)
         rows = self._rows
         rows.append(self._own_row(value, key, timestamp, headers))
-        if len(rows) >= self._measured_at:
-            self._measured_at += _MEASURED_EVERY
-            if self._limits.is_full(len(rows) * deep_size(value)):
-                raise too_many_rows(len(rows))
+        if len(rows) > 1 and self._limits.is_full(self._size):
+            raise too_many_rows(len(rows))
 
     def _own_row(self, value: dict[Any, Any], key: Any, timestamp: int, headers: Headers | None) -> RowMessage | Row:
         """A copy of a row: its function may keep it, and go on changing it."""
@@ -179,23 +180,17 @@ class Transformer:
             if headers is not None:
                 headers = own_copy(headers)
             if self._are_texts and (text := text_of(value, timestamp)) is not None:
+                self._size += _MESSAGE_OVERHEAD + 2 * len(text)  # as text, and as columns
                 return RowMessage(text, timestamp, headers, self._message)
             self._are_texts = False
-            return Row(own_copy(value), own_copy(key), timestamp, self._message.offset(), headers, self._message)
+            own = own_copy(value)
+            # All of many rows are measured: the length of their message does not tell theirs.
+            self._size += (
+                self._sizer.size(own, len(self._message)) if not self._rows else _ROW_OVERHEAD + deep_size(own)
+            )
+            return Row(own, own_copy(key), timestamp, self._message.offset(), headers, self._message)
         except RecursionError:
             raise too_deep() from None
-
-    def _size(self, message: Message) -> int:
-        """About what the rows of a message and it take in memory; only a single row keeps it for the dead letter."""
-        rows, size = self._rows, len(message)
-        if len(rows) > 1:
-            self._rows = rows = [_without_message(each) for each in rows]
-        last = rows[-1]
-        if isinstance(last, Row):
-            of_row = self._sizer.size((last.value, last.key, last.headers), size)
-        else:
-            of_row = _MESSAGE_OVERHEAD + 2 * len(last)  # as text, and as columns
-        return _MESSAGE_OVERHEAD + size + len(message.key() or b"") + len(rows) * of_row
 
 
 def _without_message(row: RowMessage | Row) -> RowMessage | Row:
@@ -218,3 +213,7 @@ class _Context(MessageContext):
     offset = property(lambda self: self._of.offset())
     size = property(lambda self: len(self._of))
     leader_epoch = property(lambda self: self._of.leader_epoch())
+
+    def __reduce__(self) -> Any:
+        """A copy does not hold the message, which cannot be copied."""
+        return MessageContext, (self.topic, self.partition, self.offset, self.size, self.leader_epoch)

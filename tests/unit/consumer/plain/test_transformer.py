@@ -1,15 +1,21 @@
 """An edited ``transform()`` over many messages, beside what ``tests/properties/test_both_lanes.py`` compares."""
 
+import asyncio
+import copy
 import json
+import resource
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import nan
+from pathlib import Path
 from typing import Any
 
 import pytest
 from quixstreams import message_context
+from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
+from app.consumer.plain.row_message import text_of
 from app.consumer.plain.stateless import stateless_dataframe
 from app.consumer.plain.transformer import Transformed, Transformer
 from app.consumer.registered import RegisteredDeserializer
@@ -66,9 +72,64 @@ def test_a_message_whose_rows_take_more_than_the_buffer_is_a_bad_record(is_endle
 
     done = run(rows, expand=True)
     assert [row.offset for row in rows_of(done)] == ([0, 2, 3, 4] if is_endless else [0, 1, 2, 3, 4])
-    assert [each.rejected.reason.split(", which")[0] for each in done.refusals] == (
-        ["transform() makes more than 1,000 rows of it"] if is_endless else []
-    )
+    assert len(done.refusals) == is_endless
+    assert all("which take more memory than MAX_BUFFER_MB allows" in each.rejected.reason for each in done.refusals)
+
+
+@pytest.mark.parametrize(
+    "sizes", [[20_000, 1], [1, 20_000], [20_000, *[1] * 20]], ids=["large first", "large last", "one of many"]
+)
+def test_each_row_counts_for_the_room(sizes: list[int]) -> None:
+    done = run(lambda _: [{"text": "x" * size} for size in sizes], expand=True, room=90_000)
+    assert done.messages in (2, 3)
+    assert not done.refusals
+
+
+def test_a_text_takes_no_more_memory_than_it_is_long() -> None:
+    def resident() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+    before = resident()
+    texts = [text_of({"v": number, "text": "x" * 100}, 0) for number in range(50_000)]
+    assert resident() - before < 60
+    assert len(texts) == 50_000
+
+
+@pytest.mark.parametrize("timestamp", [1.5, "1", True, None, nan])
+def test_a_timestamp_that_no_message_has_makes_a_bad_record(timestamp: Any) -> None:
+    assert refused(lambda sdf: sdf.set_timestamp(lambda *_: timestamp)).startswith("set_timestamp() gave ")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"a": b"b"}, "ab", 5, [("a", b"b", 1)], [("a", 5)], [(1, b"b")], [("\ud800", b"b")], iter([])]
+)
+def test_headers_that_no_message_has_make_a_bad_record(headers: Any) -> None:
+    assert refused(lambda sdf: sdf.set_headers(lambda *_: headers)).startswith("set_headers() gave ")
+
+
+def refused(transform: Callable[[StreamingDataFrame], StreamingDataFrame]) -> str:
+    topic = Topic("sensors", value_deserializer="json", key_deserializer="str")
+    built = transform(stateless_dataframe())
+    form = {"values_are_json": True, "keys_are_text": True}
+    done = Transformer(topic, built, UNBOUNDED, **form, clock=CLOCK).run(MESSAGES[:1], room=1, until=CLOCK() + 1)
+    (refusal,) = done.refusals
+    return refusal.rejected.reason
+
+
+def test_an_error_that_cannot_be_shown_is_one_of_the_record() -> None:
+    class Odd(Exception):  # noqa: N818
+        def __repr__(self) -> str:
+            raise ValueError("no repr")
+
+    def function(_: Any) -> Any:
+        raise Odd
+
+    assert run(function).refusals[0].rejected.reason.startswith("transform() raised Odd at ")
+
+
+def test_the_context_of_a_message_can_be_copied() -> None:
+    done = run(lambda _: {"at": copy.deepcopy(message_context()).offset})
+    assert [row.value["at"] for row in rows_of(done)] == [0, 1, 2, 3, 4]
 
 
 def test_only_messages_that_gave_a_row_or_are_refused_are_heard_of() -> None:
@@ -120,6 +181,7 @@ def test_functions_see_the_message_in_its_context() -> None:
         (SystemExit(3), FatalError, r"it called sys.exit\(3\)"),
         (RetryableError("asking", "away"), RetryableError, "away"),
         (BufferError("full"), RetryableError, "full"),
+        (asyncio.CancelledError(), FatalError, "it raised CancelledError"),
     ],
 )
 def test_an_error_that_is_not_of_the_record_ends_the_process(
@@ -134,7 +196,7 @@ def test_an_error_that_is_not_of_the_record_ends_the_process(
 
 def test_a_dataframe_that_is_asked_for_more_while_it_runs_ends_the_process() -> None:
     sdf = stateless_dataframe()
-    with pytest.raises(FatalError, match=r"it asked for sdf\.print while it ran at "):
+    with pytest.raises(FatalError, match=r"it raised NeedsFrameworkError\(.sdf\.print.\) at "):
         run(lambda _: sdf.print())
 
 
