@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from app.errors import ConfigError, RetryableError
 from dev.broker import QUIET
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import FAST, Place, answered
+from tests.support.waiting import wait_until
 
 two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
 
@@ -143,6 +145,28 @@ def _joined(place: Place, each: Callable[[Any], Any] = lambda value: value) -> C
         return sdf.join_asof(app.dataframe(app.topic(others, key_deserializer="str")), how="left").apply(each)
 
     return transform
+
+
+@two_partitions
+def test_a_slow_function_is_stopped_and_goes_on_and_each_record_goes_through_it(place: Place) -> None:
+    """A turn takes fewer records than a poll: the client goes back to those that are left."""
+    seen: list[int] = []
+
+    def slow(value: Any) -> Any:
+        time.sleep(0.02)
+        seen.append(value["n"])
+        return value
+
+    place.produce(400)
+    first = place.connector(transform=lambda sdf: sdf.apply(slow))
+    wait_until(lambda: len(seen) >= 150, "some are through")
+    first.stop()
+    assert len(seen) < 400
+    second = place.connector(transform=lambda sdf: sdf.apply(slow))
+    place.wait_until_committed(200, 200, by=second)
+    second.stop()
+    place.assert_whole()
+    assert sorted(seen) == list(range(400))
 
 
 @two_partitions
