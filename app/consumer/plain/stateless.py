@@ -33,6 +33,9 @@ class StatelessDataFrame(StreamingDataFrame):
         return super().__getattribute__(name)
 
 
+StatelessDataFrame.__name__ = StreamingDataFrame.__name__  # as errors in transform() call it
+
+
 def stateless_dataframe() -> StreamingDataFrame:
     nothing: Any = SimpleNamespace(producer=None)  # an application has a manager of topics, and a context of processing
     topic = Topic("input")  # no function sees it
