@@ -11,6 +11,7 @@ LONGEST_REASON = 1_000  # characters; a foreign error may quote the whole record
 KEPT_BYTES = 4096  # of the value and of the key of a message that is too big: enough to tell who has sent it
 
 _HINT_NO_OBJECT = "Turn it into a dict or filter it out in transform() of app/transform.py, or set ON_BAD_RECORD"
+HINT_TRANSFORM = "Correct transform() in app/transform.py"
 _HINT_COMPRESSION = (
     "Make it smaller at its producer: of what is compressed with zstd the client takes 100 MB at once. "
     "Its key and value are not known here; the topic still has it"
@@ -81,13 +82,12 @@ def too_deep() -> NotARowError:
     return NotARowError("its value contains itself, or has too many levels", _HINT_NO_OBJECT)
 
 
-_HINT_TRANSFORM = "Correct transform() in app/transform.py"
-
-
-def check_metadata(timestamp: object, headers: object) -> None:
-    """Raise ``NotARowError`` if ``transform()`` has set what no message has."""
+def check_row(value: object, timestamp: object, headers: object) -> None:
+    """Raise ``NotARowError`` if ``transform()`` gave no object, or set a timestamp or headers that no message has."""
+    if not isinstance(value, dict):
+        raise no_object(value)
     if type(timestamp) is not int:
-        raise NotARowError(f"set_timestamp() gave {cut(repr(timestamp), _SHOWN)}, no whole number", _HINT_TRANSFORM)
+        raise NotARowError(f"set_timestamp() gave {cut(repr(timestamp), _SHOWN)}, no whole number", HINT_TRANSFORM)
     if headers is None:
         return
     try:
@@ -96,7 +96,7 @@ def check_metadata(timestamp: object, headers: object) -> None:
         are_headers = False
     if not are_headers:
         shown = cut(repr(headers), _SHOWN)
-        raise NotARowError(f"set_headers() gave {shown}, no list of pairs of a name and bytes or text", _HINT_TRANSFORM)
+        raise NotARowError(f"set_headers() gave {shown}, no list of pairs of a name and bytes or text", HINT_TRANSFORM)
 
 
 def _is_header(name: object, value: object) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 from quixstreams.models import Row as FrameworkRow
 
-from app.bad_records.refusals import LONGEST_REASON, NotARowError, NullValueError, Refusal, not_written
+from app.bad_records.refusals import HINT_TRANSFORM, LONGEST_REASON, NotARowError, NullValueError, Refusal, not_written
 from app.consumer.user_code import at_line_of
 from app.errors import cut
 from app.model import Message, Row, TopicPartition
@@ -21,7 +21,7 @@ def not_processed(error: Exception, row: FrameworkRow, message: Message | None) 
         reason, hint = str(error), error.hint
     else:
         reason = cut(f"transform() raised {_shown(error)}", LONGEST_REASON) + at_line_of(error)
-        hint = "Correct transform() in app/transform.py"
+        hint = HINT_TRANSFORM
     value: Any = row.value  # of whatever type
     ours = Row(value, row.key, row.timestamp, row.offset, row.headers, message)
     return not_written(reason, ours, TopicPartition(row.topic, row.partition), hint)

@@ -4,8 +4,9 @@ from typing import Any
 
 from app.model import deep_size
 
+MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python, in bytes
 _MEASURED_EVERY = 64  # row
-_ROW_OVERHEAD = 200  # the row's tuple, its timestamp and offset, its place in the list
+ROW_OVERHEAD = 200  # the row's tuple, its timestamp and offset, its place in the list
 _MEASURED_FIRST = 32
 _SMOOTHING = 0.2
 
@@ -28,5 +29,5 @@ class RowSizer:
             measured = deep_size(value)
             factor = measured / max(1, message_bytes)
             self._factor = factor if seen == 0 else self._factor + _SMOOTHING * (factor - self._factor)
-            return measured + _ROW_OVERHEAD
-        return int(message_bytes * self._factor) + _ROW_OVERHEAD
+            return measured + ROW_OVERHEAD
+        return int(message_bytes * self._factor) + ROW_OVERHEAD

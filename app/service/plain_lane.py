@@ -41,7 +41,17 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     member = Member(client.memberid, admin)
     formats = connector.formats
     read: ReadMessage = partial(read_message, topic)
-    if built is not None:  # rows come as text
+    transformer = None
+    if built is not None:
+        transformer = Transformer(
+            topic,
+            built,
+            connector.limits,
+            values_are_json=settings.value_deserializer == "json",
+            keys_are_text=settings.key_deserializer in ("str", "string"),
+            clock=timings.clock,
+        )
+        # Rows come as text.
         formats, read = replace(formats, parser=JsonMessages(), read_key=None, ask_with=None), row_of
     _, claimer, pipeline = connector.open_way(application, topic, member, formats, read)
 
@@ -54,16 +64,6 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
         connector.health.turn()
 
     observer = connector.stream_timeouts.new_observer(is_heard, announcer)
-    transformer = None
-    if built is not None:
-        transformer = Transformer(
-            topic,
-            built,
-            connector.limits,
-            values_are_json=settings.value_deserializer == "json",
-            keys_are_text=settings.key_deserializer in ("str", "string"),
-            clock=timings.clock,
-        )
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
     loop = PlainLoop(client, intake, claimer, pipeline, on_turn, metrics, timings)
     return Lane(topic, admin, pipeline, loop.consumption, loop.stop, partial(loop.run, topic.name))

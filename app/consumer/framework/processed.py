@@ -7,11 +7,9 @@ from app.bad_records.refusals import too_deep
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.waiting import Waiting
 from app.consumer.own_copy import own_copy
-from app.consumer.row_size import RowSizer
+from app.consumer.row_size import MESSAGE_OVERHEAD, RowSizer
 from app.delivery.assignment import Assignment
 from app.model import Rejected, Row, TopicPartition
-
-_MESSAGE_OVERHEAD = 300  # of a message that is kept beside its row, in bytes
 
 
 class Processed:
@@ -61,7 +59,7 @@ class Processed:
         rows, offset = self.of[tp].rows, row.offset
         message = self._current.of(*tp, offset)
         if message is not None:
-            of_message = _MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")  # its headers are the row's too
+            of_message = MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")  # its headers are the row's too
             if rows and rows[-1].offset == offset:  # it became several rows
                 self.row_bytes -= of_message if rows[-1].message is not None else 0
                 rows[-1] = rows[-1]._replace(message=None)

@@ -17,7 +17,7 @@ from quixstreams.models import HeadersTuples, MessageContext
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import Refusal, TooBigError, check_metadata, no_object
+from app.bad_records.refusals import Refusal, TooBigError, check_row
 from app.consumer.framework.due import ConsumerThread, Due
 from app.consumer.framework.flushing import Flushing, HeldUpError
 from app.consumer.framework.messages import CurrentMessage
@@ -134,9 +134,7 @@ class RowSink(BaseSink):
         tp = TopicPartition(topic, partition)
         if self._of(tp).is_repeated(offset):
             return
-        if not isinstance(value, dict):
-            raise no_object(value)
-        check_metadata(timestamp, headers)
+        check_row(value, timestamp, headers)
         most = self._pipeline.limits.max_record_bytes
         if self._current.size > most:
             raise TooBigError(self._current.size, most)

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from app.bad_records.policy import BadRecords
 from app.bad_records.refusals import Refusal, TooBigError, headers_size, message_size, not_deserialized
 from app.consumer.plain.transformer import Transformer
+from app.consumer.row_size import MESSAGE_OVERHEAD
 from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.delivery.assignment import Assignment, Piece
 from app.model import Message, TopicPartition, headers_of_all
 
-_MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python
 _HEADER_OVERHEAD = 200  # of a name and a value as objects of Python
 _COPIES = 2  # of the value: as it came, and as columns
 
@@ -53,7 +53,7 @@ class Intake:
             size = done.size + sum(each.nbytes for each in kept)
             assignment.take([Piece(tp, taken[-1].offset(), done.texts, done.rows, kept)], size)
             self.observer.messages_added(tp, done.heard)
-        return Taken(len(taken), done.size + _MESSAGE_OVERHEAD * len(taken) + sum(map(len, taken)))
+        return Taken(len(taken), done.size + MESSAGE_OVERHEAD * len(taken) + sum(map(len, taken)))
 
     def _take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
         headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
@@ -61,7 +61,7 @@ class Intake:
         beside, most = keys + headers_size(headers), self.max_record_bytes
         if values + beside > most and any(message_size(each) > most for each in messages):
             return self._take_in_turn(assignment, tp, messages)
-        size = _COPIES * values + beside + _MESSAGE_OVERHEAD * len(messages) + _HEADER_OVERHEAD * len(headers)
+        size = _COPIES * values + beside + MESSAGE_OVERHEAD * len(messages) + _HEADER_OVERHEAD * len(headers)
         assignment.take([Piece(tp, messages[-1].offset(), messages=messages)], size)
         self.observer.messages_added(tp, messages)
         return size

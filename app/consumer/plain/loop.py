@@ -266,7 +266,7 @@ class PlainLoop:
         refusal = not_decompressed(message, max(message.offset(), partition.taken))
         partition.uncommitted.consumed(refusal.rejected.offset, refusal.rejected.timestamp)
         self._intake.reject(assignment, refusal)
-        self._room.took(1, 0, 0)
+        self._room.consumed += 1
         self._go_back(partition.tp, partition.taken)
 
     def _go_back(self, tp: TopicPartition, offset: int) -> None:

@@ -16,9 +16,8 @@ from quixstreams.models import Row as FrameworkRow
 from app.bad_records.refusals import (
     Refusal,
     TooBigError,
-    check_metadata,
+    check_row,
     headers_size,
-    no_object,
     not_deserialized,
     too_deep,
     too_many_rows,
@@ -27,16 +26,14 @@ from app.consumer.exact_json import reader_of
 from app.consumer.own_copy import own_copy
 from app.consumer.plain.row_message import RowMessage, text_of
 from app.consumer.rejections import not_processed
-from app.consumer.row_size import RowSizer
+from app.consumer.row_size import MESSAGE_OVERHEAD, ROW_OVERHEAD, RowSizer
 from app.consumer.run_errors import NOT_OF_THE_RECORD, ended, translated
 from app.delivery.limits import BatchLimits
 from app.model import Headers, Message, Row, deep_size, headers_of
 
 Loads = Callable[[bytes], Any]
 
-_MESSAGE_OVERHEAD = 300  # of a message that is kept beside its row, in bytes
 _OBJECTS_OF_TEXT = 10  # bytes of Python's objects for a byte of JSON, at most about
-_ROW_OVERHEAD = 200  # of an object's tuple
 _TEXTS_AGAIN = 100  # runs
 
 
@@ -107,7 +104,7 @@ class Transformer:
             if refusal is not None:
                 done.refusals.append(refusal)
             elif self._rows:
-                done.size += self._size + _MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")
+                done.size += self._size + MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")
                 rows += self._rows if len(self._rows) == 1 else map(_without_message, self._rows)
             else:
                 continue
@@ -166,9 +163,7 @@ class Transformer:
         self._execute(value, key, timestamp, headers)
 
     def _take_row(self, value: Any, key: Any, timestamp: int, headers: Headers | None) -> None:
-        if not isinstance(value, dict):
-            raise no_object(value)
-        check_metadata(timestamp, headers)
+        check_row(value, timestamp, headers)
         rows = self._rows
         rows.append(self._own_row(value, key, timestamp, headers))
         if len(rows) > 1 and self._limits.is_full(self._size):
@@ -180,14 +175,12 @@ class Transformer:
             if headers is not None:
                 headers = own_copy(headers)
             if self._are_texts and (text := text_of(value, timestamp)) is not None:
-                self._size += _MESSAGE_OVERHEAD + 2 * len(text)  # as text, and as columns
+                self._size += MESSAGE_OVERHEAD + 2 * len(text)  # as text, and as columns
                 return RowMessage(text, timestamp, headers, self._message)
             self._are_texts = False
             own = own_copy(value)
             # All of many rows are measured: the length of their message does not tell theirs.
-            self._size += (
-                self._sizer.size(own, len(self._message)) if not self._rows else _ROW_OVERHEAD + deep_size(own)
-            )
+            self._size += self._sizer.size(own, len(self._message)) if not self._rows else ROW_OVERHEAD + deep_size(own)
             return Row(own, own_copy(key), timestamp, self._message.offset(), headers, self._message)
         except RecursionError:
             raise too_deep() from None
