@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import RetryableError
@@ -25,6 +24,7 @@ from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.clock import Clock
 from tests.fakes.moody_store import MoodyStore
+from tests.faults.conftest import same, stateless
 from tests.faults.connector_thread import ConnectorThread, Place, Transform, current
 from tests.support.waiting import wait_until
 
@@ -35,19 +35,11 @@ def _as_it_is(sdf: StreamingDataFrame) -> StreamingDataFrame:
     return sdf
 
 
-def _stateless(sdf: StreamingDataFrame) -> StreamingDataFrame:
-    return sdf.apply(lambda value: value)
-
-
-def _one_by_one(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
-    return sdf
-
-
 _WHOLE = pytest.param(_as_it_is, id="whole batches")
-_TRANSFORMING = pytest.param(_stateless, id="transforming", marks=pytest.mark.night)
-each_lane = pytest.mark.parametrize("lane", [_WHOLE, _TRANSFORMING, pytest.param(_one_by_one, id="one by one")])
+_TRANSFORMING = pytest.param(stateless, id="transforming", marks=pytest.mark.night)
+each_lane = pytest.mark.parametrize("lane", [_WHOLE, _TRANSFORMING, pytest.param(same, id="one by one")])
 one_by_night = pytest.mark.parametrize(
-    "lane", [_WHOLE, _TRANSFORMING, pytest.param(_one_by_one, id="one by one", marks=pytest.mark.night)]
+    "lane", [_WHOLE, _TRANSFORMING, pytest.param(same, id="one by one", marks=pytest.mark.night)]
 )
 
 
@@ -78,7 +70,7 @@ class Watched:
         connector = current()
         flow = self._flows[connector] = Flow()
         connector.is_heard = arguments["is_heard"]
-        if connector.transform is _one_by_one:
+        if connector.transform is same:
             connector.in_tick = flow.tick
         else:
             connector.in_turn = flow.tick
