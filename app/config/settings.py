@@ -66,9 +66,11 @@ class Settings(TableVariables):
     commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
     target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
     max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
-    max_buffer_mb: PositiveInt | None = env("MAX_BUFFER_MB")
+    max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
-    heap_mb: Annotated[int | None, BeforeValidator(parse.heap_mb)] = env("SPARK_DRIVER_MEMORY")
+    heap_mb: Annotated[int, BeforeValidator(parse.heap_mb), Field(validate_default=True)] = env(
+        "SPARK_DRIVER_MEMORY", "512m"
+    )
     memory_limit_mb: PositiveInt | None = env(_LIMIT)  # by Quix Cloud
     deployment_name: str | None = env("Quix__Deployment__Name")
     replica_name: str | None = env("Quix__Deployment__ReplicaName")
@@ -139,7 +141,8 @@ class Settings(TableVariables):
 
     @property
     def spark(self) -> SparkOptions:
-        return SparkOptions(self.spark_master, self.memory.heap_mb, self.parquet_compression, self.row_group_rows)
+        heap_mb, off_heap_mb = self.memory.heap_mb, self.memory.off_heap_mb
+        return SparkOptions(self.spark_master, heap_mb, off_heap_mb, self.parquet_compression, self.row_group_rows)
 
     @property
     def catalog(self) -> QuixTarget | IcebergTarget | None:
@@ -190,7 +193,7 @@ class Settings(TableVariables):
 
     @cached_property
     def memory(self) -> MemoryPlan:
-        """Fitted to the container where the user left it open: to its limit by the platform, else by its group."""
+        """Fitted to the container: to its limit by the platform, else by its group."""
         limit = memory_limit() if self.memory_limit_mb is None else MemoryLimit(self.memory_limit_mb, _LIMIT)
         return plan_memory(limit, self.max_buffer_mb, self.heap_mb)
 
@@ -214,8 +217,7 @@ class Settings(TableVariables):
         """Returns the table, the memory and every variable that has a value, without secrets."""
         limit = self.memory.limit
         found = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
-        fitted = {"MAX_BUFFER_MB": self.memory.buffer_mb, "SPARK_DRIVER_MEMORY": f"{self.memory.heap_mb}m"}
-        values = (self.by_variable() | fitted).items()
+        values = (self.by_variable() | {"SPARK_DRIVER_MEMORY": f"{self.heap_mb}m"}).items()
         return {
             "table": f"{self.storage.uri}/{self.root}/{self.table}",
             "store": str(self.storage),

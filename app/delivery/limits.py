@@ -39,8 +39,6 @@ _MAX_FILES = 10_000  # each takes Spark some ms, and a line in a journal
 _MAX_STAGED_BYTES = 256 * _MB
 _MAX_STAGED_BYTES_IN_MEMORY = 32 * _MB
 _SHARE_OF_DISK = 8
-_SHARE_OF_HEAP = 5
-_HEAP_WITHOUT_SORT_MB = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +66,14 @@ class BatchLimits:
     max_staged_bytes: int = _MAX_STAGED_BYTES
     max_sort_bytes: int = _MAX_STAGED_BYTES  # in Spark's memory: a sort through the disk loses the order of rows
 
-    def fitted(self, *, heap_mb: int, disk_bytes: int, is_disk_memory: bool) -> Self:
-        """Fits these limits to a machine with this heap of Spark and this disk for the scratch folder.
+    def fitted(self, *, disk_bytes: int, is_disk_memory: bool) -> Self:
+        """Fits these limits to a machine with this disk for the scratch folder.
 
-        Spark sorts a batch in 0.6 of its heap without 300 MB; one batch may take a third of that. The scratch folder
-        may hold the staged files of three batches at once, and the files that Spark wrote of three others. A disk that
-        is memory counts as the container's memory.
+        The folder may hold the staged files of three batches at once, and the files that Spark wrote of three others.
+        A disk that is memory counts as the container's memory.
         """
         largest = _MAX_STAGED_BYTES_IN_MEMORY if is_disk_memory else _MAX_STAGED_BYTES
-        return replace(
-            self,
-            max_staged_bytes=min(largest, disk_bytes // _SHARE_OF_DISK),
-            max_sort_bytes=(heap_mb - _HEAP_WITHOUT_SORT_MB) * _MB // _SHARE_OF_HEAP,
-        )
+        return replace(self, max_staged_bytes=min(largest, disk_bytes // _SHARE_OF_DISK))
 
     def is_full(self, held_bytes: int) -> bool:
         """Whether the rows in Python reach the limit; ``held_bytes`` counts those that the pipeline holds too."""

@@ -125,13 +125,10 @@ def new_batch_limits(settings: Settings, timings: Timings, scratch: Path, commit
         gather_seconds=timings.gather_seconds,
         max_record_bytes=memory.max_record_bytes,
         max_buffer_bytes=memory.buffer_mb * _MB,
+        max_sort_bytes=memory.sort_mb * _MB,
         commit_seconds=commit_seconds,
     )
-    return limits.fitted(
-        heap_mb=memory.heap_mb,
-        disk_bytes=shutil.disk_usage(scratch).total,
-        is_disk_memory=is_in_memory(scratch),
-    )
+    return limits.fitted(disk_bytes=shutil.disk_usage(scratch).total, is_disk_memory=is_in_memory(scratch))
 
 
 def begin_sweeping(claimer: Claimer, lake: Lake, group: str) -> Sweeper:

@@ -6,6 +6,8 @@ from contextlib import ExitStack, closing
 from functools import partial
 from math import inf
 
+import pyarrow as pa
+
 from app import logs
 from app.config.settings import Settings
 from app.errors import ConnectorError, FatalError
@@ -38,6 +40,7 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
     Returns:
         The exit code: 0 stopped, 1 a lasting failure, 2 settings, 70 Spark lost, 75 worth trying again.
     """
+    pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own keeps 50 MB more of what was freed
     with ExitStack() as ends:
         scratch = ends.enter_context(scratch_folder())
         spark = ends.enter_context(closing(SparkWriter(settings.spark, scratch)))

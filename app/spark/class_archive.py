@@ -41,7 +41,7 @@ def make(java: Java, archive: Path) -> None:
         started = start_java(java, "512m", scratch, JavaOutput(sys.stderr.fileno()), [f"-XX:{option}={archive}"])
         SparkContext._ensure_initialized(gateway=connect(started))
         conf = SparkConf().setMaster("local[1]").setAppName("class-archive")
-        conf.setAll(list(spark_conf(scratch, "snappy", 1_000_000).items()))
+        conf.setAll(list(spark_conf(scratch, "snappy", 1_000_000, off_heap_mb=64).items()))
         session = SparkSession.builder.config(conf=conf).getOrCreate()
         use_scratch_file_system(session)
         for compression in ("snappy", "zstd"):

@@ -9,12 +9,13 @@ class SparkOptions:
 
     Args:
         master: ``local``, ``local[n]`` or ``local[*]``; for merging also a cluster.
-        heap_mb: of the JVM.
+        heap_mb, off_heap_mb: of the JVM; it sorts rows outside the heap.
         compression: ``snappy``, ``zstd``, ``gzip`` or ``none``.
     """
 
     master: str
     heap_mb: int
+    off_heap_mb: int
     compression: str
     row_group_rows: int
 

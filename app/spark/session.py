@@ -34,7 +34,7 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 _HADOOP_PREFIX = "spark.hadoop."
 
 
-def spark_conf(scratch: Path, compression: str, row_group_rows: int) -> dict[str, str]:
+def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb: int) -> dict[str, str]:
     return {
         # Clients of Java's ports need a secret, which Spark generates at each start.
         "spark.authenticate": "true",
@@ -50,6 +50,10 @@ def spark_conf(scratch: Path, compression: str, row_group_rows: int) -> dict[str
         "spark.ui.retainedTasks": "10",
         "spark.sql.ui.retainedExecutions": "10",
         "spark.cleaner.periodicGC.interval": "10min",
+        # In the heap the pages of a sort would go into the old generation, which the serial collector enlarges instead
+        # of collecting it. Outside the heap they are given back when the job ends.
+        "spark.memory.offHeap.enabled": "true",
+        "spark.memory.offHeap.size": f"{off_heap_mb}m",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",  # JSON may hold both a and A
         "spark.sql.adaptive.enabled": "false",

@@ -68,7 +68,7 @@ class SparkWriter:
                 "Take SPARK_MASTER out; a cluster is for the commands compact and erase",
             )
         self._options = options
-        self._conf = spark_conf(scratch, options.compression, options.row_group_rows)
+        self._conf = spark_conf(scratch, options.compression, options.row_group_rows, options.off_heap_mb)
         self._scratch = scratch
         self._job_seconds = job_seconds
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")

@@ -129,7 +129,7 @@ def test_memory_is_told_to_the_connector_and_is_enough() -> None:
     assert CONTAINER["resources"]["limits"]["memory"] == CONTAINER["resources"]["requests"]["memory"] == "2Gi"
     with patch.dict(os.environ, _loaded("minio.md") | {"Quix__Deployment__Limits__Memory": "2048"}, clear=True):
         memory = load_settings().memory
-    assert (memory.heap_mb, memory.buffer_mb) == (1024, 256)
+    assert (memory.heap_mb, memory.buffer_mb, memory.sort_mb) == (512, 64, 145)
 
 
 def test_the_parts_of_the_manifest_belong_together() -> None:

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 from dotenv import dotenv_values
 
-from app.config.memory import DEFAULT_BUFFER_MB, DEFAULT_HEAP_MB, ROOMY_CONTAINER_MB
+from app.config.memory import ROOMY_CONTAINER_MB
 from app.config.settings import DEFAULT_PREFIX, VARIABLES, load_settings
 
 REPO = Path(__file__).parents[2]
@@ -26,11 +26,7 @@ PAGE = (REPO / "docs" / "settings.md").read_text()
 DOTENV = (REPO / "dotenv.example").read_text()
 
 # Their default depends on where the connector runs. The form must leave it out, for it sends what it shows.
-FITTED = {
-    "S3_PREFIX": DEFAULT_PREFIX,
-    "MAX_BUFFER_MB": str(DEFAULT_BUFFER_MB),
-    "SPARK_DRIVER_MEMORY": f"{DEFAULT_HEAP_MB // 1024}g",
-}
+FITTED = {"S3_PREFIX": DEFAULT_PREFIX}
 # In the image the port is to be reached from outside the container.
 OF_THE_IMAGE = {"HTTP_HOST": "0.0.0.0"}  # noqa: S104
 LONGEST_LABEL = 100
@@ -158,13 +154,10 @@ def test_a_fitted_default_is_explained(name: str) -> None:
     assert name not in FORM or f"(empty: {FITTED[name]}" in FORM[name].description
 
 
-def test_fitted_defaults_are_those_of_a_container_of_unknown_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.config.settings.memory_limit", lambda: None)
+def test_fitted_defaults_are_those_outside_the_platform() -> None:
     with patch.dict(os.environ, FILLED_IN, clear=True):
         settings = load_settings()
     assert settings.root == FITTED["S3_PREFIX"]
-    assert f"{settings.memory.buffer_mb}" == FITTED["MAX_BUFFER_MB"]
-    assert settings.memory.heap_mb == DEFAULT_HEAP_MB
 
 
 @pytest.mark.parametrize("name", USERS)
@@ -246,7 +239,7 @@ def test_the_defaults_of_the_form_start_on_the_platform() -> None:
         settings = load_settings()
     assert settings.storage.uri == "s3://quix-lake"
     assert settings.root == "acme-prod/data-lake/time-series"
-    assert settings.memory.heap_mb == DEFAULT_HEAP_MB
+    assert settings.memory.shortage is None
 
 
 def test_the_form_of_quix_cloud() -> None:

@@ -8,26 +8,33 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from app.config.memory import SMALLEST_CONTAINER_MB, MemoryPlan, plan_memory
-from app.container import MemoryLimit
+from app.config.memory import SMALLEST_CONTAINER_MB, MemoryPlan
 from app.model import Row
 from app.spark.writer import SparkWriter
 from tests.services.spark import started_spark
 from tests.support.batches import TP, batch_of, row, spec, stage, stager
+from tests.support.environment import load
 
 AROUND = 100  # bytes of a message beside its one long text
 
 
-@pytest.fixture(scope="module", params=[None, SMALLEST_CONTAINER_MB], ids=["default memory", "smallest container"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        {},
+        {"Quix__Deployment__Limits__Memory": str(SMALLEST_CONTAINER_MB)},
+        {"SPARK_DRIVER_MEMORY": "1g", "MAX_BUFFER_MB": "128"},
+    ],
+    ids=["default memory", "smallest container", "a larger heap"],
+)
 def plan(request: pytest.FixtureRequest) -> MemoryPlan:
-    limit = request.param and MemoryLimit(request.param, "a test")
-    return plan_memory(limit, None, None)
+    return load(**request.param).memory
 
 
 @pytest.fixture(scope="module")
 def writer(plan: MemoryPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWriter]:
     scratch = tmp_path_factory.mktemp("scratch")
-    with started_spark(scratch, master="local[*]", heap_mb=plan.heap_mb) as writer:
+    with started_spark(scratch, master="local[*]", heap_mb=plan.heap_mb, off_heap_mb=plan.off_heap_mb) as writer:
         yield writer
 
 

@@ -226,33 +226,34 @@ class TestTable:
 
 class TestMemory:
     @pytest.mark.parametrize(
-        ("variables", "buffer_mb", "heap_mb"),
+        ("variables", "buffer_mb", "heap_mb", "sort_mb"),
         [
-            ({LIMIT: "1000"}, 125, 512),
-            ({LIMIT: "1999"}, 249, 512),
-            ({LIMIT: "2000"}, 250, 1024),
-            ({LIMIT: "2048"}, 256, 1024),
-            ({LIMIT: "9000"}, 256, 1024),
-            ({LIMIT: "4000", "MAX_BUFFER_MB": "1000", "SPARK_DRIVER_MEMORY": "2G"}, 1000, 2048),
-            ({"MAX_BUFFER_MB": "100000", "SPARK_DRIVER_MEMORY": "64g"}, 100_000, 65_536),
+            ({LIMIT: "1000"}, 64, 512, 42),
+            ({LIMIT: "1499"}, 64, 512, 42),
+            ({LIMIT: "1500"}, 64, 512, 145),
+            ({}, 64, 512, 145),
+            ({LIMIT: "1499", "SPARK_DRIVER_MEMORY": "700m"}, 64, 700, 80),
+            ({LIMIT: "5000", "MAX_BUFFER_MB": "1000", "SPARK_DRIVER_MEMORY": "2G"}, 1000, 2048, 349),
+            ({"MAX_BUFFER_MB": "100000", "SPARK_DRIVER_MEMORY": "64g"}, 100_000, 65_536, 13_047),
         ],
     )
     def test_follows_the_containers_limit_unless_the_user_chooses(
-        self, variables: dict[str, str], buffer_mb: int, heap_mb: int
+        self, variables: dict[str, str], buffer_mb: int, heap_mb: int, sort_mb: int
     ) -> None:
         memory = load(**variables).memory
-        assert (memory.buffer_mb, memory.heap_mb) == (buffer_mb, heap_mb)
+        assert (memory.buffer_mb, memory.heap_mb, memory.sort_mb) == (buffer_mb, heap_mb, sort_mb)
         assert memory.total_mb <= int(variables.get(LIMIT, memory.total_mb))
 
     def test_bounds_a_record_by_the_tighter_of_buffer_and_heap(self) -> None:
-        assert load().memory.max_record_bytes == 32 * 2**20
-        assert load(MAX_BUFFER_MB="64").memory.max_record_bytes == 16 * 2**20
+        assert load().memory.max_record_bytes == 16 * 2**20
+        assert load(MAX_BUFFER_MB="128").memory.max_record_bytes == 16 * 2**20
+        assert load(MAX_BUFFER_MB="128", SPARK_DRIVER_MEMORY="1g").memory.max_record_bytes == 32 * 2**20
 
     @pytest.mark.parametrize(
         ("variables", "told", "needed"),
         [
-            ({LIMIT: "999"}, f'{LIMIT}="999": is too little memory', "needs 1,000 MB, better 2,000 MB"),
-            ({LIMIT: "1200", "SPARK_DRIVER_MEMORY": "1g"}, "SPARK_DRIVER_MEMORY=1024m", "need 1,524 MB in all"),
+            ({LIMIT: "999"}, f'{LIMIT}="999": is too little memory', "needs 1,000 MB, better 1,500 MB"),
+            ({LIMIT: "1200", "SPARK_DRIVER_MEMORY": "1g"}, "SPARK_DRIVER_MEMORY=1024m", "need 1,690 MB in all"),
         ],
     )
     def test_too_small_a_container(self, variables: dict[str, str], told: str, needed: str) -> None:
@@ -260,28 +261,27 @@ class TestMemory:
         assert told in problem
         assert needed in problem
 
-    @pytest.mark.parametrize(("limit", "buffer_mb", "heap_mb"), [(3, 1, 512), (1536, 192, 512), (2048, 256, 1024)])
+    @pytest.mark.parametrize(("limit", "sort_mb"), [(3, 42), (1499, 42), (2048, 145)])
     def test_follows_the_control_group_where_the_platform_names_no_limit(
-        self, limit: int, buffer_mb: int, heap_mb: int, monkeypatch: pytest.MonkeyPatch
+        self, limit: int, sort_mb: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         in_a_group_of(limit, monkeypatch)
         settings = load()
-        memory = settings.memory
-        assert (memory.buffer_mb, memory.heap_mb) == (buffer_mb, heap_mb)
+        assert settings.memory.sort_mb == sort_mb
         assert f"limit {limit:,} MB by {GROUP}, the settings need" in settings.summary()["memory"]
         assert bool(settings.memory_warning) == (limit < 1_000)
 
     def test_the_platform_wins_over_the_control_group(self, monkeypatch: pytest.MonkeyPatch) -> None:
         in_a_group_of(9000, monkeypatch)
-        settings = load(**{LIMIT: "1500"})
-        assert settings.memory.heap_mb == 512
-        assert settings.summary()["memory"] == f"limit 1,500 MB by {LIMIT}, the settings need 1,049 MB"
+        settings = load(**{LIMIT: "1200"})
+        assert settings.memory.sort_mb == 42
+        assert settings.summary()["memory"] == f"limit 1,200 MB by {LIMIT}, the settings need 999 MB"
 
     @pytest.mark.parametrize(
         ("limit", "variables", "warning"),
         [
             (512, {}, f"the limit of 512 MB by {GROUP} is too little memory: the connector needs 1,000 MB"),
-            (2048, {"SPARK_DRIVER_MEMORY": "2g"}, "MAX_BUFFER_MB=256 and SPARK_DRIVER_MEMORY=2048m, which need 2,654"),
+            (2048, {"SPARK_DRIVER_MEMORY": "2g"}, "MAX_BUFFER_MB=64 and SPARK_DRIVER_MEMORY=2048m, which need 3,072"),
         ],
     )
     def test_a_control_group_that_is_too_small_is_a_warning(

@@ -119,9 +119,8 @@ def test_a_flush_always_ends_the_batch(held_bytes: int, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("heap_mb", "disk_mb", "is_memory", "staged_mb", "sort_mb"),
-    [(1_024, 100_000, False, 256, 144), (512, 100_000, True, 32, 42), (512, 800, False, 100, 42)],
+    ("disk_mb", "is_memory", "staged_mb"), [(100_000, False, 256), (100_000, True, 32), (800, False, 100)]
 )
-def test_limits_of_the_machine(heap_mb: int, disk_mb: int, is_memory: bool, staged_mb: int, sort_mb: int) -> None:
-    fitted = LIMITS.fitted(heap_mb=heap_mb, disk_bytes=disk_mb * MB, is_disk_memory=is_memory)
-    assert (fitted.max_staged_bytes // MB, fitted.max_sort_bytes // MB) == (staged_mb, sort_mb)
+def test_limits_of_the_machine(disk_mb: int, is_memory: bool, staged_mb: int) -> None:
+    fitted = LIMITS.fitted(disk_bytes=disk_mb * MB, is_disk_memory=is_memory)
+    assert fitted.max_staged_bytes // MB == staged_mb
