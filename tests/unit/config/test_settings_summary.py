@@ -12,7 +12,7 @@ def test_every_variable_that_has_a_value() -> None:
         HTTP_PORT="0",
     ).summary()
     assert shown["table"] == "s3://lake/data/sensor-data"
-    assert shown["memory"] == "no limit found, the settings need 1,630 MB"
+    assert shown["memory"] == "no limit found, the settings need 1,179 MB"
     assert shown["KAFKA_BOOTSTRAP_SERVERS"] == '"localhost:9092"'
     assert shown["HIVE_COLUMNS"] == '["year", "~driver", "place"]'
     assert shown["COLUMN_TYPES"] == '{"speed": "double"}'
