@@ -1,6 +1,7 @@
 """``make demo``: sensor readings through a private Kafka and the real connector into a lake in a local folder."""
 
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -12,12 +13,14 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from app.spark.launch import EXTRA_OPTIONS, ONE_COMPILER
 from dev.broker import Record
 from dev.connector import REPO, Connector
 from dev.java import find_java
 from dev.kafka import LocalKafka
 from dev.lake import RowCounter, partition_tree, query, table_source
 from dev.machine import ServiceError
+from dev.parsed_classes import kept_archive
 from dev.readings import DAYS, DEVICES_PER_PLACE, PLACES, Reading, readings
 from dev.server import free_ports
 
@@ -137,6 +140,7 @@ def _sink(table: PlainTable, bootstrap_servers: str, rows_in: int) -> None:
         "BATCH_SIZE": "5000",
         "COMMIT_INTERVAL": "2",
         "HTTP_PORT": str(free_ports(1)[0]),
+        EXTRA_OPTIONS: shlex.join([ONE_COMPILER, *kept_archive()]),
         **table.settings,
     }
     started = time.monotonic()

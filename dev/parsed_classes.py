@@ -5,10 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
+
 from app.spark.class_archive import archive_option
 from app.spark.java import find_java
 from app.spark.launch import EXTRA_OPTIONS
-from dev.machine import ServiceError
+from dev.machine import ServiceError, make_once
 
 _REPO = Path(__file__).resolve().parent.parent
 
@@ -34,6 +36,30 @@ def make_archive(archive: Path) -> None:
         raise ServiceError(f"archiving Spark's classes failed:\n{told.stdout}")
 
 
+def kept_archive() -> list[str]:
+    """Java's option for the archive that this checkout keeps; none yet at the first call.
+
+    That one makes it in the background, for the next start.
+    """
+    java = find_java()
+    archive = _REPO / ".cache" / f"spark-{pyspark.__version__}-java-{java.release}.archive"
+    if archive.exists():
+        return [archive_option(java, archive)]
+    subprocess.Popen(
+        ["nice", "-n", "19", sys.executable, "-m", "dev.parsed_classes", str(archive)],
+        cwd=_REPO,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C ends the caller alone
+    )
+    return []
+
+
 def archive_variables(archive: Path) -> dict[str, str]:
     """The variables that make a connector start Java with this archive."""
     return {EXTRA_OPTIONS: archive_option(find_java(), archive)}
+
+
+if __name__ == "__main__":
+    make_once(Path(sys.argv[1]), make_archive, "Archiving Spark's classes")

@@ -60,7 +60,9 @@ class SparkWriter:
         ConfigError: SPARK_MASTER names a cluster.
     """
 
-    def __init__(self, options: SparkOptions, scratch: Path, job_seconds: float = 600.0) -> None:
+    def __init__(
+        self, options: SparkOptions, scratch: Path, job_seconds: float = 600.0, java_options: Sequence[str] = ()
+    ) -> None:
         if not options.is_local:
             raise ConfigError(
                 f"starting Spark with SPARK_MASTER={options.master}",
@@ -71,6 +73,7 @@ class SparkWriter:
         self._conf = spark_conf(scratch, options.compression, options.row_group_rows, options.off_heap_mb)
         self._scratch = scratch
         self._job_seconds = job_seconds
+        self._java_options = java_options
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
@@ -178,7 +181,7 @@ class SparkWriter:
 
     def _start_java(self) -> None:
         with java_log() as output:
-            started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, output)
+            started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, output, self._java_options)
         # Set before a session writes into the scratch folder, so that close() can end it.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it

@@ -32,6 +32,7 @@ from app.service.lake import new_catalog, new_lake, new_location
 from app.service.lanes import choose_lane
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
+from app.spark.launch import ONE_COMPILER
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
@@ -226,7 +227,7 @@ class _Attempts:
         return "is free"
 
     def _start_spark(self) -> str:
-        self._spark = SparkWriter(self._settings.spark, self._scratch)
+        self._spark = SparkWriter(self._settings.spark, self._scratch, java_options=[ONE_COMPILER])
         self._spark.start().result()
         return f"{self._spark.versions()}; written a small table in four parts"
 

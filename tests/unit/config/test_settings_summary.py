@@ -17,7 +17,7 @@ def test_every_variable_that_has_a_value() -> None:
     assert shown["HIVE_COLUMNS"] == '["year", "~driver", "place"]'
     assert shown["COLUMN_TYPES"] == '{"speed": "double"}'
     assert (shown["AUTO_DISCOVER"], shown["HTTP_PORT"], shown["BATCH_SIZE"]) == ("false", "0", "1000")
-    assert (shown["MAX_BUFFER_MB"], shown["SPARK_DRIVER_MEMORY"]) == ("256", '"1024m"')
+    assert (shown["MAX_BUFFER_MB"], shown["SPARK_DRIVER_MEMORY"]) == ("64", '"512m"')
     assert shown.keys().isdisjoint({"STORAGE_URL", "METADATA_COLUMNS", "CATALOG_URL", "KAFKA_SASL_PASSWORD"})
 
 
