@@ -87,6 +87,10 @@ _column_names = listed(
     r"[^\x00-\x1f\x7f]+",
     "must be column names with commas between them, none of them empty or with control characters",
 )
+_renames = listed(
+    r"[^:\x00-\x1f\x7f]+:[^:\x00-\x1f\x7f]+",
+    "must be field:column, several with commas between them, and no name with a colon",
+)
 _metadata_names = listed("|".join(METADATA_COLUMNS), f"must be any of {', '.join(METADATA_COLUMNS)}")
 
 
@@ -96,6 +100,13 @@ def prefix(text: str) -> str:
 
 def columns(text: str) -> tuple[str, ...]:
     return _once(_column_names(text))
+
+
+def renames(text: str) -> dict[str, str]:
+    pairs = [entry.split(":") for entry in _renames(text)]
+    _once(tuple(name.strip() for name, _ in pairs))
+    _once(tuple(column.strip() for _, column in pairs))
+    return {name.strip(): column.strip() for name, column in pairs}
 
 
 def partitions(text: str) -> tuple[str, ...]:

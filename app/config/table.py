@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, PositiveFloat, PositiveInt
 from app.config import parsers as parse
 from app.config.fields import Contradictions, checked, env
 from app.config.store import Name, StoreVariables, Url
+from app.table.field_rules import FieldRules
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
 
@@ -29,6 +30,10 @@ class TableVariables(StoreVariables):
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     timestamp_as: Name = env("TIMESTAMP_AS")
+    drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
+    rename_columns: Annotated[Mapping[str, str], BeforeValidator(parse.renames)] = env("RENAME_COLUMNS", {})
+    hash_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("HASH_COLUMNS", ())
+    hash_salt: str | None = env("HASH_SALT", secret=True, only_with="HASH_COLUMNS")
     null_partition: Annotated[str, BeforeValidator(parse.null_folder)] = env("NULL_PARTITION", "auto")
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
@@ -55,8 +60,14 @@ class TableVariables(StoreVariables):
     def is_iceberg(self) -> bool:
         return self.catalog_type == "iceberg"
 
+    @property
+    def field_rules(self) -> FieldRules:
+        hashed = frozenset(self.hash_columns)
+        return FieldRules(frozenset(self.drop_columns), self.rename_columns, hashed, self.hash_salt or "")
+
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
+        yield from self._contradictions_of_fields()
         if self.is_iceberg:
             yield from self._contradictions_of_iceberg()
         for variable, problem in checked("TABLE_NAME", parse.name, self.table):
@@ -71,6 +82,21 @@ class TableVariables(StoreVariables):
                 "TIMESTAMP_COLUMN",
                 "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost",
             )
+
+    @property
+    def _partition_fields(self) -> set[str]:
+        return {name.removeprefix("~") for name in self.partitions} - {*TIME_COLUMNS}
+
+    def _contradictions_of_fields(self) -> Contradictions:
+        if self.hash_columns and not self.hash_salt:
+            yield "HASH_SALT", "must be set with HASH_COLUMNS: without a secret, whoever guesses a value finds its hash"
+        if self.timestamp_column in self.hash_columns:
+            yield "HASH_COLUMNS", f"must leave out {self.timestamp_column}, which is TIMESTAMP_COLUMN"
+        if both := sorted(set(self.drop_columns) & set(self.rename_columns)):
+            yield "DROP_COLUMNS", f"must leave out what RENAME_COLUMNS names: {', '.join(both)}"
+        needed = {self.timestamp_column, *self._partition_fields, *self.hash_columns}
+        if lost := sorted(name for name in needed if self.field_rules.field_of(name) is None):
+            yield "DROP_COLUMNS or RENAME_COLUMNS", f"must leave {', '.join(lost)}, which another setting names"
 
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):

@@ -5,7 +5,7 @@ always converted one by one. Both ways keep the order of the batch and give the 
 decides its type.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import NamedTuple, Protocol
@@ -21,6 +21,7 @@ from app.convert.rows import Conversion, Rules, convert, most_scalars
 from app.convert.values import Rescue
 from app.convert.whole_batches import OneByOneError, Patiently, WholeBatches
 from app.model import KEY_COLUMN, Batch, Rejected, Row, TopicPartition
+from app.table.field_rules import FieldRules
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
 
@@ -87,6 +88,7 @@ class BatchConverter:
         bad_records: BadRecords,
         whole_batches: WholeBatches | None = None,
         read_message: ReadMessage | None = None,
+        field_rules: FieldRules | None = None,
     ) -> None:
         self._spec = spec
         self._table_root = table_root
@@ -96,6 +98,7 @@ class BatchConverter:
         self._bad_records = bad_records
         self._whole_batches = whole_batches
         self._read_message = read_message
+        self._field_rules = field_rules
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
@@ -122,12 +125,12 @@ class BatchConverter:
         if self._whole_batches is None:
             self._convert_all_one_by_one(work, self._schema.current)
             return
-        self._convert_lines(work, _rows_of(work.batch), self._schema.current)
+        self._convert_lines(work, self._rows_of(work), self._schema.current)
         for chunk in chunks(work.batch):
             self._convert_chunk(work, chunk, self._whole_batches)
 
     def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
-        lines = _rows_of(work.batch)
+        lines = self._rows_of(work)
         for chunk in chunks(work.batch):
             lines += self._read(work, chunk)
         self._convert_lines(work, lines, known)
@@ -177,10 +180,22 @@ class BatchConverter:
         for place, part, message in zip(chunk.places, chunk.parts.to_pylist(), chunk.messages, strict=True):
             read = self._read_message(message) if self._read_message else None
             if isinstance(read, Row):
-                lines.append(_Line(read, part, place))
+                lines += self._line(work, read, part, place)
             elif read is not None:
                 work.refused.append((place, read))
         return lines
+
+    def _rows_of(self, work: _Work) -> list[_Line]:
+        """Returns the rows from ``transform()``, which come before the messages."""
+        rows = ((row, part) for part, rows in enumerate(work.batch.rows) for row in rows)
+        return [line for place, (row, part) in enumerate(rows) for line in self._line(work, row, part, place)]
+
+    def _line(self, work: _Work, row: Row, part: int, place: int) -> Iterator[_Line]:
+        """Yields the row by the rules of fields, unless they refuse it."""
+        try:
+            yield _Line(row._replace(value=self._field_rules.row(row.value)) if self._field_rules else row, part, place)
+        except ValueError as error:
+            work.refused.append((place, not_written(str(error), row, work.batch.parts[part].offsets.tp, _HINT)))
 
     def _convert_lines(self, work: _Work, lines: list[_Line], known: TableSchema) -> None:
         while lines:
@@ -241,12 +256,6 @@ class BatchConverter:
             known = self._extend(work, TableSchema({**known.columns, KEY_COLUMN: pa.string()}))
         nulls = pa.nulls(len(rows.parts), known.columns[KEY_COLUMN])
         return replace(rows, table=pa.table({KEY_COLUMN: nulls}))
-
-
-def _rows_of(batch: Batch) -> list[_Line]:
-    """Returns the rows from ``transform()``, which come before the messages."""
-    rows = ((row, part) for part, rows in enumerate(batch.rows) for row in rows)
-    return [_Line(row, part, place) for place, (row, part) in enumerate(rows)]
 
 
 def _is_blank(table: pa.Table) -> bool:

@@ -21,7 +21,9 @@ from app.bad_records.refusals import ReadMessage
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.convert.batch import BatchConverter
+from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
+from app.convert.ruled_messages import RuledMessages
 from app.convert.whole_batches import WholeBatches
 from app.delivery.assignment import Portion
 from app.delivery.claimer import Claimer, Membership
@@ -102,6 +104,8 @@ def new_stager(
     whole_batches = None
     if formats:
         parser, read_key, ask_with = formats.parser, formats.read_key, formats.ask_with
+        if settings.field_rules:
+            parser = RuledMessages(parser or JsonMessages(), settings.field_rules)
         whole_batches = WholeBatches(spec, rules, settings.metadata_columns, parser, read_key, ask_with)
     converter = BatchConverter(
         spec=spec,
@@ -112,6 +116,7 @@ def new_stager(
         bad_records=bad_records,
         whole_batches=whole_batches,
         read_message=read_message,
+        field_rules=settings.field_rules,
     )
     return Stager(converter, lake.location.root, spec)
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -14,12 +16,13 @@ from hypothesis import strategies as st
 
 from app.convert.chunks import FEW
 from app.convert.whole_batches import WholeBatches
+from app.table.field_rules import FieldRules
 from app.table.layout import RESCUED_COLUMN
 from app.table.null_folder import HIVE_NULL
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
 from tests.support.batches import NOON
-from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
+from tests.support.both_ways import NO_RULES, StagingStep, Table, assert_both_agree, messages
 
 # --- what is easily got wrong ---------------------------------------------------------------------------------------
 
@@ -175,6 +178,27 @@ def test_where_all_are_odd_little_is_tried_in_vain(step: StagingStep, path: Path
     assert sum(len(call.args[1]) for call in tried.call_args_list) < 3 * 10_000
 
 
+def test_fields_are_dropped_renamed_and_hashed_many_at_once(path: Path) -> None:
+    rules = FieldRules(frozenset({"blob"}), {"at": "ts_ms", "where": "place"}, frozenset({"user", "number"}), "salt")
+    step = StagingStep(replace(ORDINARY, rules=rules), at_once=True)
+    record = {"at": NOON, "where": "here", "user": "Ann", "number": 7, "blob": {"x": [1]}}
+    values = [json.dumps(record | {"n": n}).encode() for n in range(5_000)]
+    assert reads(step, values, path) <= FEW
+    assert reads(step, values, path) == 0
+    table = pq.read_table(path, columns=["ts_ms", "user", "number", "n"])
+    assert table.column("user").unique().to_pylist() == [sha256(b"saltAnn").hexdigest()]
+    assert table.column("number").unique().to_pylist() == [sha256(b"salt7").hexdigest()]
+    assert "blob" not in step.schema.current.columns
+
+
+def test_a_record_with_a_field_and_the_column_that_it_becomes_is_refused(path: Path) -> None:
+    step = StagingStep(Table(rules=FieldRules(renamed={"a": "b"})), at_once=True)
+    staged = step.stage(messages(b'{"a":1}', b'{"a":2,"b":3}', b'{"b":4}'), path)
+    [refused] = staged.rejected
+    assert refused.reason == 'it has both "a" and "b", which RENAME_COLUMNS makes one column'
+    assert pq.read_table(path)["b"].to_pylist() == [1, 4]
+
+
 # --- whatever comes -------------------------------------------------------------------------------------------------
 
 TABLES = st.builds(
@@ -191,6 +215,16 @@ TABLES = st.builds(
          "a:array<string>", "a:struct<a:timestamp,b:double>", "a:struct<a:struct<a:date>>", "ts_ms:timestamp",
          "ts_ms:date,s:timestamp", "ts_ms:boolean", "__key:bigint,s:double", "b:int", "ts_ms:string",
          "__kafka_key:bigint,__offset:string", "ts_ms:double,b:timestamp_ntz"]
+    ),
+    rules=st.sampled_from(
+        [
+            *[NO_RULES] * 4,
+            FieldRules(dropped=frozenset({"a", "q"})),
+            FieldRules(renamed={"a": "b", "s": "a"}),
+            FieldRules(renamed={"b": "ts_ms", "ts_ms": "b"}),
+            FieldRules(hashed=frozenset({"a", "s"}), salt="é"),
+            FieldRules(frozenset({"b"}), {"a": "s", "p": "new"}, frozenset({"s", "t", "__key"}), "x"),
+        ]
     ),
     metadata=st.sampled_from(
         [(), (), ("__offset", "__partition"), ("__topic", "__timestamp", "__headers"), ("__headers",)]

@@ -21,11 +21,13 @@ from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
 from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
-from app.convert.whole_batches import WholeBatches
+from app.convert.ruled_messages import RuledMessages
+from app.convert.whole_batches import MessageParser, WholeBatches
 from app.delivery.open_batch import Staged
 from app.delivery.stage import Stager
 from app.model import Batch, Message, Row, TopicPartition
 from app.service.formats import json_schema
+from app.table.field_rules import FieldRules
 from app.table.layout import RESCUED_COLUMN, PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from app.table.schema import TableSchema
@@ -33,6 +35,8 @@ from app.table.type_names import parse_column_types
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import part, stage
+
+NO_RULES = FieldRules()
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Table:
     avro_keys: bool = False
     json_schema: bool = False
     timestamp_as: str | None = None
+    rules: FieldRules = NO_RULES
 
 
 class CountingReader:
@@ -78,7 +83,9 @@ class StagingStep:
         rules = Rules(table.timestamp, frozenset(spec.columns), types, table.timestamp_as)
         self.schema = MemorySchema()
         self.reader = CountingReader(_topic(table))
-        parser = table.avro or JsonMessages(have_schemas=table.json_schema)
+        parser: MessageParser = table.avro or JsonMessages(have_schemas=table.json_schema)
+        if table.rules:
+            parser = RuledMessages(parser, table.rules)
         read_key = table.avro.read_key if table.avro and table.avro_keys else None
         ask_with = table.avro.ask_with if table.avro else None
         whole_batches = WholeBatches(spec, rules, table.metadata, parser, read_key, ask_with, few)
@@ -91,6 +98,7 @@ class StagingStep:
             bad_records=BadRecords("dead-letter", lambda _: None),
             whole_batches=whole_batches if at_once else None,
             read_message=read or self.reader.read,
+            field_rules=table.rules,
         )
         self._stager = Stager(converter, "data/t", spec)
         self._batches = 0
