@@ -78,7 +78,7 @@ class Area(BaseSettings):
             match field.json_schema_extra:
                 case {"only_with": str(needed)}:
                     other, _, options = needed.partition("=")
-                    if values[other] is None or (options and values[other] not in options.split(" or ")):
+                    if values[other] in (None, ()) or (options and values[other] not in options.split(" or ")):
                         yield from self.refuse(f"has no effect without {needed}", str(field.validation_alias))
 
     def by_variable(self) -> dict[str, Any]:

@@ -95,8 +95,10 @@ class TableVariables(StoreVariables):
         if both := sorted(set(self.drop_columns) & set(self.rename_columns)):
             yield "DROP_COLUMNS", f"must leave out what RENAME_COLUMNS names: {', '.join(both)}"
         needed = {self.timestamp_column, *self._partition_fields, *self.hash_columns}
-        if lost := sorted(name for name in needed if self.field_rules.field_of(name) is None):
-            yield "DROP_COLUMNS or RENAME_COLUMNS", f"must leave {', '.join(lost)}, which another setting names"
+        for name in sorted(needed):
+            if self.field_rules.field_of(name) is None:
+                variable = "DROP_COLUMNS" if name in self.drop_columns else "RENAME_COLUMNS"
+                yield variable, f"must leave {name}, which another setting names"
 
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):

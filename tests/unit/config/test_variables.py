@@ -112,6 +112,24 @@ class TestSingleValues:
         (problem,) = problems(TIMESTAMP_AS=name, **others)
         assert problem.startswith(f'TIMESTAMP_AS="{name}": must name a column that no other setting names')
 
+    @pytest.mark.parametrize(
+        ("variables", "problem"),
+        [
+            ({"HASH_COLUMNS": "user"}, "HASH_SALT: must be set with HASH_COLUMNS"),
+            ({"HASH_SALT": "s"}, "HASH_SALT: has no effect without HASH_COLUMNS"),
+            ({"HASH_COLUMNS": "ts_ms", "HASH_SALT": "s"}, 'HASH_COLUMNS="ts_ms": must leave out ts_ms'),
+            ({"DROP_COLUMNS": "a", "RENAME_COLUMNS": "a:b"}, 'DROP_COLUMNS="a": must leave out what RENAME_COLUMNS'),
+            ({"DROP_COLUMNS": "place", "HIVE_COLUMNS": "~place"}, "must leave place, which another setting names"),
+            ({"RENAME_COLUMNS": "ts_ms:at"}, "must leave ts_ms, which another setting names"),
+            ({"RENAME_COLUMNS": "a:b,c:b"}, "must name each column once; more than once: b"),
+            ({"RENAME_COLUMNS": "a"}, "must be field:column, several with commas between them"),
+        ],
+    )
+    def test_rules_of_fields(self, variables: dict[str, str], problem: str) -> None:
+        (found,) = problems(**variables)
+        assert problem in found
+        assert load(RENAME_COLUMNS="at:ts_ms, year:y", HIVE_COLUMNS="year", DROP_COLUMNS="blob,day")
+
     def test_a_time_column_cannot_be_derived_from_itself(self) -> None:
         (problem,) = problems(HIVE_COLUMNS="year,place", TIMESTAMP_COLUMN="year")
         assert problem.startswith('TIMESTAMP_COLUMN="year": must not be a column of HIVE_COLUMNS')

@@ -4,6 +4,7 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,15 @@ def test_names_in_another_case_leave_the_first_one_its_place(tmp_path: Path) -> 
     assert column(table, "temp") == [1, None]
     assert column(table, "_rescued_data") == [None, '{"Temp":2}']
     Life(settings, tmp_path, at_once=True).stage('{"temp":3,"ts_ms":1}')
+
+
+@both_ways
+def test_fields_follow_their_settings_before_all_others(tmp_path: Path, at_once: bool) -> None:
+    rules = {"DROP_COLUMNS": "blob", "RENAME_COLUMNS": "n:x,at:ts_ms", "HASH_COLUMNS": "user", "HASH_SALT": "s"}
+    settings = settings_with(tmp_path, "x:double", **rules)
+    for _ in range(2):
+        table = Life(settings, tmp_path, at_once=at_once).stage('{"n":1,"at":7,"user":"Ann","blob":{"a":1}}')
+        assert {*table.column_names} >= {"x", "ts_ms", "user"}
+        assert {*table.column_names}.isdisjoint({"n", "at", "blob"})
+        assert (column(table), column(table, "ts_ms")) == ([1.0], [7])
+        assert column(table, "user") == [sha256(b"sAnn").hexdigest()]
