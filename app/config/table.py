@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, PositiveFloat, PositiveInt
 from app.config import parsers as parse
 from app.config.fields import Contradictions, checked, env
 from app.config.store import Name, StoreVariables, Url
+from app.model import KEY_COLUMN
 from app.table.field_rules import FieldRules
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
@@ -62,8 +63,7 @@ class TableVariables(StoreVariables):
 
     @property
     def field_rules(self) -> FieldRules:
-        hashed = frozenset(self.hash_columns)
-        return FieldRules(frozenset(self.drop_columns), self.rename_columns, hashed, self.hash_salt or "")
+        return FieldRules(self.drop_columns, self.rename_columns, self.hash_columns, self.hash_salt or "")
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
@@ -83,22 +83,26 @@ class TableVariables(StoreVariables):
                 "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost",
             )
 
-    @property
-    def _partition_fields(self) -> set[str]:
-        return {name.removeprefix("~") for name in self.partitions} - {*TIME_COLUMNS}
-
     def _contradictions_of_fields(self) -> Contradictions:
         if self.hash_columns and not self.hash_salt:
             yield "HASH_SALT", "must be set with HASH_COLUMNS: without a secret, whoever guesses a value finds its hash"
-        if self.timestamp_column in self.hash_columns:
-            yield "HASH_COLUMNS", f"must leave out {self.timestamp_column}, which is TIMESTAMP_COLUMN"
-        if both := sorted(set(self.drop_columns) & set(self.rename_columns)):
-            yield "DROP_COLUMNS", f"must leave out what RENAME_COLUMNS names: {', '.join(both)}"
-        needed = {self.timestamp_column, *self._partition_fields, *self.hash_columns}
-        for name in sorted(needed):
-            if self.field_rules.field_of(name) is None:
-                variable = "DROP_COLUMNS" if name in self.drop_columns else "RENAME_COLUMNS"
-                yield variable, f"must leave {name}, which another setting names"
+        derived = {*TIME_COLUMNS} & {*self.partitions}
+        own = {KEY_COLUMN, RESCUED_COLUMN, *parse.METADATA_COLUMNS, *derived}
+        for variable, names in (("HASH_COLUMNS", self.hash_columns), ("RENAME_COLUMNS", self.rename_columns.values())):
+            if taken := sorted(own & {*names}):
+                yield variable, f"must not name {taken[0]}, which is no field of the record but made by the connector"
+        for name in self.hash_columns:
+            if name == self.timestamp_column or self.column_types.get(name, pa.string()) != pa.string():
+                setting = "TIMESTAMP_COLUMN" if name == self.timestamp_column else "COLUMN_TYPES, with another type"
+                yield "HASH_COLUMNS", f"must not name {name}, which {setting} names: a hash is text"
+        named = dict.fromkeys((name.removeprefix(parse.VIRTUAL_MARK) for name in self.partitions), "HIVE_COLUMNS")
+        named |= dict.fromkeys(self.hash_columns, "HASH_COLUMNS") | {self.timestamp_column: "TIMESTAMP_COLUMN"}
+        for name, setting in named.items():
+            if name not in derived and self.field_rules.field_of(name) is None:
+                variable = "RENAME_COLUMNS" if name in self.rename_columns else "DROP_COLUMNS"
+                yield variable, f"must not name {name}, which {setting} needs"
+        if both := sorted({*self.drop_columns} & self.rename_columns.keys()):
+            yield "DROP_COLUMNS", f"must not name {both[0]}, which RENAME_COLUMNS names"
 
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):

@@ -26,6 +26,7 @@ from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
 
 _HINT = "Correct it in app/transform.py or at its producer"
+_RENAME_HINT = "Choose another column in RENAME_COLUMNS, or drop the field of that name by DROP_COLUMNS"
 
 
 class Schema(Protocol):
@@ -99,6 +100,10 @@ class BatchConverter:
         self._whole_batches = whole_batches
         self._read_message = read_message
         self._field_rules = field_rules
+
+    def unmet_rules(self) -> Mapping[str, str]:
+        """Returns the names in rules of fields that no record has had so far, each with its setting."""
+        return self._field_rules.unmet() if self._field_rules else {}
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
@@ -195,7 +200,8 @@ class BatchConverter:
         try:
             yield _Line(row._replace(value=self._field_rules.row(row.value)) if self._field_rules else row, part, place)
         except ValueError as error:
-            work.refused.append((place, not_written(str(error), row, work.batch.parts[part].offsets.tp, _HINT)))
+            tp = work.batch.parts[part].offsets.tp
+            work.refused.append((place, not_written(str(error), row, tp, _RENAME_HINT)))
 
     def _convert_lines(self, work: _Work, lines: list[_Line], known: TableSchema) -> None:
         while lines:

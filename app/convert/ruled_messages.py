@@ -21,7 +21,7 @@ class RuledMessages:
         self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
     ) -> Mapping[str, pa.Array] | None:
         rules = self._rules
-        plain = {column: name for column in wanted if column not in rules.hashed and (name := rules.field_of(column))}
+        plain = {column: name for column in wanted if not rules.is_hashed(column) and (name := rules.field_of(column))}
         asked = {name: wanted[column] for column, name in plain.items()}
         given = frozenset(name for column, name in plain.items() if column in fixed)
         parsed = self._parser.parse(values, headers, self._kinds | asked, given)
@@ -33,9 +33,10 @@ class RuledMessages:
             columns = rules.columns_of(parsed)
         except ValueError:
             return None
+        rules.meet(name for name, array in parsed.items() if array.null_count < len(array))
         found = {column: parsed[name] for name, column in columns.items()}
-        for column in rules.hashed & found.keys():
-            if (hashes := rules.array(found[column])) is None:
+        for column in filter(rules.is_hashed, [*found]):
+            if (hashes := rules.hashes(found[column])) is None:
                 return None
             found[column] = hashes
         lacking = {column: pa.nulls(len(values), kind) for column, kind in wanted.items() if column not in found}
@@ -45,7 +46,7 @@ class RuledMessages:
         """Looks for the types of the fields that no column tells; returns whether one is new."""
         sample = self._parser.parse(values[:FEW], headers[:FEW], {}, ()) or {}
         rules, before = self._rules, self._kinds
-        found = (name for name in sample if name in rules.dropped or rules.renamed.get(name, name) in rules.hashed)
+        found = (name for name in sample if rules.is_dropped(name) or rules.is_hashed(rules.column_of(name)))
         self._kinds = before | {name: sample[name].type for name in found}
         return self._kinds != before
 

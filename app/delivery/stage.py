@@ -62,6 +62,8 @@ class Stager:
             for column, values in zip(self._spec.columns, rows.partition_values, strict=True)
             if pc.all(pc.equal(values, null)).as_py()
         }
+        unmet = self._converter.unmet_rules()
+        missing |= {name: (setting, "are written as they came") for name, setting in unmet.items()}
         if not rows.has_timestamps and timestamp != KAFKA_TIMESTAMP:
             outcome = f"have the Kafka timestamp there. Name {KAFKA_TIMESTAMP} if that is meant"
             missing[timestamp] = "TIMESTAMP_COLUMN", outcome

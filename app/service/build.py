@@ -101,11 +101,12 @@ def new_stager(
     spec = lake.spec
     columns, types = frozenset(spec.columns), settings.column_types
     rules = Rules(spec.timestamp_column, columns, types, settings.timestamp_as, settings.is_iceberg)
+    field_rules = settings.field_rules
     whole_batches = None
     if formats:
         parser, read_key, ask_with = formats.parser, formats.read_key, formats.ask_with
-        if settings.field_rules:
-            parser = RuledMessages(parser or JsonMessages(), settings.field_rules)
+        if field_rules:
+            parser = RuledMessages(parser or JsonMessages(), field_rules)
         whole_batches = WholeBatches(spec, rules, settings.metadata_columns, parser, read_key, ask_with)
     converter = BatchConverter(
         spec=spec,
@@ -116,7 +117,7 @@ def new_stager(
         bad_records=bad_records,
         whole_batches=whole_batches,
         read_message=read_message,
-        field_rules=settings.field_rules,
+        field_rules=field_rules,
     )
     return Stager(converter, lake.location.root, spec)
 

@@ -1,7 +1,6 @@
 """The rules by which fields become columns: some are dropped, renamed or hashed, before anything else is done."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -10,17 +9,44 @@ import pyarrow as pa
 from app.lenient_json import to_json
 
 
-@dataclass(frozen=True, slots=True)
 class FieldRules:
-    """Fields to drop, fields with the columns that they become, and columns of which only a salted hash is kept."""
+    """Fields to drop, fields with the columns that they become, and columns of which only a salted hash is kept.
 
-    dropped: frozenset[str] = frozenset()
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    hashed: frozenset[str] = frozenset()
-    salt: str = field(default="", repr=False)
+    What is dropped or hashed is so in whatever case it is written: the table would keep ``User`` beside ``user`` as
+    rescued data.
+    """
+
+    def __init__(
+        self,
+        dropped: Iterable[str] = (),
+        renamed: Mapping[str, str] | None = None,
+        hashed: Iterable[str] = (),
+        salt: str = "",
+    ) -> None:
+        self._dropped = {name.casefold(): name for name in dropped}
+        self._renamed = dict(renamed or {})
+        self._hashed = {name.casefold(): name for name in hashed}
+        self._fields = {column: name for name, column in self._renamed.items()}
+        self._salt = salt
+        self._met: set[str] = set()
 
     def __bool__(self) -> bool:
-        return bool(self.dropped or self.renamed or self.hashed)
+        return bool(self._dropped or self._renamed or self._hashed)
+
+    def is_dropped(self, field: str) -> bool:
+        return field.casefold() in self._dropped
+
+    def is_hashed(self, column: str) -> bool:
+        return column.casefold() in self._hashed
+
+    def column_of(self, field: str) -> str:
+        return self._renamed.get(field, field)
+
+    def field_of(self, column: str) -> str | None:
+        """Returns the field that becomes this column, if any does."""
+        if column in self._fields:
+            return self._fields[column]
+        return None if column in self._renamed or self.is_dropped(column) else column
 
     def columns_of(self, fields: Iterable[str]) -> dict[str, str]:
         """Returns the fields that are left, each with its column.
@@ -28,18 +54,11 @@ class FieldRules:
         Raises:
             ValueError: two of them would become one column.
         """
-        columns = {name: self.renamed.get(name, name) for name in fields if name not in self.dropped}
+        columns = {name: self.column_of(name) for name in fields if not self.is_dropped(name)}
         for name, column in columns.items():
             if name != column and columns.get(column) == column:
                 raise ValueError(f'it has both "{name}" and "{column}", which RENAME_COLUMNS makes one column')
         return columns
-
-    def field_of(self, column: str) -> str | None:
-        """Returns the field that becomes this column, if any does."""
-        for name, target in self.renamed.items():
-            if target == column:
-                return name
-        return None if column in self.renamed or column in self.dropped else column
 
     def row(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the record's columns.
@@ -47,17 +66,19 @@ class FieldRules:
         Raises:
             ValueError: as ``columns_of``.
         """
+        columns = self.columns_of(value)
+        self.meet(value)
         return {
-            column: self._hashed(value[name]) if column in self.hashed else value[name]
-            for name, column in self.columns_of(value).items()
+            column: self._hash_of(value[name]) if self.is_hashed(column) else value[name]
+            for name, column in columns.items()
         }
 
-    def _hashed(self, value: Any) -> str | None:
-        if value is None:
+    def _hash_of(self, value: Any) -> str | None:
+        if value is None or value == {}:
             return None
         return self._hash(value if isinstance(value, str) else to_json(value))
 
-    def array(self, values: pa.Array) -> pa.Array | None:
+    def hashes(self, values: pa.Array) -> pa.Array | None:
         """Returns the hashes of a column, or ``None`` for types whose values must be hashed one by one."""
         if pa.types.is_null(values.type):
             return values
@@ -68,4 +89,17 @@ class FieldRules:
         return hashes.take(texts.indices)
 
     def _hash(self, text: str) -> str:
-        return sha256((self.salt + text).encode("utf-8", "surrogatepass")).hexdigest()
+        return sha256((self._salt + text).encode("utf-8", "surrogatepass")).hexdigest()
+
+    def meet(self, fields: Iterable[str]) -> None:
+        """Notes which rules these fields have met."""
+        wanted = {*self._dropped, *self._renamed, *self._hashed}
+        if len(self._met) < len(wanted):
+            for name in fields:
+                self._met |= wanted & {name, name.casefold(), self.column_of(name).casefold()}
+
+    def unmet(self) -> Mapping[str, str]:
+        """Returns the names that no field has had so far, each with its setting."""
+        rules = [("DROP_COLUMNS", self._dropped), ("HASH_COLUMNS", self._hashed)]
+        named = {name: setting for setting, names in rules for key, name in names.items() if key not in self._met}
+        return named | dict.fromkeys((name for name in self._renamed if name not in self._met), "RENAME_COLUMNS")
