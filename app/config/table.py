@@ -87,21 +87,29 @@ class TableVariables(StoreVariables):
         if self.hash_columns and not self.hash_salt:
             yield "HASH_SALT", "must be set with HASH_COLUMNS: without a secret, whoever guesses a value finds its hash"
         derived = {*TIME_COLUMNS} & {*self.partitions}
-        own = {KEY_COLUMN, RESCUED_COLUMN, *parse.METADATA_COLUMNS, *derived}
-        for variable, names in (("HASH_COLUMNS", self.hash_columns), ("RENAME_COLUMNS", self.rename_columns.values())):
-            if taken := sorted(own & {*names}):
-                yield variable, f"must not name {taken[0]}, which is no field of the record but made by the connector"
+        own = {KEY_COLUMN, RESCUED_COLUMN, *parse.METADATA_COLUMNS, self.timestamp_as or KEY_COLUMN}
+        renamed, kept = self.rename_columns, own | derived
+        for variable, names, taken in (
+            ("HASH_COLUMNS", self.hash_columns, kept),
+            ("RENAME_COLUMNS", renamed.values(), kept),
+            ("DROP_COLUMNS", self.drop_columns, own),
+        ):
+            for name in sorted(taken & {*names}):
+                yield variable, f"must not name {name}, which is no field of the record but made by the connector"
         for name in self.hash_columns:
             if name == self.timestamp_column or self.column_types.get(name, pa.string()) != pa.string():
                 setting = "TIMESTAMP_COLUMN" if name == self.timestamp_column else "COLUMN_TYPES, with another type"
                 yield "HASH_COLUMNS", f"must not name {name}, which {setting} names: a hash is text"
         named = dict.fromkeys((name.removeprefix(parse.VIRTUAL_MARK) for name in self.partitions), "HIVE_COLUMNS")
-        named |= dict.fromkeys(self.hash_columns, "HASH_COLUMNS") | {self.timestamp_column: "TIMESTAMP_COLUMN"}
+        named |= dict.fromkeys(self.hash_columns, "HASH_COLUMNS") | dict.fromkeys(self.column_types, "COLUMN_TYPES")
+        named |= dict.fromkeys(self.stats_columns, "STATS_COLUMNS") | {self.timestamp_column: "TIMESTAMP_COLUMN"}
+        if self.sort_column:
+            named[self.sort_column] = "SORT_COLUMN"
         for name, setting in named.items():
-            if name not in derived and self.field_rules.field_of(name) is None:
-                variable = "RENAME_COLUMNS" if name in self.rename_columns else "DROP_COLUMNS"
+            if name not in derived and not self.field_rules.fields_of(name):
+                variable = "RENAME_COLUMNS" if name in renamed else "DROP_COLUMNS"
                 yield variable, f"must not name {name}, which {setting} needs"
-        if both := sorted({*self.drop_columns} & self.rename_columns.keys()):
+        if both := sorted({*self.drop_columns} & renamed.keys()):
             yield "DROP_COLUMNS", f"must not name {both[0]}, which RENAME_COLUMNS names"
 
     def _contradictions_of_iceberg(self) -> Contradictions:

@@ -47,9 +47,10 @@ class Converted:
 
 
 class _Line(NamedTuple):
-    """A row, the part that it belongs to, and its place in the batch."""
+    """A row by the rules of fields and as it came, the part that it belongs to, and its place in the batch."""
 
     row: Row
+    came: Row
     part: int
     place: int
 
@@ -198,7 +199,8 @@ class BatchConverter:
     def _line(self, work: _Work, row: Row, part: int, place: int) -> Iterator[_Line]:
         """Yields the row by the rules of fields, unless they refuse it."""
         try:
-            yield _Line(row._replace(value=self._field_rules.row(row.value)) if self._field_rules else row, part, place)
+            ruled = row._replace(value=self._field_rules.row(row.value)) if self._field_rules else row
+            yield _Line(ruled, row, part, place)
         except ValueError as error:
             tp = work.batch.parts[part].offsets.tp
             work.refused.append((place, not_written(str(error), row, tp, _RENAME_HINT)))
@@ -216,7 +218,7 @@ class BatchConverter:
                 conversion = self._conversion(work, rows, known, extra)
             except BadRowsError as error:
                 for index, reason in error.reasons.items():
-                    row, part, place = lines[index]
+                    _, row, part, place = lines[index]
                     tp = work.batch.parts[part].offsets.tp
                     work.refused.append((place, not_written(reason, row, tp, _HINT)))
                 lines = [line for index, line in enumerate(lines) if index not in error.reasons]

@@ -1,6 +1,7 @@
 """The rules by which fields become columns: some are dropped, renamed or hashed, before anything else is done."""
 
 from collections.abc import Iterable, Mapping
+from datetime import time
 from hashlib import sha256
 from typing import Any
 
@@ -42,11 +43,14 @@ class FieldRules:
     def column_of(self, field: str) -> str:
         return self._renamed.get(field, field)
 
-    def field_of(self, column: str) -> str | None:
-        """Returns the field that becomes this column, if any does."""
-        if column in self._fields:
-            return self._fields[column]
-        return None if column in self._renamed or self.is_dropped(column) else column
+    def is_renamed(self, field: str) -> bool:
+        """Whether the field becomes another column, or has the name of a column that another field becomes."""
+        return field in self._renamed or field in self._fields
+
+    def fields_of(self, column: str) -> list[str]:
+        """Returns the fields that may become this column."""
+        own = [] if column in self._renamed or self.is_dropped(column) else [column]
+        return [self._fields[column], *own] if column in self._fields else own
 
     def columns_of(self, fields: Iterable[str]) -> dict[str, str]:
         """Returns the fields that are left, each with its column.
@@ -76,13 +80,17 @@ class FieldRules:
     def _hash_of(self, value: Any) -> str | None:
         if value is None or value == {}:
             return None
+        if isinstance(value, time):  # text in a table
+            value = value.isoformat()
         return self._hash(value if isinstance(value, str) else to_json(value))
 
     def hashes(self, values: pa.Array) -> pa.Array | None:
         """Returns the hashes of a column, or ``None`` for types whose values must be hashed one by one."""
-        if pa.types.is_null(values.type):
-            return values
-        if values.type not in (pa.string(), pa.int64()):
+        if pa.types.is_nested(values.type):  # where an object of nulls is null
+            return None
+        if values.null_count == len(values):
+            return pa.nulls(len(values))
+        if values.type not in (pa.string(), pa.int64(), pa.bool_()):
             return None
         texts = values.cast(pa.string()).dictionary_encode()
         hashes = pa.array(map(self._hash, texts.dictionary.to_pylist()), pa.string())

@@ -12,6 +12,7 @@ import pytest
 from app.convert.avro_columns import NotReadError
 from app.convert.avro_messages import AvroMessages
 from app.convert.avro_schema import AvroSchema
+from app.table.field_rules import FieldRules
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.avro import Generator, MemoryRegistry, datum, framed, record
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
@@ -40,6 +41,30 @@ def test_drawn_schemas(seed: int, hive: tuple[str, ...]) -> None:
         for _ in range(3)
     ]
     assert_both_agree(table_of(*schemas, hive=hive, timestamp="f0"), batches, few=2)
+
+
+@pytest.mark.parametrize(
+    "rules", [FieldRules(["x"]), FieldRules(renamed={"x": "y"}), FieldRules(hashed=["x"], salt="s")]
+)
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (logical("int", "time-millis"), 45_000_001),
+        (["null", logical("long", "time-micros")], 45_000_000_000),
+        (logical("int", "date"), 19_000),
+        (logical("long", "timestamp-millis"), 1_700_000_000_000),
+        ("boolean", True),
+        ("bytes", b"ab"),
+        ("double", 1.5),
+        ("long", 7),
+        ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, "B"),
+        ({"type": "array", "items": "string"}, ["a"]),
+    ],
+)
+def test_fields_that_are_dropped_renamed_or_hashed(kind: Any, value: Any, rules: FieldRules) -> None:
+    written = record(("ts_ms", "long"), ("x", kind))
+    values = [framed(1, datum(written, {"ts_ms": 1, "x": value}))] * 6
+    assert_both_agree(table_of(written, rules=rules), [messages(*values)] * 2, few=2)
 
 
 @pytest.mark.parametrize("seed", seeds(150, by_day=30))

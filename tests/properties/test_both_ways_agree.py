@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from app.convert.chunks import FEW
 from app.convert.whole_batches import WholeBatches
+from app.model import Batch, Row
 from app.table.field_rules import FieldRules
 from app.table.layout import RESCUED_COLUMN
 from app.table.null_folder import HIVE_NULL
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
-from tests.support.batches import NOON
+from tests.support.batches import NOON, part
 from tests.support.both_ways import NO_RULES, StagingStep, Table, assert_both_agree, messages
 
 # --- what is easily got wrong ---------------------------------------------------------------------------------------
@@ -197,6 +198,35 @@ def test_a_record_with_a_field_and_the_column_that_it_becomes_is_refused(path: P
     [refused] = staged.rejected
     assert refused.reason == 'it has both "a" and "b", which RENAME_COLUMNS makes one column'
     assert pq.read_table(path)["b"].to_pylist() == [1, 4]
+
+
+def test_a_field_that_is_renamed_may_have_its_new_name_already(path: Path) -> None:
+    step = StagingStep(Table(rules=FieldRules(renamed={"a": "b"})), at_once=True)
+    for name in ("a", "b", "a"):
+        values = [json.dumps({"ts_ms": NOON, name: n}).encode() for n in range(5_000)]
+        assert reads(step, values, path) <= FEW
+        assert pq.read_table(path)["b"].to_pylist() == [*range(5_000)]
+
+
+@pytest.mark.parametrize(
+    "blob", [[], {}, None, {"a": None}, {"at": "2024-01-15T12:00:00"}, "2024-01-15T12:00:00"], ids=repr
+)
+def test_a_field_is_dropped_or_hashed_at_once_whatever_it_has(path: Path, blob: Any) -> None:
+    for rules in (FieldRules(["blob"]), FieldRules(hashed=["blob"], salt="s")):
+        step = StagingStep(Table(rules=rules), at_once=True)
+        values = [json.dumps({"ts_ms": NOON, "n": n, "blob": blob}).encode() for n in range(5_000)]
+        assert_both_agree(Table(rules=rules), [messages(*values[:6])] * 3, few=2)
+        reads(step, values, path)
+        assert reads(step, values, path) == (5_000 if rules.is_hashed("blob") and isinstance(blob, list | dict) else 0)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_dead_letter_has_the_fields_as_they_came(at_once: bool, tmp_path: Path) -> None:
+    step = StagingStep(Table(("year",), rules=FieldRules(["blob"], {"a": "b"}, ["user"], "s")), at_once=at_once)
+    came = {"ts_ms": "no time", "a": 1, "user": "Ann", "blob": 2}
+    batch = Batch((part(last=0),), ([Row(came, b"k", NOON, 0)],), ([],))
+    [refused] = step.stage_batch(batch, tmp_path / "staged").rejected
+    assert refused.value == came
 
 
 # --- whatever comes -------------------------------------------------------------------------------------------------
