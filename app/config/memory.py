@@ -1,6 +1,6 @@
 """Shares the memory of one container between the rows in Python, Spark's Java heap, and its sort outside the heap.
 
-Measured: Python without rows takes about 200 MB. A heap of 512 MB is enough for every batch that the sort has room for,
+Measured: Python without rows takes about 250 MB. A heap of 512 MB is enough for every batch that the sort has room for,
 and for records of a 32nd of the heap.
 """
 

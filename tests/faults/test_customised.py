@@ -151,9 +151,10 @@ def _joined(place: Place, each: Callable[[Any], Any] = lambda value: value) -> C
 def test_a_slow_function_is_stopped_and_goes_on_and_each_record_goes_through_it(place: Place) -> None:
     """A turn takes fewer records than a poll: the client goes back to those that are left."""
     seen: list[int] = []
+    stopped = threading.Event()
 
     def slow(value: Any) -> Any:
-        time.sleep(0.02)
+        time.sleep(0.2 if len(seen) >= 150 and not stopped.is_set() else 0.02)  # 50 s are left to stop it in
         seen.append(value["n"])
         return value
 
@@ -162,6 +163,7 @@ def test_a_slow_function_is_stopped_and_goes_on_and_each_record_goes_through_it(
     wait_until(lambda: len(seen) >= 150, "some are through")
     first.stop()
     assert len(seen) < 400
+    stopped.set()
     second = place.connector(transform=lambda sdf: sdf.apply(slow))
     place.wait_until_committed(200, 200, by=second)
     second.stop()
