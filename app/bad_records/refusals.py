@@ -52,11 +52,12 @@ class TooBigError(NotARowError):
 class BadRowsError(ValueError):
     """Some rows of a batch cannot be written; the others can. One step names all that it finds, at once.
 
-    ``reasons`` are by position of the row in what was given.
+    ``reasons`` are by position of the row in what was given; ``hint`` is the remedy, if it is another than for most.
     """
 
-    def __init__(self, reasons: Mapping[int, str]) -> None:
+    def __init__(self, reasons: Mapping[int, str], hint: str = "") -> None:
         self.reasons = dict(reasons)
+        self.hint = hint
         row, reason = next(iter(self.reasons.items()))
         super().__init__(f"row {row}: {reason}" + (f", and {len(self.reasons) - 1} more" if len(reasons) > 1 else ""))
 

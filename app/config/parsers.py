@@ -104,9 +104,8 @@ def columns(text: str) -> tuple[str, ...]:
 
 def renames(text: str) -> dict[str, str]:
     pairs = [entry.split(":") for entry in _renames(text)]
-    _once(tuple(name.strip() for name, _ in pairs))
-    _once(tuple(column.strip() for _, column in pairs))
-    return {name.strip(): column.strip() for name, column in pairs}
+    fields = _once(tuple(name.strip() for name, _ in pairs))
+    return dict(zip(fields, _once(tuple(column.strip() for _, column in pairs)), strict=True))
 
 
 def partitions(text: str) -> tuple[str, ...]:

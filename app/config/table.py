@@ -87,14 +87,14 @@ class TableVariables(StoreVariables):
         if self.hash_columns and not self.hash_salt:
             yield "HASH_SALT", "must be set with HASH_COLUMNS: without a secret, whoever guesses a value finds its hash"
         derived = {*TIME_COLUMNS} & {*self.partitions}
-        own = {KEY_COLUMN, RESCUED_COLUMN, *parse.METADATA_COLUMNS, self.timestamp_as or KEY_COLUMN}
-        renamed, kept = self.rename_columns, own | derived
+        own = {KEY_COLUMN, RESCUED_COLUMN, *parse.METADATA_COLUMNS, self.timestamp_as}
+        rules, renamed = self.field_rules, self.rename_columns
         for variable, names, taken in (
-            ("HASH_COLUMNS", self.hash_columns, kept),
-            ("RENAME_COLUMNS", renamed.values(), kept),
+            ("HASH_COLUMNS", self.hash_columns, own | derived),
+            ("RENAME_COLUMNS", renamed.values(), own | derived),
             ("DROP_COLUMNS", self.drop_columns, own),
         ):
-            for name in sorted(taken & {*names}):
+            for name in filter(taken.__contains__, names):
                 yield variable, f"must not name {name}, which is no field of the record but made by the connector"
         for name in self.hash_columns:
             if name == self.timestamp_column or self.column_types.get(name, pa.string()) != pa.string():
@@ -106,11 +106,11 @@ class TableVariables(StoreVariables):
         if self.sort_column:
             named[self.sort_column] = "SORT_COLUMN"
         for name, setting in named.items():
-            if name not in derived and not self.field_rules.fields_of(name):
+            if name not in derived and not rules.fields_of(name):
                 variable = "RENAME_COLUMNS" if name in renamed else "DROP_COLUMNS"
                 yield variable, f"must not name {name}, which {setting} needs"
-        if both := sorted({*self.drop_columns} & renamed.keys()):
-            yield "DROP_COLUMNS", f"must not name {both[0]}, which RENAME_COLUMNS names"
+        for name in filter(renamed.__contains__, self.drop_columns):
+            yield "DROP_COLUMNS", f"must not name {name}, which RENAME_COLUMNS names"
 
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):

@@ -5,7 +5,7 @@ always converted one by one. Both ways keep the order of the batch and give the 
 decides its type.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import NamedTuple, Protocol
@@ -47,10 +47,9 @@ class Converted:
 
 
 class _Line(NamedTuple):
-    """A row by the rules of fields and as it came, the part that it belongs to, and its place in the batch."""
+    """A row as it came, the part that it belongs to, and its place in the batch."""
 
     row: Row
-    came: Row
     part: int
     place: int
 
@@ -100,11 +99,11 @@ class BatchConverter:
         self._bad_records = bad_records
         self._whole_batches = whole_batches
         self._read_message = read_message
-        self._field_rules = field_rules
+        self._field_rules = field_rules or FieldRules()
 
     def unmet_rules(self) -> Mapping[str, str]:
         """Returns the names in rules of fields that no record has had so far, each with its setting."""
-        return self._field_rules.unmet() if self._field_rules else {}
+        return self._field_rules.unmet()
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
@@ -131,12 +130,12 @@ class BatchConverter:
         if self._whole_batches is None:
             self._convert_all_one_by_one(work, self._schema.current)
             return
-        self._convert_lines(work, self._rows_of(work), self._schema.current)
+        self._convert_lines(work, _rows_of(work.batch), self._schema.current)
         for chunk in chunks(work.batch):
             self._convert_chunk(work, chunk, self._whole_batches)
 
     def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
-        lines = self._rows_of(work)
+        lines = _rows_of(work.batch)
         for chunk in chunks(work.batch):
             lines += self._read(work, chunk)
         self._convert_lines(work, lines, known)
@@ -178,37 +177,24 @@ class BatchConverter:
 
     def _convert_one_by_one(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> None:
         lines = self._read(work, chunk)
-        self._convert_lines(work, lines, self._schema.current)
-        whole_batches.learn(line.row for line in lines)
+        whole_batches.learn(self._convert_lines(work, lines, self._schema.current))
 
     def _read(self, work: _Work, chunk: Chunk) -> list[_Line]:
         lines: list[_Line] = []
         for place, part, message in zip(chunk.places, chunk.parts.to_pylist(), chunk.messages, strict=True):
             read = self._read_message(message) if self._read_message else None
             if isinstance(read, Row):
-                lines += self._line(work, read, part, place)
+                lines.append(_Line(read, part, place))
             elif read is not None:
                 work.refused.append((place, read))
         return lines
 
-    def _rows_of(self, work: _Work) -> list[_Line]:
-        """Returns the rows from ``transform()``, which come before the messages."""
-        rows = ((row, part) for part, rows in enumerate(work.batch.rows) for row in rows)
-        return [line for place, (row, part) in enumerate(rows) for line in self._line(work, row, part, place)]
-
-    def _line(self, work: _Work, row: Row, part: int, place: int) -> Iterator[_Line]:
-        """Yields the row by the rules of fields, unless they refuse it."""
-        try:
-            ruled = row._replace(value=self._field_rules.row(row.value)) if self._field_rules else row
-            yield _Line(ruled, row, part, place)
-        except ValueError as error:
-            tp = work.batch.parts[part].offsets.tp
-            work.refused.append((place, not_written(str(error), row, tp, _RENAME_HINT)))
-
-    def _convert_lines(self, work: _Work, lines: list[_Line], known: TableSchema) -> None:
+    def _convert_lines(self, work: _Work, lines: list[_Line], known: TableSchema) -> Sequence[Row]:
+        """Converts rows, and returns those that were not refused, by the rules of fields."""
         while lines:
-            rows, parts = [line.row for line in lines], [line.part for line in lines]
+            parts = [line.part for line in lines]
             try:
+                rows = self._ruled([line.row for line in lines])
                 tps = self._tps(work, parts) if self._metadata else []
                 extra = metadata_columns(self._metadata, rows, tps)
                 if self._rules.timestamp_as:
@@ -218,16 +204,36 @@ class BatchConverter:
                 conversion = self._conversion(work, rows, known, extra)
             except BadRowsError as error:
                 for index, reason in error.reasons.items():
-                    _, row, part, place = lines[index]
+                    row, part, place = lines[index]
                     tp = work.batch.parts[part].offsets.tp
-                    work.refused.append((place, not_written(reason, row, tp, _HINT)))
+                    work.refused.append((place, not_written(reason, row, tp, error.hint or _HINT)))
                 lines = [line for index, line in enumerate(lines) if index not in error.reasons]
             else:
                 has_timestamps = any(self._spec.timestamp_column in row.value for row in rows)
                 work.add(
                     Rows(conversion.table, values, pa.array(parts, pa.int32()), has_timestamps), conversion.rescued
                 )
-                return
+                return rows
+        return []
+
+    def _ruled(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Returns the rows by the rules of fields.
+
+        Raises:
+            BadRowsError: some have fields that would become one column.
+        """
+        if not self._field_rules:
+            return rows
+        ruled: list[Row] = []
+        reasons: dict[int, str] = {}
+        for index, row in enumerate(rows):
+            try:
+                ruled.append(row._replace(value=self._field_rules.row(row.value)))
+            except ValueError as error:
+                reasons[index] = str(error)
+        if reasons:
+            raise BadRowsError(reasons, _RENAME_HINT)
+        return ruled
 
     def _conversion(
         self, work: _Work, rows: Sequence[Row], known: TableSchema, extra: Mapping[str, pa.Array]
@@ -264,6 +270,12 @@ class BatchConverter:
             known = self._extend(work, TableSchema({**known.columns, KEY_COLUMN: pa.string()}))
         nulls = pa.nulls(len(rows.parts), known.columns[KEY_COLUMN])
         return replace(rows, table=pa.table({KEY_COLUMN: nulls}))
+
+
+def _rows_of(batch: Batch) -> list[_Line]:
+    """Returns the rows from ``transform()``, which come before the messages."""
+    rows = ((row, part) for part, rows in enumerate(batch.rows) for row in rows)
+    return [_Line(row, part, place) for place, (row, part) in enumerate(rows)]
 
 
 def _is_blank(table: pa.Table) -> bool:

@@ -29,7 +29,7 @@ class FieldRules:
         self._hashed = {name.casefold(): name for name in hashed}
         self._fields = {column: name for name, column in self._renamed.items()}
         self._salt = salt
-        self._met: set[str] = set()
+        self._unmet = {*self._dropped, *self._renamed, *self._hashed}
 
     def __bool__(self) -> bool:
         return bool(self._dropped or self._renamed or self._hashed)
@@ -101,13 +101,12 @@ class FieldRules:
 
     def meet(self, fields: Iterable[str]) -> None:
         """Notes which rules these fields have met."""
-        wanted = {*self._dropped, *self._renamed, *self._hashed}
-        if len(self._met) < len(wanted):
+        if self._unmet:
             for name in fields:
-                self._met |= wanted & {name, name.casefold(), self.column_of(name).casefold()}
+                self._unmet -= {name, name.casefold(), self.column_of(name).casefold()}
 
     def unmet(self) -> Mapping[str, str]:
         """Returns the names that no field has had so far, each with its setting."""
-        rules = [("DROP_COLUMNS", self._dropped), ("HASH_COLUMNS", self._hashed)]
-        named = {name: setting for setting, names in rules for key, name in names.items() if key not in self._met}
-        return named | dict.fromkeys((name for name in self._renamed if name not in self._met), "RENAME_COLUMNS")
+        renamed = {name: name for name in self._renamed}
+        rules = {"DROP_COLUMNS": self._dropped, "HASH_COLUMNS": self._hashed, "RENAME_COLUMNS": renamed}
+        return {names[key]: setting for setting, names in rules.items() for key in names if key in self._unmet}
