@@ -27,7 +27,7 @@ COMMIT_INTERVAL = 5.0
 EVERYONE = tuple(all_sinks(BATCH_SIZE, COMMIT_INTERVAL))
 FORMATS = ("json", "avro")
 JSON_ALONE = "this benchmark runs it with JSON alone"
-LONGER = (CONNECTOR, "iceberg-1", "iceberg-2")
+LONGER = (CONNECTOR, "connector-identity", "connector-edited", "iceberg-2", "iceberg-2-edited")
 # Java's start counts for less the longer a topic is, so those that write at full speed soon are compared thrice.
 LAPS = ((2_000_000, EVERYONE), (3_000_000, LONGER), (5_000_000, LONGER))
 

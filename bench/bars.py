@@ -33,15 +33,10 @@ BARS = (
     Bar("dependency-50000", WARM, 2_000_000, 3.0),
     Bar("streaming-50k", WARM, 2_000_000, 1.3),
     Bar("streaming-500k", WARM, 2_000_000, 1.3),
-    Bar("iceberg-1", COLD, 3_000_000, 1.6),
     Bar("iceberg-2", COLD, 3_000_000, 1.6),
-    Bar("iceberg-1", WARM, 5_000_000, 1.8),
     Bar("iceberg-2", WARM, 5_000_000, 1.6),
-    Bar("iceberg-1", CPU, 5_000_000, 1.8, less_is_better=True),
     Bar("iceberg-2", CPU, 5_000_000, 1.8, less_is_better=True),
-    Bar("iceberg-1", FILES, 5_000_000, 1.0, less_is_better=True),
     Bar("iceberg-2", FILES, 5_000_000, 1.0, less_is_better=True),
-    Bar("iceberg-1", MEGABYTES, 5_000_000, 0.9, less_is_better=True),
     Bar("iceberg-2", MEGABYTES, 5_000_000, 0.9, less_is_better=True),
 )
 

@@ -43,6 +43,7 @@ def all_sinks(batch_size: int, commit_interval: float) -> dict[str, Sink]:
         StreamingSink(500_000),
         IcebergSink(1),
         IcebergSink(2),
+        IcebergSink(2, edited=True),
     ]
     return {sink.name: sink for sink in sinks}
 

@@ -53,32 +53,47 @@ POLL_RECORDS = 5_000
 # A task without new records looks at the coordinator's requests only so often: by default the last commit of a topic
 # would wait for a minute.
 FLUSH_MS = 500
+RENAMED = {"status": "state"}
+# No message of the benchmark is a tombstone: all rows are compared.
+FILTER_AND_RENAME = {
+    "predicates": "tombstone",
+    "predicates.tombstone.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+    "transforms": "filter,rename",
+    "transforms.filter.type": "org.apache.kafka.connect.transforms.Filter",
+    "transforms.filter.predicate": "tombstone",
+    "transforms.rename.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+    "transforms.rename.renames": ",".join(":".join(pair) for pair in RENAMED.items()),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergSink:
-    """One worker with so many tasks."""
+    """One worker with so many tasks; if edited, with a filter and a renamed field."""
 
     tasks: int
     avro: bool = False
+    edited: bool = False
     is_ours: bool = False
 
     @property
     def name(self) -> str:
-        name = f"iceberg-{self.tasks}"
+        name = f"iceberg-{self.tasks}{'-edited' if self.edited else ''}"
         return in_avro(name) if self.avro else name
 
     @property
     def title(self) -> str:
         tasks = f"{self.tasks} {'task' if self.tasks == 1 else 'tasks'}"
-        return f"Kafka Connect, Iceberg sink, {tasks}{', Avro' if self.avro else ''}"
+        more = f"{', filter and rename' if self.edited else ''}{', Avro' if self.avro else ''}"
+        return f"Kafka Connect, Iceberg sink, {tasks}{more}"
 
     @property
     def settings(self) -> str:
         return (
             f"`tasks.max={self.tasks}`, `iceberg.control.commit.interval-ms={COMMIT_MS}`, "
             f"`offset.flush.interval.ms={FLUSH_MS}`, `max.poll.records={POLL_RECORDS}`, "
-            f"a heap of {HEAP}, partitions by day and location" + (f", `{AVRO_CONVERTER}`" if self.avro else "")
+            f"a heap of {HEAP}, partitions by day and location"
+            + (f", `{AVRO_CONVERTER}`" if self.avro else "")
+            + (", the transforms `Filter` and `ReplaceField`" if self.edited else "")
         )
 
     @property
@@ -93,7 +108,7 @@ class IcebergSink:
         return {"Kafka Connect": f"{CONNECT_VERSION}, Iceberg {ICEBERG_VERSION}", **converter}
 
     def set_up(self, stage: Stage, place: Place) -> None:
-        iceberg_table.create_table(stage.catalog(), place.name)
+        iceberg_table.create_table(stage.catalog(), place.name, RENAMED if self.edited else {})
         stage.kafka.create_topic(_control_topic(place))
         _write(place.folder / "worker.properties", self._worker(stage, place))
         _write(place.folder / "connector.properties", self._connector(stage, place))
@@ -158,6 +173,7 @@ class IcebergSink:
             "iceberg.catalog.uri": stage.catalog().url,
             "iceberg.catalog.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             **{f"iceberg.catalog.{name}": value for name, value in stage.catalog().storage.items()},
+            **(FILTER_AND_RENAME if self.edited else {}),
         }
 
 

@@ -24,7 +24,14 @@ COLUMNS = {
     "battery": LongType(),
     "seq": LongType(),
 }
-SCHEMA = Schema(*(NestedField(number, name, kind) for number, (name, kind) in enumerate(COLUMNS.items(), start=1)))
+
+
+def _schema(renamed: Mapping[str, str]) -> Schema:
+    fields = enumerate(COLUMNS.items(), start=1)
+    return Schema(*(NestedField(number, renamed.get(name, name), kind) for number, (name, kind) in fields))
+
+
+SCHEMA = _schema({})
 # The fewest partitions that hold what the Hive columns year, month, day and location do.
 PARTITIONS = PartitionSpec(
     PartitionField(SCHEMA.find_field("ts_ms").field_id, 1_000, DayTransform(), "day"),
@@ -39,11 +46,15 @@ FROM (SELECT *, make_timestamp(epoch_us(ts_ms)) AS time
 )"""
 
 
-def create_table(catalog: LocalIcebergCatalog, bucket: str) -> None:
-    """Make an empty table in the bucket; its namespace has the bucket's name, so each run has a table of its own."""
+def create_table(catalog: LocalIcebergCatalog, bucket: str, renamed: Mapping[str, str]) -> None:
+    """Make an empty table in the bucket; its namespace has the bucket's name, so each run has a table of its own.
+
+    Args:
+        renamed: columns with another name than the messages' field, by that field.
+    """
     client = _client(catalog)
     client.create_namespace(bucket)
-    client.create_table((bucket, TABLE), SCHEMA, f"s3://{bucket}/{PREFIX}/{TABLE}", PARTITIONS)
+    client.create_table((bucket, TABLE), _schema(renamed), f"s3://{bucket}/{PREFIX}/{TABLE}", PARTITIONS)
 
 
 class CommittedSnapshots:
