@@ -2,13 +2,14 @@
 
 # ruff: noqa: E402 - the handlers come first
 import os
+import shlex
 import signal
 import sys
 
 # Loading quixstreams and PySpark takes a second, and a process with pid 1 ignores SIGTERM until it has a handler.
 # A command that is stopped meanwhile has not done its work; the connector has nothing to lose yet.
 for number in (signal.SIGTERM, signal.SIGINT):
-    signal.signal(number, lambda *_: os._exit(130 if sys.argv[1:] else 0))
+    signal.signal(number, lambda *_: os._exit(130 if sys.argv[1:] or os.environ.get("COMMAND") else 0))
 
 import logging
 from argparse import Namespace
@@ -52,6 +53,8 @@ def _run(options: Namespace) -> int:
             load_dotenv(dotenv, encoding="utf-8-sig")  # for local runs; the environment wins
         except (ValueError, OSError) as error:  # PowerShell's > writes UTF-16
             raise ConfigError(f"reading {dotenv}", str(error), "Save it as UTF-8") from None
+        if not options.command:  # a deployment may have no arguments
+            options = _command_of_environment()
         settings = load_settings(needs_broker=options.needs_broker, needs_store=options.needs_store)
     except ConfigError as error:
         logs.announce_failure(error)
@@ -64,6 +67,18 @@ def _run(options: Namespace) -> int:
     from app.service.run import run  # noqa: PLC0415
 
     return run(settings)
+
+
+def _command_of_environment() -> Namespace:
+    """Read the command that COMMAND names with its options; it may name none."""
+    from app.commands.command_line import new_parser  # noqa: PLC0415
+    from app.errors import ConfigError  # noqa: PLC0415
+
+    try:
+        arguments = shlex.split(os.environ.get("COMMAND", ""))
+    except ValueError as error:
+        raise ConfigError("reading COMMAND", str(error), "Write it as in a shell") from None
+    return new_parser().parse_args(arguments)
 
 
 def _not_installed(cause: str) -> int:

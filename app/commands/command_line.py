@@ -31,7 +31,13 @@ def new_parser() -> ArgumentParser:
 
     check = add_command("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.")
     check.add_argument("--json", action="store_true", help="answer with an object in JSON for each check")
-    check.add_argument("--without", choices=["spark"], help="leave this check out: it starts Java, which takes seconds")
+    check.add_argument(
+        "--without",
+        nargs="+",
+        choices=["broker", "registry", "catalog", "store", "spark"],
+        default=[],
+        help="leave out what needs these, such as spark, which takes seconds; without all of them no system is asked",
+    )
 
     try_out = add_command(
         "try",
@@ -45,6 +51,14 @@ def new_parser() -> ArgumentParser:
         "--envelope",
         action="store_true",
         help='lines are objects with "value" and, if wanted, "key", "timestamp" (ms) and "headers" (an object)',
+    )
+
+    add_command(
+        "config-schema",
+        "Print the settings as JSON Schema.",
+        "config_schema:config_schema",
+        needs_broker=False,
+        needs_store=False,
     )
 
     audit = add_command(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, get_args
+from typing import Any, ClassVar, Final, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -18,6 +18,7 @@ _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # the environment has other bytes as
 def env(variable: str, default: Any = None, *, secret: bool = False, only_with: str | None = None) -> Any:
     """Declares a field that is read from this variable; the value of a ``secret`` one is never shown.
 
+    The text below the field, in Markdown, is its description for users: the pages and the form are made of it.
     ``only_with`` is the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``.
     """
     return Field(default, validation_alias=variable, repr=not secret, json_schema_extra={"only_with": only_with})
@@ -27,13 +28,18 @@ def is_quoted(text: str) -> bool:
     return len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]
 
 
-def _options(field: FieldInfo) -> list[str]:
+def options(field: FieldInfo) -> list[str]:
+    """Returns the words that the variable may have; none if it takes other texts."""
+    if field.annotation is bool:
+        return ["true", "false"]
     kinds = (field.annotation, *get_args(field.annotation))
     return [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
 
 
 class Area(BaseSettings):
     """Variables that belong together. Each area builds on the one before, whose fields its rules may use."""
+
+    section: ClassVar[str]  # the heading of its variables in the pages
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -42,6 +48,7 @@ class Area(BaseSettings):
         arbitrary_types_allowed=True,  # of pyarrow
         enable_decoding=False,  # a list is no JSON
         validate_default=False,
+        use_attribute_docstrings=True,
     )
 
     @model_validator(mode="before")
@@ -62,7 +69,7 @@ class Area(BaseSettings):
             raise ValueError("must be text in UTF-8")
         if is_quoted(raw) and field.repr:
             raise ValueError(IN_QUOTES)
-        return next((word for word in _options(field) if word.lower() == raw.lower()), raw)
+        return next((word for word in options(field) if word.lower() == raw.lower()), raw)
 
     def contradictions(self) -> Contradictions:
         """Yields each variable that contradicts others although its own value is right, and the problem.

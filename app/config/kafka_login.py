@@ -1,12 +1,13 @@
 """Variables of the broker, the login there, and Kafka's client."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator
 
 from app.config import parsers as parse
 from app.config.client_config import parse_client_config
-from app.config.fields import Area, Contradictions, checked, env
+from app.config.fields import Contradictions, checked, env
+from app.config.input import InputVariables, Pem
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
@@ -18,33 +19,50 @@ _PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAU
 # AWS_MSK_IAM logs in with the machine's role or profile, GSSAPI with Kerberos' own files.
 _WITHOUT_PASSWORD = ("AWS_MSK_IAM", "GSSAPI")
 
-Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
 
+class KafkaLoginVariables(InputVariables):
+    section: ClassVar = "Kafka"
 
-class KafkaLoginVariables(Area):
     # Injected by Quix Cloud
     platform_broker_address: str | None = env("Quix__Broker__Address")
+    """The broker, unless `KAFKA_BOOTSTRAP_SERVERS` is set."""
     sdk_token: str | None = env("Quix__Sdk__Token", secret=True)
+    """With `Quix__Portal__Api`, the way to the broker if no address is given."""
     portal_api: str | None = env("Quix__Portal__Api")
+    """Address of the Quix API."""
 
     bootstrap_servers: Annotated[str | None, BeforeValidator(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS")
+    """Brokers as `host:port`, separated by commas. Leave it empty on Quix Cloud, which sets its own."""
     security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL")
+    """Protocol to talk to the brokers. Empty: no TLS and no login."""
     sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", only_with=_SASL)
+    """Login mechanism, for the SASL protocols."""
     sasl_username: str | None = env("KAFKA_SASL_USERNAME", only_with=_PASSWORD)
+    """User name of the login. For `OAUTHBEARER` the client id."""
     sasl_password: str | None = env("KAFKA_SASL_PASSWORD", secret=True, only_with=_PASSWORD)
+    """Password of the login. For `OAUTHBEARER` the client secret."""
     oauth_token_url: Annotated[str | None, BeforeValidator(parse.endpoint)] = env(
         "KAFKA_OAUTH_TOKEN_URL", only_with=_OAUTH
     )
+    """Address that issues the tokens, for `OAUTHBEARER`."""
     oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", only_with=_OAUTH)
+    """Scope to ask for, for `OAUTHBEARER`. Empty: the server's own."""
     oauth_extensions: Annotated[str | None, BeforeValidator(parse.oauth_extensions)] = env(
         "KAFKA_OAUTH_EXTENSIONS", only_with=_OAUTH
     )
+    """SASL extensions for the brokers as `name=value`, separated by commas, for `OAUTHBEARER`."""
     oauth_ca: Pem = env("KAFKA_OAUTH_CA_LOCATION", only_with=_OAUTH)
+    """File with the certificates to trust at `KAFKA_OAUTH_TOKEN_URL`, or their text in PEM. Empty: the system's."""
     ssl_ca: Pem = env("KAFKA_SSL_CA_LOCATION", only_with=_TLS)
+    """File with the certificates to trust, or their text in PEM, if the brokers use a private certificate authority."""
     ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
+    """File with the client certificate, or its text in PEM, if the brokers ask for one."""
     ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, only_with="KAFKA_SSL_CERTIFICATE")
+    """File with the key of the client certificate, or its text in PEM."""
     ssl_key_password: str | None = env("KAFKA_SSL_KEY_PASSWORD", secret=True, only_with="KAFKA_SSL_KEY")
+    """Password of this key, if it is encrypted."""
     client_config: str | None = env("KAFKA_CLIENT_CONFIG", secret=True)
+    """Other properties of librdkafka for all Kafka clients, as a JSON object of names and values."""
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -61,6 +79,7 @@ class KafkaLoginVariables(Area):
         return bool(self.broker_address or (self.sdk_token and self.portal_api))
 
     def contradictions(self) -> Contradictions:
+        yield from super().contradictions()
         if not self.names_broker:
             yield (
                 "KAFKA_BOOTSTRAP_SERVERS",

@@ -78,6 +78,10 @@ host_names = listed(
     r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?",
     'must be host names with commas between them, without "http://" and port',
 )
+origins = listed(
+    r"https?://(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?",
+    "must be origins such as https://portal.example.com or https://*.example.com, with commas between them",
+)
 _brokers = listed(
     r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}",
     "must be host:port, such as kafka:9092, several with commas between them",
@@ -166,12 +170,13 @@ def is_pem(text: str) -> bool:
 
 
 def deserializer(text: str) -> str:
+    """Parses a deserializer's name, which has a longer form in quixstreams too."""
     if text.lower() == "protobuf":
         raise ValueError(
             "must not be protobuf: reading it needs classes that are compiled from the schema. Write Avro, JSON Schema "
             "or JSON at the producer, or set bytes here and deserialize in transform()"
         )
-    return text
+    return {"string": "str", "integer": "int"}.get(text.lower(), text)
 
 
 def pem_or_path(text: str) -> str:

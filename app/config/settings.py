@@ -10,19 +10,21 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
 
 from app.catalog.targets import IcebergTarget, QuixTarget
 from app.config import parsers as parse
 from app.config.fields import IN_QUOTES, Contradictions, env, is_quoted
+from app.config.files import values_in_files
+from app.config.input import InputVariables
 from app.config.kafka_login import KafkaLoginVariables
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.misspelled import misspelled
 from app.config.platform_connection import parse_connection
-from app.config.table import TableVariables
+from app.config.writing import WritingVariables
 from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
 from app.formatting import escape_control
@@ -55,31 +57,45 @@ class SettingsError(ConfigError):
         return "\n".join([f"{count} wrong:", *(f"  - {line}" for line in self.problems), *self.remarks])
 
 
-class Settings(TableVariables):
+class Settings(WritingVariables):
     """All variables, and the values that follow from several of them. ``None`` means unset.
 
-    The last area: how much is written at once, and the process itself. Nothing is looked up outside, except the memory
-    of the container where the platform names none.
+    The last area: the process itself. Nothing is looked up outside, except the memory of the container where the
+    platform names none.
     """
 
-    batch_size: PositiveInt = env("BATCH_SIZE", 1000)
-    commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
-    target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
-    max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
-    max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
-    spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
-    heap_mb: Annotated[int, BeforeValidator(parse.heap_mb), Field(validate_default=True)] = env(
-        "SPARK_DRIVER_MEMORY", "512m"
-    )
+    section: ClassVar = "Process"
+
     memory_limit_mb: PositiveInt | None = env(_LIMIT)  # by Quix Cloud
+    """Memory of one replica in MB. The connector fits to it how much Spark sorts at once, see
+    [Memory](operations.md#memory).
+    """
     deployment_name: str | None = env("Quix__Deployment__Name")
+    """Name of the deployment, for the status page."""
     replica_name: str | None = env("Quix__Deployment__ReplicaName")
+    """Name of the replica, for the status page."""
 
     http_port: Annotated[int, Field(ge=0, le=65_535)] = env("HTTP_PORT", 8080)
+    """Port of the health checks, the metrics and the status page. `0` switches them off."""
     http_host: str = env("HTTP_HOST", "127.0.0.1")
+    """Address to open this port on. The container image sets `0.0.0.0`: all interfaces."""
     http_allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(parse.host_names)] = env("HTTP_ALLOWED_HOSTS", ())
+    """Host names that the page and the metrics answer to beside localhost, separated by commas. Empty: any name, except
+    on the loopback address.
+    """
+    http_frame_ancestors: Annotated[tuple[str, ...], BeforeValidator(parse.origins)] = env("HTTP_FRAME_ANCESTORS", ())
+    """Origins of web pages that may show the status page in a frame, separated by commas, such as
+    `https://portal.cloud.quix.io`. Empty: none.
+    """
     loglevel: LogLevel = env("LOGLEVEL", "INFO")
+    """How much to log."""
     log_format: LogFormat = env("LOG_FORMAT", "text")
+    """`text`: lines for people. `json`: one JSON object a line, for a log store."""
+
+    command: str | None = env("COMMAND")
+    """Command to run in place of the connector, with its options, such as `compact --when-cold 24h`, for a deployment
+    that has no arguments.
+    """
 
     @property
     def msk_region(self) -> str:
@@ -209,7 +225,7 @@ class Settings(TableVariables):
 
     def offline(self, folder: Path) -> "Settings":
         """Returns these settings for a table in this folder, without a broker."""
-        login = set(KafkaLoginVariables.model_fields) - {"bootstrap_servers", "platform_broker_address"}
+        login = set(KafkaLoginVariables.model_fields) - set(InputVariables.model_fields)
         changed = dict.fromkeys((*login, "s3_bucket", "platform_connection"))
         return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": f"file://{folder}"})
 
@@ -231,15 +247,15 @@ VARIABLES: Final = {str(field.validation_alias): field for field in Settings.mod
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
     """Reads the settings from the environment; a broker that is set is checked even if none is needed."""
-    problems: dict[str, str] = {}
+    values: dict[str, Any]
+    values, problems = values_in_files(VARIABLES)
     try:
-        settings = Settings()
+        settings = Settings(**values)
     except ValidationError as error:
         for details in error.errors(include_input=False):
             problem = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
             problems[str(details["loc"][0])] = problem
-        unset: dict[str, Any] = dict.fromkeys(problems, "")
-        settings = Settings(**unset)
+        settings = Settings(**values | dict.fromkeys(problems, ""))
     stand_ins = {}
     if not needs_broker and not settings.names_broker:
         stand_ins["bootstrap_servers"] = _NOWHERE

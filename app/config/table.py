@@ -1,65 +1,70 @@
-"""Variables of the table, its files and its catalog."""
+"""Variables of the table and its files."""
 
-import os
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import BeforeValidator, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, PositiveInt
 
 from app.config import parsers as parse
 from app.config.fields import Contradictions, checked, env
-from app.config.store import Name, StoreVariables, Url
+from app.config.store import Name, StoreVariables
 from app.model import KEY_COLUMN
 from app.table.field_rules import FieldRules
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
 from app.table.type_names import parse_column_types
 
-_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables of the library, which it reads by itself
-CatalogType = Literal["quix", "iceberg"]
 Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 
 class TableVariables(StoreVariables):
-    # Injected by Quix Cloud
-    platform_catalog_url: Url = env("Quix__Lakehouse__Catalog__Url")
-    platform_catalog_token: str | None = env("Quix__Lakehouse__Catalog__AuthToken", secret=True)
-    platform_query_url: Url = env("Quix__Lakehouse__Query__Url")
-    platform_query_token: str | None = env("Quix__Lakehouse__Query__AuthToken", secret=True)
+    section: ClassVar = "Table"
 
     table_name: Name = env("TABLE_NAME")
+    """Name of the table. Empty: the name of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
+    """Partition columns, separated by commas, outermost first, such as `location,year,month`. Empty: no partitions.
+    `year`, `month`, `day` and `hour` come from `TIMESTAMP_COLUMN`; `__topic`, `__partition` and `__key` from Kafka. A
+    `~` before a column makes it a virtual partition: the catalog lists it, and it has no folders.
+    """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
+    """Field with the time of the record. A record without this field gets the Kafka timestamp."""
     timestamp_as: Name = env("TIMESTAMP_AS")
+    """Name of a further column of type `timestamp` with the time of `TIMESTAMP_COLUMN`. Empty: none."""
     drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
+    """Fields of the record to leave out, separated by commas."""
     rename_columns: Annotated[Mapping[str, str], BeforeValidator(parse.renames)] = env("RENAME_COLUMNS", {})
+    """Fields and the columns that they become, such as `ts:ts_ms,dev:device`."""
     hash_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("HASH_COLUMNS", ())
+    """Columns of which only the salted SHA-256 hash is kept, separated by commas."""
     hash_salt: str | None = env("HASH_SALT", secret=True, only_with="HASH_COLUMNS")
+    """Secret text before each value that is hashed."""
     null_partition: Annotated[str, BeforeValidator(parse.null_folder)] = env("NULL_PARTITION", "auto")
+    """Folder value for missing values. `auto`: the one that the table already has, else `__None__` with a catalog and
+    `__HIVE_DEFAULT_PARTITION__` without.
+    """
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
+    """Compression of the files."""
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
+    """Largest number of rows in one row group of a file."""
     column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
+    """Types of columns that are fixed from the start, such as `speed:double,count:bigint`, in the names of Spark SQL.
+    Other columns get their type from the records.
+    """
     metadata_columns: Annotated[tuple[str, ...], BeforeValidator(parse.metadata_columns)] = env("METADATA_COLUMNS", ())
+    """Kafka metadata to add as columns: any of `__topic`, `__partition`, `__offset`, `__timestamp`, `__headers`,
+    separated by commas. Empty: none.
+    """
     sort_column: str | None = env("SORT_COLUMN")
+    """Column that orders the rows inside each file. Empty: the order of arrival."""
     stats_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("STATS_COLUMNS", ())
-
-    catalog_type: CatalogType = env("CATALOG_TYPE", "quix")
-    catalog_url: Url = env("CATALOG_URL")
-    catalog_auth_token: str | None = env("CATALOG_AUTH_TOKEN", secret=True)
-    catalog_client_id: str | None = env("CATALOG_CLIENT_ID", only_with="CATALOG_TYPE=iceberg")
-    catalog_client_secret: str | None = env("CATALOG_CLIENT_SECRET", secret=True, only_with="CATALOG_CLIENT_ID")
-    catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", only_with="CATALOG_TYPE=iceberg")
-    snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1.0)
-    auto_discover: bool = env("AUTO_DISCOVER", True)
-    catalog_namespace: Annotated[str, BeforeValidator(parse.name)] = env("CATALOG_NAMESPACE", "default")
+    """Columns whose smallest and largest values the catalog gets for each file, separated by commas. Empty: all columns
+    with numbers or times.
+    """
 
     @property
     def table(self) -> str:
         return self.table_name or self.input_topic
-
-    @property
-    def is_iceberg(self) -> bool:
-        return self.catalog_type == "iceberg"
 
     @property
     def field_rules(self) -> FieldRules:
@@ -68,8 +73,6 @@ class TableVariables(StoreVariables):
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
         yield from self._contradictions_of_fields()
-        if self.is_iceberg:
-            yield from self._contradictions_of_iceberg()
         for variable, problem in checked("TABLE_NAME", parse.name, self.table):
             yield variable, f'must be set, because the topic\'s name "{self.table}" cannot name a table: it {problem}'
         if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
@@ -111,18 +114,3 @@ class TableVariables(StoreVariables):
                 yield variable, f"must not name {name}, which {setting} needs"
         for name in filter(renamed.__contains__, self.drop_columns):
             yield "DROP_COLUMNS", f"must not name {name}, which RENAME_COLUMNS names"
-
-    def _contradictions_of_iceberg(self) -> Contradictions:
-        if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
-            yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
-        if self.catalog_client_id and not self.catalog_client_secret:
-            yield "CATALOG_CLIENT_SECRET", "must be set with CATALOG_CLIENT_ID"
-        if self.catalog_client_id and self.catalog_auth_token:
-            yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
-        if not self.auto_discover:
-            yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
-        if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in self.partitions):
-            yield "HIVE_COLUMNS", "must have neither ~ nor dots in names with CATALOG_TYPE=iceberg"
-        for variable, names in (("TIMESTAMP_COLUMN", (self.timestamp_column,)), ("COLUMN_TYPES", self.column_types)):
-            if any("." in name for name in names):
-                yield variable, "must have no dots in names with CATALOG_TYPE=iceberg"

@@ -39,7 +39,6 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Server": "lake-sink",
     "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
 }
 _UNKNOWN_HOST: Final = PlainTextResponse(
     "this host name is not known here: ask for localhost or an IP address, or set HTTP_ALLOWED_HOSTS\n", 421

@@ -60,12 +60,17 @@ class Monitor:
         """Shows this table and dead letter; the catalog may have other addresses than the settings."""
         self._identity = replace(self._identity, table=table, root=root, dead_letter=dead_letter, is_found=True)
 
-    def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
+    def serve(
+        self, host: str, port: int, allowed_hosts: Collection[str], frame_ancestors: Collection[str] = ()
+    ) -> None:
         """Opens the port, and answers on a thread; ``allowed_hosts`` as in ``AllowedHosts``.
+
+        ``frame_ancestors`` are the origins that may show the status page in a frame.
 
         Raises:
             ConfigError: the port cannot be opened.
         """
+        self._frame_ancestors = frame_ancestors
         metrics = Exposition(self._metrics.registry, self._status)
         pages: Pages = {
             "/": self._page,
@@ -152,7 +157,7 @@ class Monitor:
             java_bytes=resident_bytes(java) if java else None,
         )
         page = status_page.render_partitions(view) if is_list else status_page.render(view)
-        return HTMLResponse(page, headers={"Content-Security-Policy": status_page.POLICY})
+        return HTMLResponse(page, headers=status_page.policy(self._frame_ancestors))
 
 
 class _Since:

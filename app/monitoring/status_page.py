@@ -6,7 +6,7 @@ inserts there, and ``escape_control`` what a browser would not show or would sho
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -34,10 +34,7 @@ _COLOURS: dict[Tone, str] = {"good": "#1a9950", "quiet": "#7d8894", "wait": "#d6
 _STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 _DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 # This very style sheet, and pictures that are in the page itself, such as its icon. No script, nothing from elsewhere.
-POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_POLICY = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,13 @@ class View:
     seconds: float
     python_bytes: int | None
     java_bytes: int | None
+
+
+def policy(frame_ancestors: Collection[str]) -> dict[str, str]:
+    """Returns the headers that say what a browser may do with the page, and which pages may show it in a frame."""
+    if frame_ancestors:
+        return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors {' '.join(frame_ancestors)}"}
+    return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors 'none'", "X-Frame-Options": "DENY"}
 
 
 def render(view: View) -> str:

@@ -85,7 +85,7 @@ def one_by_one(settings: Settings) -> str | None:
     """
     if settings.value_deserializer not in ("json", "json-schema", "avro"):
         return f"KAFKA_VALUE_DESERIALIZER={settings.value_deserializer}"
-    if settings.key_deserializer not in ("str", "string", "avro"):
+    if settings.key_deserializer not in ("str", "avro"):
         return f"KAFKA_KEY_DESERIALIZER={settings.key_deserializer}"
     return "ON_BAD_RECORD=fail" if settings.on_bad_record == "fail" else None
 

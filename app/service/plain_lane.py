@@ -48,7 +48,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
             built,
             connector.limits,
             values_are_json=settings.value_deserializer == "json",
-            keys_are_text=settings.key_deserializer in ("str", "string"),
+            keys_are_text=settings.key_deserializer == "str",
             clock=timings.clock,
         )
         # Rows come as text.

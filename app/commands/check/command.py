@@ -60,7 +60,7 @@ def check(settings: Settings, options: Namespace) -> int:
     begin = time.monotonic()
     failed = 0
     with contextlib.closing(_Attempts(settings)) as attempts:
-        checks = [each for each in attempts.checks() if each.name != options.without]
+        checks = [each for each in attempts.checks() if not {each.name, *each.needs} & {*options.without}]
         width = max(len(each.name) for each in checks)
         for each, result in run(checks):
             print_line(as_json(each, result) if options.json else line(each, result, width))
@@ -108,7 +108,7 @@ class _Attempts:
             (True, Check("topic", settings.input_topic, self._open_topic, ("broker",))),
             (events, Check("silence", str(events), self._find_silence_topic, ("broker",))),
             (hook, Check("silence", "on_stream_timeout()", self._find_silence_hook)),
-            (True, Check("group", settings.consumer_group, self._look_at_group, ("topic",))),
+            (True, Check("group", settings.consumer_group, self._look_at_group, ("topic", "broker"))),
             (True, Check("transform", "app/transform.py", self._build)),
             (registry, Check("registry", str(registry), self._ask_registry)),
             (True, Check("store", settings.storage.uri, self._try_store)),

@@ -1,15 +1,15 @@
 """Variables of the topic, of the deserializers of its records, and of the schema registry that some of them need."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, env
-from app.config.kafka_login import KafkaLoginVariables, Pem
+from app.config.fields import Area, Contradictions, env
 
-Deserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix", "avro"]
-ValueDeserializer = Literal["str", "string", "bytes", "double", "int", "integer", "json", "quix", "avro", "json-schema"]
+Deserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro"]
+ValueDeserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro", "json-schema"]
+Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
 OffsetReset = Literal["earliest", "latest"]
 BadRecords = Literal["dead-letter", "skip", "fail"]
 OffAtZero = AfterValidator(lambda number: number if number > 0 else None)
@@ -18,24 +18,48 @@ _URL = "SCHEMA_REGISTRY_URL"
 _Known = BeforeValidator(parse.deserializer)
 
 
-class KafkaVariables(KafkaLoginVariables):
-    key_deserializer: Annotated[Deserializer, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
-    value_deserializer: Annotated[ValueDeserializer, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
-    registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
-    registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
-    registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, only_with="SCHEMA_REGISTRY_USERNAME")
-    registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
-    registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
-    registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
-    registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
+class InputVariables(Area):
+    section: ClassVar = "Input"
 
     input_topic: str = env("input", "sensor-data")
+    """Topic to read from. It must exist."""
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
+    """Consumer group. All replicas of one deployment share it. A second deployment needs another group."""
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
+    """Where the consumer group starts while it has no offsets."""
+    key_deserializer: Annotated[Deserializer, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
+    """How to deserialize keys. The key becomes the column `__key`."""
+    value_deserializer: Annotated[ValueDeserializer, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
+    """How to deserialize values. Each value must become an object with fields, either here or in `app/transform.py`."""
+    registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
+    """Address of the schema registry, with the API of Confluent's. Needed by the deserializer `avro`."""
+    registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
+    """User name or API key at the schema registry."""
+    registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, only_with="SCHEMA_REGISTRY_USERNAME")
+    """Password or API secret at the schema registry."""
+    registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
+    """Bearer token for the schema registry, in place of a user name."""
+    registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
+    """File with the authorities of the schema registry's certificate, or their text in PEM. Empty: those of the system.
+    """
+    registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
+    """File with the client certificate for the schema registry, or its text in PEM."""
+    registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
+    """File with the key of the client certificate, without a password, or its text in PEM."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
+    """Any text, such as today's date. With a text that the journal does not know yet, each partition whose offset a
+    tool or another program has set in the group begins there, once. Empty: always after the last row in the table.
+    """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
+    """What to do with records that cannot become rows. `dead-letter`: keep them with the reason, beside the table.
+    `skip`: count them and leave them out. `fail`: stop at the first one.
+    """
     stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS")
+    """Milliseconds without a record after which a message key has timed out. Empty, `0` or less: no stream timeouts.
+    Needs `STREAM_TIMEOUT_TOPIC`, or `on_stream_timeout()` in `app/transform.py`.
+    """
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", only_with="STREAM_TIMEOUT_MS")
+    """Topic that gets an event for each key that has timed out. The topic must exist. Needs `STREAM_TIMEOUT_MS`."""
 
     @property
     def needs_registry(self) -> bool:

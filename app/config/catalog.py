@@ -1,0 +1,76 @@
+"""Variables of the catalog."""
+
+import os
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, PositiveFloat
+
+from app.config import parsers as parse
+from app.config.fields import Contradictions, env
+from app.config.store import Url
+from app.config.table import TableVariables
+
+CatalogType = Literal["quix", "iceberg"]
+
+_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables of the library, which it reads by itself
+
+
+class CatalogVariables(TableVariables):
+    section: ClassVar = "Catalog"
+
+    # Injected by Quix Cloud
+    platform_catalog_url: Url = env("Quix__Lakehouse__Catalog__Url")
+    """The catalog, unless `CATALOG_URL` is set."""
+    platform_catalog_token: str | None = env("Quix__Lakehouse__Catalog__AuthToken", secret=True)
+    """Token for that catalog. The connector never sends it to another host."""
+    platform_query_url: Url = env("Quix__Lakehouse__Query__Url")
+    """The query API. The connector notifies it of new files after it has registered them. Files that the query API
+    misses are in the catalog all the same.
+    """
+    platform_query_token: str | None = env("Quix__Lakehouse__Query__AuthToken", secret=True)
+    """Token for the query API."""
+
+    catalog_type: CatalogType = env("CATALOG_TYPE", "quix")
+    """Kind of table. `quix`: plain folders, in the catalog of Quix if there is one. `iceberg`: a table of an Iceberg
+    catalog.
+    """
+    catalog_url: Url = env("CATALOG_URL")
+    """Address of the REST catalog that registers the files. Empty: the catalog of the Quix workspace, if it has one."""
+    catalog_auth_token: str | None = env("CATALOG_AUTH_TOKEN", secret=True)
+    """Bearer token for the catalog."""
+    catalog_client_id: str | None = env("CATALOG_CLIENT_ID", only_with="CATALOG_TYPE=iceberg")
+    """Client id of the OAuth2 login at an Iceberg catalog."""
+    catalog_client_secret: str | None = env("CATALOG_CLIENT_SECRET", secret=True, only_with="CATALOG_CLIENT_ID")
+    """Client secret of the OAuth2 login."""
+    catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", only_with="CATALOG_TYPE=iceberg")
+    """Warehouse of the Iceberg catalog. Empty: its default."""
+    snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1.0)
+    """Days after which the connector expires snapshots of an Iceberg table. It keeps the newest 1,000 at most."""
+    auto_discover: bool = env("AUTO_DISCOVER", True)
+    """Create the table in the catalog and register files. `false`: only compare the catalog with the settings."""
+    catalog_namespace: Annotated[str, BeforeValidator(parse.name)] = env("CATALOG_NAMESPACE", "default")
+    """Namespace of the table in the catalog."""
+
+    @property
+    def is_iceberg(self) -> bool:
+        return self.catalog_type == "iceberg"
+
+    def contradictions(self) -> Contradictions:
+        yield from super().contradictions()
+        if self.is_iceberg:
+            yield from self._contradictions_of_iceberg()
+
+    def _contradictions_of_iceberg(self) -> Contradictions:
+        if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
+            yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
+        if self.catalog_client_id and not self.catalog_client_secret:
+            yield "CATALOG_CLIENT_SECRET", "must be set with CATALOG_CLIENT_ID"
+        if self.catalog_client_id and self.catalog_auth_token:
+            yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
+        if not self.auto_discover:
+            yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
+        if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in self.partitions):
+            yield "HIVE_COLUMNS", "must have neither ~ nor dots in names with CATALOG_TYPE=iceberg"
+        for variable, names in (("TIMESTAMP_COLUMN", (self.timestamp_column,)), ("COLUMN_TYPES", self.column_types)):
+            if any("." in name for name in names):
+                yield variable, "must have no dots in names with CATALOG_TYPE=iceberg"

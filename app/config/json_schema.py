@@ -1,0 +1,49 @@
+"""The settings as JSON Schema: for editors, charts and pipelines that check them before a deployment."""
+
+from types import NoneType
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from app.config.fields import options
+from app.config.settings import VARIABLES
+
+_NUMBERS = {int: "integer", float: "number"}
+
+
+def json_schema() -> dict[str, Any]:
+    """Returns an object of all variables that users set, by name; numbers and flags may be texts as well."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Settings of the Quix TS Datalake Sink",
+        "type": "object",
+        "properties": {name: _property(field) for name, field in VARIABLES.items() if not name.startswith("Quix__")},
+    }
+
+
+def shown_default(field: FieldInfo) -> str:
+    """Returns the default as a user would write it; empty if there is none."""
+    default = field.default
+    if default in (None, (), {}):
+        return ""
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _property(field: FieldInfo) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": " ".join((field.description or "").split())}
+    words = options(field)
+    if field.annotation is bool:
+        described["enum"] = [True, False, *words]
+    elif words:
+        described["enum"] = words
+    else:
+        kinds = {_NUMBERS.get(kind) for kind in (field.annotation, *get_args(field.annotation)) if kind is not NoneType}
+        number = next(filter(None, kinds), None)
+        described["type"] = [number, "string"] if number else "string"
+    if default := shown_default(field):
+        described["default"] = default
+    if not field.repr:
+        described["writeOnly"] = True
+    return described

@@ -1,0 +1,151 @@
+"""``make generate``: writes what follows from the settings: the pages' tables, dotenv.example, and the form.
+
+The text of a setting is below its field in ``app/config``. ``outdated()`` is for the test that nobody forgot this.
+"""
+
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from app.config.fields import Area, options
+from app.config.json_schema import shown_default
+from app.config.settings import Settings
+
+REPO = Path(__file__).resolve().parent.parent
+PLATFORM = "Quix__"
+REQUIRED = "input"
+# The fields of the form, those that most deployments need first.
+FORM = (
+    *("input", "HIVE_COLUMNS", "TIMESTAMP_COLUMN", "TABLE_NAME", "AUTO_OFFSET_RESET", "CONSUMER_GROUP"),
+    *("S3_BUCKET", "S3_PREFIX", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"),
+    *("KAFKA_KEY_DESERIALIZER", "KAFKA_VALUE_DESERIALIZER"),
+    *("SCHEMA_REGISTRY_URL", "SCHEMA_REGISTRY_USERNAME", "SCHEMA_REGISTRY_PASSWORD"),
+    *("CATALOG_TYPE", "CATALOG_URL", "CATALOG_AUTH_TOKEN", "CATALOG_NAMESPACE", "AUTO_DISCOVER"),
+    *("BATCH_SIZE", "COMMIT_INTERVAL", "MAX_WRITE_WORKERS", "LOGLEVEL"),
+)
+# What a first run needs, with values to be replaced.
+FILLED_IN = {REQUIRED: "sensor-data", "S3_BUCKET": "my-lake", "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
+DOTENV_HEAD = """\
+# Copy to .env for local runs, or hand it to the container: docker run --env-file .env …
+# A line that begins with # shows the default of its variable. Nothing after the = means that there is no default.
+# Write values without quotes, and write no comments after them: Docker takes the line as it is.
+# In a container localhost is the container itself. For a server on its host write host.docker.internal instead, or
+# start the container with --network host: see docs/troubleshooting.md.
+"""
+GENERATED = "<!-- The rest of this page is made of the settings by `make generate`. -->\n"
+
+Fields = Mapping[str, FieldInfo]
+
+
+def main() -> int:
+    """Write the files that are out of date."""
+    for path, text in outdated().items():
+        path.write_text(text, encoding="utf-8")
+        print(f"written: {path.relative_to(REPO)}")
+    return 0
+
+
+def outdated() -> dict[Path, str]:
+    """Return the files that do not say what the settings are, each with its new text."""
+    made = {"docs/settings.md": _page, "README.md": _readme, "dotenv.example": _dotenv, "library.json": _form}
+    old = {REPO / name: (REPO / name).read_text(encoding="utf-8") for name in made}
+    new = {path: make(text) for (path, text), make in zip(old.items(), made.values(), strict=True)}
+    return {path: text for path, text in new.items() if text != old[path]}
+
+
+def sections() -> Iterator[tuple[str, Fields]]:
+    """Yield each section's name with its fields by variable; the platform's variables are the last one."""
+    platform: dict[str, FieldInfo] = {}
+    known: set[str] = set()
+    for area in reversed(Settings.__mro__):
+        if not issubclass(area, Area) or area is Area:
+            continue
+        own = {str(each.validation_alias): each for name, each in area.model_fields.items() if name not in known}
+        known |= set(area.model_fields)
+        platform |= {name: field for name, field in own.items() if name.startswith(PLATFORM)}
+        yield area.section, {name: field for name, field in own.items() if not name.startswith(PLATFORM)}
+    yield "Set by Quix Cloud", platform
+
+
+def row(name: str, field: FieldInfo) -> str:
+    """Return the line of a variable in a table of Markdown."""
+    if name.startswith(PLATFORM):
+        return f"| `{name}` | {_text(field)} |"
+    default = shown_default(field)
+    words = ", ".join(f"`{word}`" for word in options(field))
+    meaning = f"{'**Required.** ' if name == REQUIRED else ''}{_text(field)}{f' Options: {words}.' if words else ''}"
+    return f"| `{name}` | {f'`{default}`' if default else '-'} | {meaning} |"
+
+
+def _text(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
+
+
+def _page(old: str) -> str:
+    parts = [old.partition(GENERATED)[0], GENERATED]
+    for section, fields in sections():
+        by_platform = all(name.startswith(PLATFORM) for name in fields)
+        head = "| Variable | Meaning |\n|---|---|" if by_platform else "| Variable | Default | Meaning |\n|---|---|---|"
+        parts.append(f"\n## {section}\n\n{head}\n")
+        parts.extend(f"{row(*each)}\n" for each in fields.items())
+    return "".join(parts)
+
+
+def _readme(old: str) -> str:
+    """Renew the rows that are there: which ones a newcomer needs is for its author to choose."""
+    rows = {name: row(name, field) for _, fields in sections() for name, field in fields.items()}
+    return re.sub(r"^\| `(\w+)` \| .+ \| .+ \|$", lambda found: rows.get(found[1], found[0]), old, flags=re.MULTILINE)
+
+
+def _dotenv(_: str) -> str:
+    parts = [DOTENV_HEAD]
+    for section, fields in sections():
+        lines = [line for name, field in fields.items() if not name.startswith(PLATFORM) for line in _entry(name, field)]
+        if lines:
+            parts.append(f"\n# --- {section}\n" + "\n".join(lines) + "\n")
+    return "".join(parts)
+
+
+def _entry(name: str, field: FieldInfo) -> list[str]:
+    words = options(field)
+    text = _text(field).replace("`", "") + (f" ({', '.join(words)})" if words else "")
+    comment = textwrap.wrap(text, 120, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+    value = FILLED_IN.get(name)
+    return [*comment, f"{name}={value}" if value else f"#{name}={shown_default(field)}"]
+
+
+def _form(old: str) -> str:
+    fields = {name: field for _, those in sections() for name, field in those.items()}
+    library = json.loads(old)
+    library["Variables"] = [_input(name, fields[name]) for name in FORM]
+    return json.dumps(library, indent=2, ensure_ascii=False) + "\n"
+
+
+def _input(name: str, field: FieldInfo) -> dict[str, Any]:
+    words = options(field)
+    if name == REQUIRED:
+        kind = "InputTopic"
+    elif not field.repr:
+        kind = "Secret"
+    else:
+        kind = "Options" if words else "FreeText"
+    default = shown_default(field)
+    return {
+        "Name": name,
+        "Type": "EnvironmentVariable",
+        "InputType": kind,
+        "Description": _text(field).replace("`", ""),
+        **({"DefaultValue": default} if default else {}),
+        "Required": name == REQUIRED,
+        **({"options": [{"label": word, "value": word} for word in words]} if words else {}),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
