@@ -16,7 +16,7 @@ from app.monitoring.history import History, Sample
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
 from app.monitoring.recent_warnings import Warned
 from app.monitoring.status import STATES, Identity, Live, StateName
-from app.monitoring.status_page import POLICY, View, render, render_partitions
+from app.monitoring.status_page import View, policy, render, render_partitions
 from app.monitoring.waits import Trouble
 from tests.support.status_views import NOW, VIEWS, changed, running
 from tests.unit.monitoring.test_metrics import batch
@@ -201,6 +201,16 @@ def test_the_page_needs_nothing_but_itself() -> None:
 def test_the_policy_allows_this_style_sheet_and_no_other() -> None:
     [style] = re.findall(r"<style>(.*?)</style>", render(view()), re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    assert f"style-src 'sha256-{digest}';" in POLICY
-    assert "unsafe" not in POLICY
-    assert POLICY.startswith("default-src 'none'")
+    allowed = policy([])["Content-Security-Policy"]
+    assert f"style-src 'sha256-{digest}';" in allowed
+    assert "unsafe" not in allowed
+    assert allowed.startswith("default-src 'none'")
+
+
+def test_no_page_may_show_it_in_a_frame_but_those_that_are_named() -> None:
+    alone = policy([])
+    assert alone["Content-Security-Policy"].endswith("; frame-ancestors 'none'")
+    assert alone["X-Frame-Options"] == "DENY"
+    shown = policy(["https://a.example", "https://*.b.example"])
+    assert shown["Content-Security-Policy"].endswith("; frame-ancestors https://a.example https://*.b.example")
+    assert "X-Frame-Options" not in shown
