@@ -12,7 +12,7 @@ REST := tests/model tests/properties tests/e2e tests/faults tests/integration
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv generate demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
+.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ lint: $(READY) ## check style and types with ruff and mypy
 
 generate: $(READY) ## write what is made of the settings: tables of the pages, dotenv.example, the form
 	@$(PY) -m dev.generate
+
+sample: $(READY) ## write the connector and its test to build/sample, in the shape of the public repository of samples
+	@$(PY) -m dev.sample
 
 run: python $(READY) ## run the connector with the settings of the environment and of .env
 	@$(PY) main.py
