@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -34,7 +34,7 @@ def check_members(admin: AdminClient, group: str, own_client_id: str) -> None:
     be stopping. If Kafka does not answer yet, as before its first group exists, ``OtherTables`` asks again.
     """
     try:
-        hosts = _other_tables(admin, group, own_client_id)
+        hosts = _hosts_of_others(_members(admin, group), own_client_id)
     except RetryableError as error:
         logger.debug("%s", error)
         return
@@ -50,10 +50,13 @@ class OtherTables:
     both end.
     """
 
-    def __init__(self, admin: AdminClient, group: str, own_client_id: str) -> None:
+    def __init__(
+        self, admin: AdminClient, group: str, own_client_id: str, tell: Callable[[int], None] = lambda _: None
+    ) -> None:
         self._admin = admin
         self._group = group
         self._own = own_client_id
+        self._tell = tell  # how many members write our table
         self._had_it_alone = False
         self._looks_left = _LOOKS
         self._seen_before = False
@@ -63,7 +66,7 @@ class OtherTables:
         if self._had_it_alone or not self._looks_left:
             return None
         try:
-            hosts = _other_tables(self._admin, self._group, self._own)
+            hosts = self._look()
         except RetryableError:
             self._looks_left -= 1
             if self._looks_left:
@@ -74,11 +77,17 @@ class OtherTables:
 
     def later(self) -> RetryableError | None:
         """The error to end with if members of another table stay from one call to the next."""
-        hosts = _other_tables(self._admin, self._group, self._own)
+        hosts = self._look()
         was_seen, self._seen_before = self._seen_before, bool(hosts)
         if self._had_it_alone and not was_seen:
             return None
         return self._refusal(hosts, "They stay, so this one leaves it, as they should")
+
+    def _look(self) -> list[str]:
+        members = _members(self._admin, self._group)
+        if ours := sum(member.client_id == self._own for member in members):
+            self._tell(ours)
+        return _hosts_of_others(members, self._own)
 
     def _refusal(self, hosts: Sequence[str], who: str) -> RetryableError | None:
         if hosts:
@@ -106,11 +115,11 @@ def check_group_rights(admin: AdminClient, group: str) -> None:
     _require_read(lambda: admin.describe_consumer_groups([group], **_RIGHTS)[group], f"consumer group {group}")
 
 
-def _other_tables(admin: AdminClient, group: str, own_client_id: str) -> list[str]:
-    """Hosts of the members that write another table from the same topic; none where the user may not see them."""
+def _hosts_of_others(members: Iterable[Any], own_client_id: str) -> list[str]:
+    """Hosts of the members that write another table from the same topic."""
     own = _CLIENT_ID.fullmatch(own_client_id)
     hosts = []
-    for member in _members(admin, group):
+    for member in members:
         theirs = _CLIENT_ID.fullmatch(member.client_id or "")
         if own and theirs and theirs["topic"] == own["topic"] and theirs["table"] != own["table"]:
             hosts.append(str(member.client_host))

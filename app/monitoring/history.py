@@ -21,7 +21,7 @@ _MINUTE = 60
 class Sample:
     """A sample: monotonic seconds, messages not committed, if known, and rows and bytes in the lake since the start.
 
-    ``is_outage``: another system is away.
+    ``is_outage``: another system is away. ``age``: of the oldest message not committed in seconds, if known.
     """
 
     at: float
@@ -29,6 +29,7 @@ class Sample:
     lag: int | None
     size: int = 0
     is_outage: bool = False
+    age: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,19 @@ class History:
         """Returns uncommitted messages, at least ``width`` seconds apart."""
         return [Point(now - sample.at, sample.lag) for sample in _steps(self._samples.copy(), width)]
 
+    def ages(self, now: float, width: float) -> list[Point]:
+        """Returns the age of the oldest uncommitted message, at least ``width`` seconds apart."""
+        return [Point(now - sample.at, sample.age) for sample in _steps(self._samples.copy(), width)]
+
+    def outages(self, now: float) -> list[tuple[float, float]]:
+        """Returns when another system was away, as seconds ago: begin and end."""
+        parts = [(away, [*part]) for away, part in groupby(self._samples.copy(), key=lambda sample: sample.is_outage)]
+        return [(now - part[0].at, now - part[-1].at) for away, part in parts if away]
+
+    def commits(self, now: float) -> list[float]:
+        """Returns when rows came into the table, as seconds ago."""
+        return [now - end.at for begin, end in pairwise(self._samples.copy()) if end.rows > begin.rows]
+
     def _recent(self, now: float, seconds: float) -> list[Sample]:
         return [sample for sample in self._samples.copy() if now - sample.at <= seconds]
 
@@ -112,6 +126,8 @@ class Chart:
         values: the lines of the grid, each as y and label.
         moments: the marks of the axis of time, each as x, label and SVG's ``text-anchor``.
         lines: the curve as (x, y), broken where values are unknown.
+        outages: when another system was away, each as x and width.
+        commits: when rows came into the table, as x.
     """
 
     WIDTH: ClassVar = 400
@@ -124,6 +140,8 @@ class Chart:
     values: list[tuple[float, str]]
     moments: list[tuple[float, str, str]]
     lines: list[list[tuple[float, float]]]
+    outages: list[tuple[float, float]]
+    commits: list[float]
 
 
 def window(span: float) -> float:
@@ -141,10 +159,16 @@ def ticks(highest: float) -> list[float]:
     return [index * step for index in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
-def lay_out(points: Sequence[Point], seconds: float) -> Chart:
+def lay_out(
+    points: Sequence[Point],
+    seconds: float,
+    outages: Sequence[tuple[float, float]] = (),
+    commits: Sequence[float] = (),
+) -> Chart:
     """Lays out the chart of the last ``seconds``, one of ``_WINDOWS``; its right edge is now.
 
-    The points are in the order of time; one without a value breaks the curve.
+    The points are in the order of time; one without a value breaks the curve. ``outages`` and ``commits`` are those of
+    ``History``.
     """
     shown = [point for point in points if point.ago <= seconds]
     marks = ticks(max((point.value for point in shown if point.value is not None), default=0.0))
@@ -163,6 +187,10 @@ def lay_out(points: Sequence[Point], seconds: float) -> Chart:
             for is_known, part in groupby(shown, key=lambda point: point.value is not None)
             if is_known
         ],
+        outages=[
+            (x(min(begin, seconds)), round(x(end) - x(min(begin, seconds)), 1)) for begin, end in outages if end < seconds
+        ],
+        commits=[x(ago) for ago in commits if ago <= seconds],
     )
 
 

@@ -123,7 +123,7 @@ class Counts:
     Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
     answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
     ``losses`` lists the records found missing for good with their times, the latest last; ``last_batches`` has the
-    latest first.
+    latest first. ``replicas`` are the members of the group that write this table, if known.
     """
 
     at: float = 0.0
@@ -134,6 +134,7 @@ class Counts:
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     last_batches: tuple[DeliveredBatch, ...] = ()
     losses: tuple[tuple[float, str], ...] = ()
+    replicas: int | None = None
 
     @property
     def last_files(self) -> list[DeliveredFile]:
@@ -211,6 +212,11 @@ class Metrics:
         with self._lock:
             losses = (*self._counts.losses, (self._clock(), what))[-_REMEMBERED:]
             self._counts = replace(self._counts, losses=losses)
+
+    def replicas(self, count: int) -> None:
+        """Notes how many members of the group write this table."""
+        with self._lock:
+            self._counts = replace(self._counts, replicas=count)
 
     # --- positions --------------------------------------------------------------------------------------------------
 

@@ -107,7 +107,8 @@ class Monitor:
         status = self._status()
         live, counts = status.live, status.counts
         is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
-        self._history.add(Sample(status.monotonic, counts.totals.rows, counts.lag, counts.totals.size, is_outage))
+        totals = counts.totals
+        self._history.add(Sample(status.monotonic, totals.rows, counts.lag, totals.size, is_outage, status.age))
         self._since.note(status)
         self._tell_unanswered(live)
 

@@ -67,6 +67,7 @@ class Sentence:
     """A headline or a remark. Empty texts are left out.
 
     Attributes:
+        page: the page of the documents that tells more, without ``.md``, and a heading on it.
         title: what is wrong, or that nothing is.
         reason: in the words of the other side, or more about it.
         next: what happens by itself.
@@ -78,6 +79,7 @@ class Sentence:
 
     tone: Tone
     title: str
+    page: str
     reason: str = ""
     next: str = ""
     to_do: str = ""
@@ -97,6 +99,7 @@ def _ending(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "quiet",
             "Stopping",
+            "operations",
             reason=f"{_not_available(live.waits)}: {_reason(live.waits[0])}" if live.waits else "",
             next="What was consumed is written and committed: "
             f"{counted(live.under_way, 'batch', 'batches')}. The process ends after 27 s at the latest",
@@ -119,7 +122,7 @@ def _ending(s: Status) -> Iterator[Sentence]:
         refuses = f"{sentence(_NAMES[failure.system])} refuses a request"
         title = refuses if failure.system else "The connector cannot go on"
         next_ = f"The process ends with code {code}. Another start ends in the same way until this is corrected"
-    yield Sentence("bad", title, _reason(failure), next_, to_do, _kept(s))
+    yield Sentence("bad", title, "operations#exit-codes", _reason(failure), next_, to_do, _kept(s))
 
 
 def _waiting(s: Status) -> Iterator[Sentence]:
@@ -129,6 +132,7 @@ def _waiting(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "wait" if wait.seconds < TOO_LONG_SECONDS else "bad",
             _not_available(live.waits),
+            "guarantees#what-happens-when",
             reason=_reason(wait),
             next=_next_try(s, wait),
             to_do=wait.hint or _CHECKS.get(wait.system, ""),
@@ -139,6 +143,7 @@ def _waiting(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"Another member of the group writes {listed(lane.fenced)}",
+            "scaling",
             reason=next(iter(lane.fenced.values())),
             next="Kafka takes these partitions away from this replica within seconds. Else the process ends with code "
             "75 after 20 s, and its platform starts it again",
@@ -149,6 +154,7 @@ def _waiting(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "quiet",
             "Starting: reaching Kafka, the store and the catalog",
+            "operations",
             next="Consuming begins when they answer. Spark starts meanwhile",
         )
     if live.state == "paused":
@@ -156,6 +162,7 @@ def _waiting(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             "Writing takes longer than a commit may",
+            "operations#batches-and-files",
             reason=slowest,
             next="Consuming pauses for a few seconds, and goes on by itself",
             to_do=hint,
@@ -167,6 +174,7 @@ def _waiting(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "quiet",
             f"Taking over {counted(len(lane.unclaimed), 'partition')}",
+            "scaling",
             reason=f"They are being claimed in the journal: {listed(lane.unclaimed)}",
             next="Each is consumed as soon as it is claimed",
         )
@@ -174,13 +182,14 @@ def _waiting(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "quiet",
             "No partition is assigned to this replica",
+            "scaling",
             next="Kafka assigns partitions within half a minute. A replica too many gets none: it is a spare one",
         )
     elif live.spark == "starting":
         next_ = "Records are consumed meanwhile, and written as soon as Spark is up"
-        yield Sentence("quiet", "Spark is starting", next=next_)
+        yield Sentence("quiet", "Spark is starting", "operations", next=next_)
     else:
-        yield Sentence("wait", sentence(live.ready.detail), records=_kept(s))
+        yield Sentence("wait", sentence(live.ready.detail), "operations#probes", records=_kept(s))
 
 
 def _consuming(s: Status) -> Iterator[Sentence]:
@@ -189,6 +198,7 @@ def _consuming(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "bad",
             "Running, but records are missing",
+            "guarantees",
             reason=lost,
             next="Later records are written. This is shown until the process ends",
             to_do="Look for a copy of the missing records, and raise the topic's retention",
@@ -196,9 +206,9 @@ def _consuming(s: Status) -> Iterator[Sentence]:
             seconds=s.counts.at - at,
         )
     if s.counts.lag is None:
-        yield Sentence("good", "Running")
+        yield Sentence("good", "Running", "operations")
     if s.is_up_to_date:
-        yield Sentence("good", "Running: the table is up to date")
+        yield Sentence("good", "Running: the table is up to date", "operations")
     behind = f"{counted(s.counts.lag or 0, 'record')} behind"
     if s.age:
         behind += f", the oldest is {duration(s.age)} old, in {s.oldest}"
@@ -206,20 +216,23 @@ def _consuming(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"Running, but behind in {listed(s.stragglers)}",
+            "scaling",
             reason=behind,
             next="The other partitions are up to date",
             to_do="See whether most records have keys of these partitions, and whether their brokers are slow",
             records=_kept(s),
         )
+    tone: Tone = "wait" if s.is_late else "good"
     if s.shrinks_by is None:
-        yield Sentence("good", "Running: catching up", reason=behind)
+        yield Sentence(tone, "Running: catching up", "scaling", reason=behind)
     if s.catch_up_seconds:
-        yield Sentence("good", f"Running: caught up in about {duration(s.catch_up_seconds)}", reason=behind)
+        yield Sentence(tone, f"Running: caught up in about {duration(s.catch_up_seconds)}", "scaling", reason=behind)
     full = "the buffer is full: consuming waits for room" if s.live.consumption.is_full else ""
     slowest, hint = _slowest(s)
     yield Sentence(
         "wait",
         "Running, but the lag does not shrink",
+        "scaling",
         reason=_together(behind, full, slowest),
         to_do=_together(hint, "Add replicas, up to the number of partitions, or cores"),
         records=_kept(s),
@@ -233,6 +246,7 @@ def remarks(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"{counted(totals.dead_letters, 'record')} in the dead letter since the start",
+            "commands#replay",
             f"They could not become rows, and are kept with their reasons in {s.identity.dead_letter}. "
             "The first command counts them by reason. After a fix, the second sends them to Kafka again",
             commands=("python main.py replay --dry-run", "python main.py replay"),
@@ -241,18 +255,21 @@ def remarks(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"{counted(s.live.skipped, 'record')} left out since the start (ON_BAD_RECORD=skip)",
+            "settings#input",
             "They could not become rows, and are not kept. ON_BAD_RECORD=dead-letter keeps such records",
         )
     if totals.fenced > _OFTEN:
         yield Sentence(
             "wait",
             f"Other members took over partitions {totals.fenced:,} times since the start",
+            "scaling",
             "Does another deployment use the same CONSUMER_GROUP and table? Then stop one of them",
         )
     if totals.rescued:
         yield Sentence(
             "quiet",
             f"{counted(totals.rescued, 'value')} in _rescued_data since the start",
+            "guarantees",
             "They do not fit the type of their column, and are kept as JSON. COLUMN_TYPES sets the type of a column",
         )
     yield from _small_files(s)
@@ -272,7 +289,13 @@ def _small_files(s: Status) -> Iterator[Sentence]:
         fewer if in_each > max(1, len(s.counts.positions)) else "",
     )
     title = f"Small files: {size(average)} on average"
-    yield Sentence("quiet", title, f"The last {files:,} files are slow to read. {advice}")
+    yield Sentence(
+        "quiet",
+        title,
+        "commands#compact",
+        f"The last {files:,} files are slow to read. The command merges those of the past. {advice}",
+        commands=("python main.py compact",),
+    )
 
 
 # --- texts of several sentences -------------------------------------------------------------------------------------

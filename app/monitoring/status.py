@@ -15,6 +15,8 @@ from app.monitoring.waits import Trouble
 
 _SLOPE_SECONDS = 300.0
 _FEW = 0.1  # of all partitions
+_LATE_INTERVALS = 5
+_LATE_AT_LEAST_SECONDS = 30.0
 _HARDLY = 0.05  # messages a second; a lag that shrinks by less does not shrink
 _LONGEST = 7 * 86_400.0  # seconds; no forecast beyond it
 
@@ -146,12 +148,22 @@ class Status:
     @property
     def _fresh_seconds(self) -> float:
         """Records since the last commits are no backlog."""
-        return 2 * self.identity.commit_interval + 30
+        return 2 * self.identity.commit_interval + _LATE_AT_LEAST_SECONDS
 
     @property
     def is_up_to_date(self) -> bool:
         """Whether no record waits longer than a commit takes."""
         return self.counts.lag == 0 or (self.age is not None and self.age <= self._fresh_seconds)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a record waits for more than a few commits."""
+        return (self.age or 0.0) > _LATE_INTERVALS * self.identity.commit_interval + _LATE_AT_LEAST_SECONDS
+
+    @property
+    def outstanding(self) -> list[PartitionRow]:
+        """The partitions that are not read, or are behind."""
+        return [row for row in self.rows if row.hindrance or (row.age or 0.0) > self._fresh_seconds]
 
     @property
     def stragglers(self) -> list[TopicPartition]:

@@ -10,15 +10,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from app import formatting
+from app import DOCUMENTS, formatting
 from app.errors import System
 from app.monitoring.history import lay_out, window
+from app.monitoring.metrics import DeliveredBatch
 from app.monitoring.recent_warnings import Warned
 from app.monitoring.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
 from app.monitoring.status import HINDRANCES, SparkState, Status, listed
@@ -28,6 +30,7 @@ _REFRESH_LIST_SECONDS = 30  # of the list of all partitions: somebody reads it
 _POINTS = 120  # of a chart: three of its pixels each
 _WORST_PARTITIONS = 10
 _RATE_SECONDS = 60.0
+_BAR = 300
 _UNKNOWN = "\N{EN DASH}"
 _COLOURS: dict[Tone, str] = {"good": "#1a9950", "quiet": "#7d8894", "wait": "#d68a00", "bad": "#d93636"}
 
@@ -65,7 +68,8 @@ def policy(frame_ancestors: Collection[str]) -> dict[str, str]:
 def render(view: View) -> str:
     """Renders the page, as an HTML document that loads nothing else."""
     status, history, now = view.status, view.status.history, view.status.monotonic
-    width = window(history.span(now))
+    seconds = window(history.span(now))
+    step, outages = seconds / _POINTS, history.outages(now)
     rate, byte_rate = history.rate(now, _RATE_SECONDS)
     sizes = {"Python": view.python_bytes, "Java": view.java_bytes}
     memory = {name: size for name, size in sizes.items() if size is not None}
@@ -77,14 +81,18 @@ def render(view: View) -> str:
         remarks=list(remarks(status)),
         rate=rate,
         byte_rate=byte_rate,
-        rates=lay_out(history.rates(now, width / _POINTS), width),
-        lags=lay_out(history.lags(now, width / _POINTS), width),
+        rates=lay_out(history.rates(now, step), seconds, outages, history.commits(now)),
+        ages=lay_out(history.ages(now, step), seconds, outages),
+        lags=lay_out(history.lags(now, step), seconds, outages),
         memory=formatting.size(sum(memory.values())) if memory else _UNKNOWN,
         memory_parts=", ".join(f"{name} {formatting.size(size)}" for name, size in memory.items()),
         catch_up=_catch_up(status),
         shrinks=_shrinks(status),
         due=_due(status.live.consumption.due_in),
-        rows=status.rows[:_WORST_PARTITIONS],
+        rows=status.outstanding[:_WORST_PARTITIONS],
+        batches=list(zip(status.counts.last_batches, _bars(status.counts.last_batches), strict=True)),
+        steps={step: name for step, (name, _) in STEPS.items()},
+        query=_query(status),
     )
 
 
@@ -138,6 +146,26 @@ def _systems(status: Status) -> list[tuple[str, Tone, str]]:
     ]
 
 
+def _bars(batches: Sequence[DeliveredBatch]) -> list[list[tuple[str, float, float]]]:
+    """Returns a bar for each batch: its steps with x and width, out of ``_BAR`` for the longest batch."""
+    longest = max((sum(batch.seconds.values()) for batch in batches), default=0.0) or 1.0
+    bars = []
+    for batch in batches:
+        widths = [_BAR * batch.seconds.get(step, 0.0) / longest for step in STEPS]
+        begins = accumulate(widths, initial=0.0)
+        bars.append([(step, round(x, 1), round(width, 1)) for step, x, width in zip(STEPS, begins, widths, strict=False)])
+    return bars
+
+
+def _query(status: Status) -> str:
+    """Returns a statement for DuckDB that shows rows of the newest file; empty without one."""
+    identity, files = status.identity, status.counts.last_files
+    if not files:
+        return ""
+    path = f"{identity.table}{files[0].key.removeprefix(identity.root)}".replace("'", "''")
+    return f"SELECT * FROM read_parquet('{path}', hive_partitioning = true) LIMIT 20"
+
+
 def _is_in_time(status: Status) -> bool:
     """Whether nothing waits longer than a commit takes, and nothing keeps the connector from the rest."""
     return status.is_up_to_date and (status.live.state == "consuming" or not status.counts.lag)
@@ -187,6 +215,12 @@ def _number(count: int | None) -> str:
     return _UNKNOWN if count is None else f"{count:,}"
 
 
+def _page(name: str) -> str:
+    """Returns the address of a page of the documents, from its name and a heading, as in ``operations#memory``."""
+    page, mark, heading = name.partition("#")
+    return f"{DOCUMENTS}/{page}.md{mark}{heading}"
+
+
 def _visible(value: object) -> object:
     """Escapes what a browser would not show, in all but the templates' own text."""
     return formatting.escape_control(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -201,13 +235,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"style": _STYLE}
+    environment.globals |= {"style": _STYLE, "bar_width": _BAR}
     environment.filters |= {
         "age": _age,
         "counted": formatting.counted,
         "duration": formatting.duration,
         "moment": _moment,
         "number": _number,
+        "page": _page,
         "rate": formatting.rate,
         "sentence": formatting.sentence,
         "size": formatting.size,

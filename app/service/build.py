@@ -217,7 +217,7 @@ def new_claimer(
     journal = Journal(lake.store, lake.location.root, name)
     objects = ThreadPoolExecutor(max_workers=settings.max_write_workers, thread_name_prefix="recovery")
     placeholders = Placeholders(lake.store, lake.location.root, DEAD_LETTER, objects.map)
-    other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location))
+    other_tables = OtherTables(member.admin, name, new_client_id(settings, lake.location), metrics.replicas)
 
     def new_log() -> OwnLog:
         return OwnLog(

@@ -90,12 +90,14 @@ def _metrics(
     return replace(metrics.counts(), at=NOW)
 
 
-def history(lag: Callable[[float], float], rate: float = 7_500.0) -> History:
-    """Ten minutes of samples; ``lag`` by seconds ago."""
+def history(lag: Callable[[float], float], rate: float = 7_500.0, away: float = -1.0) -> History:
+    """Ten minutes of samples with a commit every 30 s; ``lag`` by seconds ago; nothing since ``away`` seconds ago."""
     history = History()
     for ago in range(600, -1, -5):
-        rows = int((600 - ago) * rate)
-        history.add(Sample(MONOTONIC - ago, rows, max(0, int(lag(ago))), rows * 24))
+        rows = int((600 - max(ago, away)) // 30 * 30 * rate)
+        waiting = max(0, int(lag(ago)))
+        is_away = ago <= away
+        history.add(Sample(MONOTONIC - ago, rows, waiting, rows * 24, is_away, age=waiting / rate))
     return history
 
 
@@ -160,7 +162,7 @@ def _away(trouble: Trouble, state: str) -> View:
     return changed(
         running(),
         state=state,
-        history=history(lambda ago: 900 + max(0.0, trouble.seconds - ago) * 700),
+        history=history(lambda ago: 900 + max(0.0, trouble.seconds - ago) * 700, away=trouble.seconds),
         waits=(trouble,),
         oldest={TopicPartition(TOPIC, number): NOW - trouble.seconds - number for number in range(24)},
         due_in=-40.0,

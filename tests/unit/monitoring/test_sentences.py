@@ -32,7 +32,7 @@ def top(view: View) -> Sentence:
         ("refused", "bad", "The store refuses a request"),
         ("hangs", "bad", "The consumer hangs"),
         ("fenced", "wait", "Another member of the group writes sensor-data 3-5, 9"),
-        ("catching up", "good", "Running: caught up in about 15 min 16 s"),
+        ("catching up", "wait", "Running: caught up in about 15 min 16 s"),
         ("falling behind", "wait", "Running, but the lag does not shrink"),
         ("dead letters", "good", "Running: the table is up to date"),
         ("records missing", "bad", "Running, but records are missing"),
