@@ -106,7 +106,9 @@ def _readme(old: str) -> str:
 def _dotenv(_: str) -> str:
     parts = [DOTENV_HEAD]
     for section, fields in sections():
-        lines = [line for name, field in fields.items() if not name.startswith(PLATFORM) for line in _entry(name, field)]
+        lines = [
+            line for name, field in fields.items() if not name.startswith(PLATFORM) for line in _entry(name, field)
+        ]
         if lines:
             parts.append(f"\n# --- {section}\n" + "\n".join(lines) + "\n")
     return "".join(parts)

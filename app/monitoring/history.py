@@ -188,7 +188,9 @@ def lay_out(
             if is_known
         ],
         outages=[
-            (x(min(begin, seconds)), round(x(end) - x(min(begin, seconds)), 1)) for begin, end in outages if end < seconds
+            (x(min(begin, seconds)), round(x(end) - x(min(begin, seconds)), 1))
+            for begin, end in outages
+            if end < seconds
         ],
         commits=[x(ago) for ago in commits if ago <= seconds],
     )

@@ -34,7 +34,10 @@ Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
 
 class Monitor:
-    """Starts no thread before ``serve()``; ``look`` samples the connector's state until ``started`` replaces it."""
+    """Starts no thread before ``serve()``; ``look`` samples the connector's state until ``started`` replaces it.
+
+    ``frame_ancestors`` are the origins that may show the status page in a frame.
+    """
 
     def __init__(
         self,
@@ -43,11 +46,13 @@ class Monitor:
         health: Health,
         look: Callable[[], Live],
         clock: Callable[[], float] = time.monotonic,
+        frame_ancestors: Collection[str] = (),
     ) -> None:
         self._identity = identity
         self._metrics = metrics
         self._health = health
         self._look = look
+        self._frame_ancestors = frame_ancestors
         self._ends: Ends | None = None
         self._history = History()
         self._warned = RecentWarnings()
@@ -60,17 +65,12 @@ class Monitor:
         """Shows this table and dead letter; the catalog may have other addresses than the settings."""
         self._identity = replace(self._identity, table=table, root=root, dead_letter=dead_letter, is_found=True)
 
-    def serve(
-        self, host: str, port: int, allowed_hosts: Collection[str], frame_ancestors: Collection[str] = ()
-    ) -> None:
+    def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
         """Opens the port, and answers on a thread; ``allowed_hosts`` as in ``AllowedHosts``.
-
-        ``frame_ancestors`` are the origins that may show the status page in a frame.
 
         Raises:
             ConfigError: the port cannot be opened.
         """
-        self._frame_ancestors = frame_ancestors
         metrics = Exposition(self._metrics.registry, self._status)
         pages: Pages = {
             "/": self._page,

@@ -153,7 +153,9 @@ def _bars(batches: Sequence[DeliveredBatch]) -> list[list[tuple[str, float, floa
     for batch in batches:
         widths = [_BAR * batch.seconds.get(step, 0.0) / longest for step in STEPS]
         begins = accumulate(widths, initial=0.0)
-        bars.append([(step, round(x, 1), round(width, 1)) for step, x, width in zip(STEPS, begins, widths, strict=False)])
+        bars.append(
+            [(step, round(x, 1), round(width, 1)) for step, x, width in zip(STEPS, begins, widths, strict=False)]
+        )
     return bars
 
 

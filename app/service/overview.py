@@ -44,7 +44,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
     def look() -> Live:
         return Live(java_pid=java.jvm_pid(), spark=_spark_state(java), waits=metrics.waits.current())
 
-    return Monitor(identity, metrics, health, look)
+    return Monitor(identity, metrics, health, look, frame_ancestors=settings.http_frame_ancestors)
 
 
 def replica_name(settings: Settings) -> str:

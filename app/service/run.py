@@ -79,8 +79,7 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     health = Health(loop_seconds=timings.flush_seconds + timings.revoke_seconds, clock=timings.clock)
     monitor = new_monitor(settings, metrics, health, spark)
     if settings.http_port:  # probes are answered from the start; the monitor learns the rest later
-        allowed, ancestors = settings.http_allowed_hosts, settings.http_frame_ancestors
-        monitor.serve(settings.http_host, settings.http_port, allowed, ancestors)
+        monitor.serve(settings.http_host, settings.http_port, settings.http_allowed_hosts)
     bad_records = new_bad_records(settings)
     lane_choice = choose_lane(customised, settings)
     logger.info("%s", lane_choice.why)

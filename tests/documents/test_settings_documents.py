@@ -13,7 +13,7 @@ from dotenv import dotenv_values
 from app.config.json_schema import json_schema
 from app.config.memory import ROOMY_CONTAINER_MB
 from app.config.settings import DEFAULT_PREFIX, VARIABLES, load_settings
-from dev.generate import FILLED_IN, FORM, outdated
+from dev.generate import FILLED_IN, outdated
 
 REPO = Path(__file__).parents[2]
 LIBRARY = json.loads((REPO / "library.json").read_text())
@@ -29,9 +29,7 @@ def test_what_is_made_of_the_settings_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("name", VARIABLES)
 def test_a_setting_is_described_in_sentences(name: str) -> None:
-    described = " ".join((VARIABLES[name].description or "").split())
-    assert described.endswith(".")
-    assert VARIABLES[name].default not in (None, (), {}) or name not in FORM or "mpty: " in described or "empty" in described
+    assert (VARIABLES[name].description or "").rstrip().endswith(".")
 
 
 @pytest.mark.parametrize("text", [LIBRARY["longDescription"], (REPO / "docs" / "settings.md").read_text()])

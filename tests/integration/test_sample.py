@@ -18,7 +18,9 @@ def test_the_sample_and_its_test_work(kafka: Broker, s3_server: LocalMinio, tmp_
     services: dict[str, Any] = yaml.safe_load((test / "docker-compose.test.yml").read_text())["services"]
     assert (test / services["sink"]["build"]["context"]).resolve() == sample
     library = json.loads((sample / "library.json").read_text())
-    assert all((sample / library[name]).is_file() for name in ("DefaultFile", "EntryPoint", "RunEntryPoint", "IconFile"))
+    assert all(
+        (sample / library[name]).is_file() for name in ("DefaultFile", "EntryPoint", "RunEntryPoint", "IconFile")
+    )
 
     here = {
         "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,

@@ -25,14 +25,17 @@ def test_a_value_in_a_file_is_checked_as_any_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"), [(None, "cannot be read: No such file"), (b"\xff", "cannot be read: it is no text in UTF-8")]
+    ("content", "problem"),
+    [(None, "cannot be read: No such file"), (b"\xff", "cannot be read: it is no text in UTF-8")],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
     found = problems(AWS_SECRET_ACCESS_KEY_FILE=str(path), **KEY)
-    assert [line for line in found if line.startswith(f"AWS_SECRET_ACCESS_KEY: AWS_SECRET_ACCESS_KEY_FILE={path} {problem}")]
+    assert [
+        line for line in found if line.startswith(f"AWS_SECRET_ACCESS_KEY: AWS_SECRET_ACCESS_KEY_FILE={path} {problem}")
+    ]
 
 
 def test_a_value_and_a_file_are_not_given_both(tmp_path: Path) -> None:

@@ -37,6 +37,14 @@ def others(group: Group) -> OtherTables:
     return OtherTables(cast(AdminClient, group), "sink", OURS)
 
 
+def test_the_members_that_write_our_table_are_counted() -> None:
+    counted: list[int] = []
+    looking = OtherTables(cast(AdminClient, Group(OURS, SAME, OTHER_TOPIC, "console")), "sink", OURS, counted.append)
+    assert looking.at_assignment() is None
+    assert looking.later() is None
+    assert counted == [2, 2]
+
+
 def check(group: Group) -> None:
     check_members(cast(AdminClient, group), "sink", OURS)
 
