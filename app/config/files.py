@@ -3,11 +3,13 @@
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 
-def values_in_files(variables: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
+def values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns the values of the variables whose file is named, and the problems with the others, by variable."""
-    values, problems = {}, {}
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
     for variable in variables:
         path = os.environ.get(f"{variable}_FILE", "").strip()
         if not path:

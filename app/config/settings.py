@@ -247,7 +247,6 @@ VARIABLES: Final = {str(field.validation_alias): field for field in Settings.mod
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
     """Reads the settings from the environment; a broker that is set is checked even if none is needed."""
-    values: dict[str, Any]
     values, problems = values_in_files(VARIABLES)
     try:
         settings = Settings(**values)
@@ -255,7 +254,8 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
         for details in error.errors(include_input=False):
             problem = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
             problems[str(details["loc"][0])] = problem
-        settings = Settings(**values | dict.fromkeys(problems, ""))
+        unset: dict[str, Any] = dict.fromkeys(problems, "")
+        settings = Settings(**{**values, **unset})
     stand_ins = {}
     if not needs_broker and not settings.names_broker:
         stand_ins["bootstrap_servers"] = _NOWHERE
