@@ -7,6 +7,8 @@ from pathlib import Path
 from app import __version__
 from app.convert.time_texts import moment_of
 
+_ENGINES = ("athena", "bigquery", "clickhouse", "duckdb", "spark", "trino")
+
 
 def new_parser() -> ArgumentParser:
     """Reads the command and its options; ``command`` is ``None`` for the connector.
@@ -60,6 +62,14 @@ def new_parser() -> ArgumentParser:
         needs_broker=False,
         needs_store=False,
     )
+
+    schema = add_command(
+        "schema",
+        "Print the statement with which an engine reads the table.",
+        "schema.command:schema",
+        needs_broker=False,
+    )
+    schema.add_argument("--for", dest="engine", required=True, choices=_ENGINES)
 
     audit = add_command(
         "audit",

@@ -1,0 +1,181 @@
+"""Statements for engines that read the table's files, in the words of each. docs/engines.md tells more of them."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from app.table.layout import escape
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KINDS = (
+    *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
+    *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its name, its address in the store and by HTTP, its columns, and those of its folders."""
+
+    name: str
+    uri: str
+    https: str
+    columns: Mapping[str, pa.DataType]
+    folders: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How an engine writes types and names.
+
+    Attributes:
+        plain: the types without parts, in the order of ``_KINDS``.
+        decimal, array, struct: patterns for the types with parts; ``field`` is one of a struct.
+        quote: the mark around names that are not plain.
+        column: the pattern of a column's type, which may be null.
+    """
+
+    plain: Sequence[str]
+    decimal: str
+    array: str
+    struct: str
+    field: str
+    quote: str
+    column: str = "{}"
+    plain_name: re.Pattern[str] = _PLAIN_NAME
+
+    def name(self, text: str) -> str:
+        if self.plain_name.fullmatch(text):
+            return text
+        return self.quote + text.replace(self.quote, self.quote * 2) + self.quote
+
+    def kind(self, kind: pa.DataType) -> str:
+        if pa.types.is_decimal(kind):
+            return self.column.format(self.decimal.format(kind.precision, kind.scale))
+        if pa.types.is_list(kind):
+            return self.array.format(self.kind(kind.value_type))
+        if pa.types.is_struct(kind):
+            fields = (self.field.format(self.name(each.name), self.kind(each.type)) for each in kind)
+            return self.struct.format(", ".join(fields))
+        return self.column.format(dict(zip(_KINDS, self.plain, strict=True))[kind])
+
+    def columns(self, columns: Mapping[str, pa.DataType]) -> str:
+        return ",\n".join(f"  {self.name(name)} {self.kind(kind)}" for name, kind in columns.items())
+
+    def folders(self, names: Sequence[str], kind: str) -> str:
+        return ", ".join(f"{self.name(name)} {kind}" for name in names)
+
+
+_HIVE = Dialect(
+    ("boolean", "int", "bigint", "double", "string", "binary", "date", "timestamp", "timestamp"),
+    *("decimal({},{})", "array<{}>", "struct<{}>", "{}:{}", "`"),
+    plain_name=re.compile(r"[A-Za-z][A-Za-z0-9_]*"),
+)
+_SPARK = Dialect(
+    ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
+    *("DECIMAL({},{})", "ARRAY<{}>", "STRUCT<{}>", "{}: {}", "`"),
+)
+_TRINO = Dialect(
+    ("boolean", "integer", "bigint", "double", "varchar", "varbinary", "date", "timestamp", "timestamp"),
+    *("decimal({},{})", "array({})", "row({})", "{} {}", '"'),
+)
+_BIGQUERY = Dialect(
+    ("BOOL", "INT64", "INT64", "FLOAT64", "STRING", "BYTES", "DATE", "TIMESTAMP", "DATETIME"),
+    *("BIGNUMERIC({},{})", "ARRAY<{}>", "STRUCT<{}>", "{} {}", "`"),
+)
+_CLICKHOUSE = Dialect(
+    ("Bool", "Int32", "Int64", "Float64", "String", "String", "Date32", "DateTime64(6, 'UTC')", "DateTime64(6)"),
+    *("Decimal({}, {})", "Array({})", "Tuple({})", "{} {}", "`"),
+    column="Nullable({})",
+)
+
+
+def statement(engine: str, table: Table) -> str:
+    """Returns the statement for one of ``ENGINES``."""
+    return ENGINES[engine](table)
+
+
+def _view_name(table: Table) -> str:
+    name = re.sub(r"\W", "_", table.name, flags=re.ASCII)
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def _pattern(address: str, table: Table) -> str:
+    return "/".join([address, *(f"{escape(name)}=*" for name in table.folders), "*.parquet"])
+
+
+def _duckdb(table: Table) -> str:
+    return (
+        f"CREATE VIEW {_view_name(table)} AS\nSELECT * FROM read_parquet(\n  '{_pattern(table.uri, table)}',\n"
+        "  hive_partitioning = true, hive_types_autocast = false, union_by_name = true\n);"
+    )
+
+
+def _athena(table: Table) -> str:
+    return "\n".join(
+        [
+            f"CREATE EXTERNAL TABLE {_view_name(table)} (\n{_HIVE.columns(table.columns)}\n)",
+            *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
+            f"STORED AS PARQUET\nLOCATION '{table.uri}/';",
+            *([f"\nMSCK REPAIR TABLE {_view_name(table)};"] if table.folders else []),
+        ]
+    )
+
+
+def _spark(table: Table) -> str:
+    columns = [_SPARK.columns({**table.columns, **dict.fromkeys(table.folders, pa.string())})]
+    uri = re.sub("^s3:", "s3a:", table.uri)
+    names = ", ".join(map(_SPARK.name, table.folders))
+    return "\n".join(
+        [
+            f"CREATE TABLE {_view_name(table)} (\n{columns[0]}\n)\nUSING parquet",
+            *([f"PARTITIONED BY ({names})"] if names else []),
+            f"LOCATION '{uri}';",
+            *([f"\nMSCK REPAIR TABLE {_view_name(table)};"] if names else []),
+        ]
+    )
+
+
+def _trino(table: Table) -> str:
+    columns = _TRINO.columns({**table.columns, **dict.fromkeys(table.folders, pa.string())})
+    name = _view_name(table)
+    partitioned = f",\n  partitioned_by = ARRAY[{', '.join(map(_text, table.folders))}]" if table.folders else ""
+    sync = f"\n\nCALL hive.system.sync_partition_metadata('default', '{name}', 'ADD');" if table.folders else ""
+    return (
+        f"CREATE TABLE hive.default.{name} (\n{columns}\n)\nWITH (\n"
+        f"  external_location = '{table.uri}', format = 'PARQUET'{partitioned}\n);{sync}"
+    )
+
+
+def _bigquery(table: Table) -> str:
+    folders = f"WITH PARTITION COLUMNS ({_BIGQUERY.folders(table.folders, 'STRING')})\n" if table.folders else ""
+    prefix = f"\n  hive_partition_uri_prefix = '{table.uri}'," if table.folders else ""
+    return (
+        f"CREATE EXTERNAL TABLE lake.{_view_name(table)} (\n{_BIGQUERY.columns(table.columns)}\n)\n{folders}OPTIONS (\n"
+        f"  format = 'PARQUET', uris = ['{table.uri}/*.parquet'],{prefix}\n  enable_list_inference = true\n);"
+    )
+
+
+def _clickhouse(table: Table) -> str:
+    folders = f",\n  {_CLICKHOUSE.folders(table.folders, 'String')}" if table.folders else ""
+    return (
+        f"CREATE TABLE {_view_name(table)} (\n{_CLICKHOUSE.columns(table.columns)}{folders}\n)\nENGINE = S3(\n"
+        f"  '{_pattern(table.https, table)}',\n  'key', 'secret', 'Parquet'\n);"
+    )
+
+
+def _text(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
+
+
+ENGINES: Final[Mapping[str, Callable[[Table], str]]] = {
+    "athena": _athena,
+    "bigquery": _bigquery,
+    "clickhouse": _clickhouse,
+    "duckdb": _duckdb,
+    "spark": _spark,
+    "trino": _trino,
+}

@@ -1,0 +1,82 @@
+"""The statement for an engine is that of the page for engines, with the table's own columns."""
+
+import re
+from argparse import Namespace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.commands.command_line import new_parser
+from app.commands.schema.command import schema
+from app.commands.schema.statements import ENGINES, Table, statement
+from app.errors import ConfigError
+from app.service.lake import new_lake, new_location
+from app.service.stores import new_store
+from app.table.schema import TableSchema
+from tests.unit.commands.local import local_settings
+
+PAGE = (Path(__file__).parents[3] / "docs" / "engines.md").read_text()
+FOLDERS = ("location", "year", "month", "day")
+COLUMNS = {
+    "ts_ms": pa.int64(),
+    "temperature": pa.float64(),
+    "device": pa.struct({"id": pa.int64(), "firmware": pa.string()}),
+    "__key": pa.string(),
+    "_rescued_data": pa.string(),
+}
+HEADINGS = {"athena": "Athena and Glue", "bigquery": "BigQuery", "clickhouse": "ClickHouse", "duckdb": "DuckDB"}
+
+
+def without_space(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_page_has_the_same_statement(engine: str) -> None:
+    scheme = "gs" if engine == "bigquery" else "s3"
+    path = "data/sensor-data"
+    table = Table(
+        *("sensor-data", f"{scheme}://my-lake/{path}", f"https://my-lake.s3.eu-west-1.amazonaws.com/{path}"),
+        *(COLUMNS, FOLDERS),
+    )
+    [section] = [each for each in PAGE.split("\n## ") if each.startswith(HEADINGS.get(engine, engine.capitalize()))]
+    block = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)[0]
+    assert without_space(statement(engine, table)) == without_space(block)
+
+
+def test_every_engine_can_be_asked_for() -> None:
+    assert [new_parser().parse_args(["schema", "--for", engine]).engine for engine in ENGINES] == [*ENGINES]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_type_and_name_has_a_form(engine: str) -> None:
+    columns = {
+        **{f"c{number}": kind for number, kind in enumerate((pa.bool_(), pa.int32(), pa.binary(), pa.date32()))},
+        "at": pa.timestamp("us", "UTC"),
+        "local": pa.timestamp("us"),
+        "price": pa.decimal128(38, 18),
+        'odd `name"': pa.list_(pa.list_(pa.struct({"a b": pa.int32()}))),
+    }
+    told = statement(engine, Table("1. table", "s3://b/t", "https://b/t", columns, ()))
+    assert "_1__table" in told
+    assert "PARTITION" not in told.upper().replace("HIVE_PARTITIONING", "")
+
+
+def test_duckdb_reads_the_table_by_its_statement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = local_settings(tmp_path, HIVE_COLUMNS="place")
+    store = new_store(settings)
+    location = new_location(settings, store, None)
+    with pytest.raises(ConfigError, match="there is no table in"):
+        schema(settings, Namespace(engine="duckdb"))
+    new_lake(settings, store, location).schema.extend(TableSchema({"speed": pa.int64()}))
+    folder = tmp_path / location.root / "place=a%2Fb"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"speed": [7]}), folder / "data_readings-0_0.parquet")
+
+    assert schema(settings, Namespace(engine="duckdb")) == 0
+    with duckdb.connect() as connection:
+        connection.execute(capsys.readouterr().out)
+        assert connection.sql("FROM readings").fetchall() == [(7, "a/b")]
