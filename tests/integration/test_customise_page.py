@@ -16,7 +16,7 @@ SINK = "core/quix_ts_datalake_sink.py"
 
 
 def test_the_page_has_an_example_of_each_kind() -> None:
-    assert len(TRIED) == 8
+    assert len(TRIED) == 9
 
 
 @pytest.mark.parametrize("example", TRIED.values(), ids=TRIED)

@@ -9,6 +9,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -148,3 +149,23 @@ def test_what_the_page_says_of_an_engine_without_its_options(of_one_type: Path, 
 
     frame = SparkSession.builder.getOrCreate().newSession().read.parquet(str(of_one_type))
     assert dict(frame.dtypes)["month"] == "int"
+
+
+@pytest.mark.parametrize("engine", ["DuckDB", "Spark"])
+def test_the_view_of_the_newest_rows_of_a_database(of_one_type: Path, tmp_path: Path, engine: str) -> None:
+    [view] = re.findall(r"```sql\n(.*?)```", (Path(__file__).parents[2] / "docs/debezium.md").read_text(), re.DOTALL)
+    orders = [("1", 0, "c", "pump"), ("2", 1, "c", "hose"), ("1", 2, "u", "valve"), ("2", 3, "d", "hose")]
+    pq.write_table(
+        pa.Table.from_pylist([dict(zip(("__key", "__offset", "op", "item"), row, strict=True)) for row in orders]),
+        tmp_path / "1.parquet",
+    )
+    if engine == "DuckDB":
+        with duckdb.connect() as connection:
+            connection.execute(f"CREATE VIEW orders AS FROM '{tmp_path}/1.parquet'; {view}")
+            found = connection.sql("SELECT __key, item FROM orders_now").fetchall()
+    else:
+        session = SparkSession.builder.getOrCreate().newSession()
+        for statement in (f"CREATE TABLE orders USING parquet LOCATION '{tmp_path}'", view):
+            session.sql(statement)
+        found = [tuple(row) for row in session.sql("SELECT __key, item FROM orders_now").collect()]
+    assert found == [("1", "valve")]

@@ -11,6 +11,7 @@ from typing import Any
 from dev.connector import REPO, customised
 
 PAGE = (REPO / "docs/customise.md").read_text()
+DEBEZIUM = (REPO / "docs/debezium.md").read_text()
 _BLOCK = re.compile(r"^```(python|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\S+\.py)\n")
 
@@ -46,7 +47,7 @@ class Example:
 
 def examples() -> Iterator[Example]:
     """All sections that have any code."""
-    for section in PAGE.split("\n## ")[1:]:
+    for section in (*PAGE.split("\n## ")[1:], *DEBEZIUM.split("\n## ")[1:]):
         example = Example(section.split("\n")[0])
         for kind, text in _BLOCK.findall(section):
             named = _FILE.match(text)
