@@ -162,8 +162,9 @@ class Status:
 
     @property
     def outstanding(self) -> list[PartitionRow]:
-        """The partitions that are not read, or are behind."""
-        return [row for row in self.rows if row.hindrance or (row.age or 0.0) > self._fresh_seconds]
+        """The partitions that are not read or are behind, while others are well."""
+        found = [row for row in self.rows if row.hindrance or (row.age or 0.0) > self._fresh_seconds]
+        return found if len(found) < len(self.rows) else []
 
     @property
     def stragglers(self) -> list[TopicPartition]:
