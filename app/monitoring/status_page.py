@@ -165,7 +165,7 @@ def _query(status: Status) -> str:
     if not files:
         return ""
     path = f"{identity.table}{files[0].key.removeprefix(identity.root)}".replace("'", "''")
-    return f"FROM read_parquet('{path}', hive_partitioning = true) LIMIT 20"
+    return f"FROM '{path}' LIMIT 20"
 
 
 def _is_in_time(status: Status) -> bool:

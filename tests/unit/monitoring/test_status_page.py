@@ -74,7 +74,7 @@ def test_the_figures() -> None:
     assert "7 12 s ago checkpoint 4,200 2 200 bytes 1.75 write 1.50, upload 0.25 " in said
     assert " 7-1.parquet 2,100 100 bytes" in said
     assert "3 values in _rescued_data" in said
-    assert "FROM read_parquet('s3://lake/data/t/7-1.parquet', hive_partitioning = true) LIMIT 20" in said
+    assert "FROM 's3://lake/data/t/7-1.parquet' LIMIT 20" in said
     two = render(view(replace(counted(), replicas=2)))
     assert "replica lake-sink-2 , one of 2 , up" in text(two)
 
