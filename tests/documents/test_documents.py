@@ -35,7 +35,7 @@ DOCS = REPO / "docs"
 README = REPO / "README.md"
 GUIDES = [README, REPO / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 PAGES = [*GUIDES, REPO / "CHANGELOG.md"]
-README_LINES = 260
+README_LINES = 150
 DOCKERFILE = (REPO / "Dockerfile").read_text()
 
 BENCHES = {
@@ -310,10 +310,10 @@ def test_every_operation_that_is_tried_again_has_a_row() -> None:
     assert sorted(re.findall(r"`([a-z]+)`", cells)) == sorted(OPERATIONS)
 
 
-def test_every_alert_has_a_row() -> None:
+def test_every_alert_has_a_heading_to_link_to() -> None:
     rules = [rule for group in yaml.safe_load((DOCS / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
-    rows = [cell.strip("`") for cell in first_cells(DOCS / "operations.md", "Alerts") if cell.startswith("`")]
-    assert rows == [rule["alert"] for rule in rules if "alert" in rule]
+    headings = re.findall(r"^### (LakeSink\w+)$", (DOCS / "operations.md").read_text(), re.MULTILINE)
+    assert headings == [rule["alert"] for rule in rules if "alert" in rule]
 
 
 # --- links ----------------------------------------------------------------------------------------------------------
