@@ -37,6 +37,8 @@ GUIDES = [README, REPO / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 PAGES = [*GUIDES, REPO / "CHANGELOG.md"]
 README_LINES = 260
 DOCKERFILE = (REPO / "Dockerfile").read_text()
+GROUPS: list[dict[str, Any]] = yaml.safe_load((REPO / "deploy" / "alerts.yml").read_text())["groups"]
+ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
 
 BENCHES = {
     "bench": bench.__main__.main,
@@ -311,9 +313,15 @@ def test_every_operation_that_is_tried_again_has_a_row() -> None:
 
 
 def test_every_alert_has_a_row() -> None:
-    rules = [rule for group in yaml.safe_load((DOCS / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
     rows = [cell.strip("`") for cell in first_cells(DOCS / "operations.md", "Alerts") if cell.startswith("`")]
-    assert rows == [rule["alert"] for rule in rules if "alert" in rule]
+    assert rows == [rule["alert"] for rule in ALERTS]
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_the_runbook_of_an_alert_is_its_section(rule: dict[str, Any]) -> None:
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert anchor == rule["alert"].lower()
+    assert anchor in anchors(REPO / page)
 
 
 # --- links ----------------------------------------------------------------------------------------------------------
