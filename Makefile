@@ -12,7 +12,7 @@ REST := tests/model tests/properties tests/e2e tests/faults tests/integration
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
+.PHONY: help venv demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint generated run image bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ lint: $(READY) ## check style and types with ruff and mypy
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+
+generated: python $(READY) ## write the files that are made from the code: the chart's schema, the manifest, the dashboard
+	@$(PY) -m dev.chart
+	@$(PY) -m dev.dashboard
 
 run: python $(READY) ## run the connector with the settings of the environment and of .env
 	@$(PY) main.py

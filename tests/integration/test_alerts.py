@@ -348,6 +348,12 @@ def test_the_rules_are_well_formed(promtool: str) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def test_the_prometheus_of_the_compose_file_reads_them(promtool: str) -> None:
+    config = RULES.with_name("prometheus.yml")
+    checked = subprocess.run([promtool, "check", "config", str(config)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
 def parameter(name: str) -> Any:
     """That alerts fire is for every day, that they do not, and whatever takes hours, for the night."""
     played = CASES[name]()
