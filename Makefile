@@ -49,8 +49,10 @@ lint: $(READY) ## check style and types with ruff and mypy
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 
-generate: $(READY) ## write what is made of the settings: tables of the pages, dotenv.example, the form
+generate: python $(READY) ## write what is made of the code: tables of the pages, dotenv.example, the form, the chart, the dashboard
 	@$(PY) -m dev.generate
+	@$(PY) -m dev.chart
+	@$(PY) -m dev.dashboard
 
 sample: $(READY) ## write the connector and its test to build/sample, in the shape of the public repository of samples
 	@$(PY) -m dev.sample

@@ -16,6 +16,7 @@ import pytest
 from dev.azurite import LocalAzurite
 from dev.broker import Broker
 from dev.browser import Browser
+from dev.chart import HELM
 from dev.gcs_server import LocalGcsServer
 from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.kafka import LocalKafka
@@ -179,6 +180,13 @@ def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
 def promtool(pytestconfig: pytest.Config) -> Iterator[str]:
     """The path of promtool, which tests rules for Prometheus."""
     with _service(lambda: nullcontext(promtool_program()), pytestconfig) as program:
+        yield program
+
+
+@pytest.fixture(scope="session")
+def helm_program(pytestconfig: pytest.Config) -> Iterator[str]:
+    """The path of Helm, which renders the chart."""
+    with _service(lambda: nullcontext(HELM.path()), pytestconfig) as program:
         yield program
 
 

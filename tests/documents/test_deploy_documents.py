@@ -1,4 +1,7 @@
-"""What the pages and files for deploying say, held to the code: names, paths, times, users."""
+"""What the pages and files for deploying say, held to the code: names, paths, times, users.
+
+tests/integration/test_chart.py holds the manifest to the Helm chart.
+"""
 
 import ast
 import os
@@ -13,9 +16,12 @@ import pytest
 import yaml
 from dotenv import dotenv_values
 
+from app import __version__
 from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES, load_settings
 from app.service.process import LONGEST_STOP_SECONDS
+from dev.chart import CHART, SCHEMA, values_schema
+from dev.dashboard import DASHBOARD, dashboard
 
 REPO = Path(__file__).parents[2]
 DEPLOY = REPO / "docs" / "deploy"
@@ -33,8 +39,6 @@ def of_kind(kind: str) -> dict[str, Any]:
 POD = of_kind("Deployment")["spec"]["template"]
 [CONTAINER] = POD["spec"]["containers"]
 MAINTENANCE = (REPO / "docs" / "maintenance.md").read_text()
-[JOB] = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", MAINTENANCE, re.DOTALL)]
-EACH_POD = pytest.mark.parametrize("pod", [POD["spec"], JOB["spec"]["jobTemplate"]["spec"]["template"]["spec"]])
 
 
 def seconds(text: str) -> int:
@@ -82,50 +86,45 @@ def test_ports_are_published_for_this_machine_alone() -> None:
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
-@EACH_POD
-def test_the_image_is_the_one_that_is_built(pod: dict[str, Any]) -> None:
-    [container] = pod["containers"]
+def test_the_image_is_the_one_that_is_built() -> None:
     built = re.findall(r"docker build -t (\S+) \.", README + (DEPLOY / "kubernetes.md").read_text())
     assert set(built) == {"quix-ts-datalake-sink"}
-    assert re.fullmatch(rf"[\w.-]+/{built[0]}:\w+", container["image"])
-    assert container["image"] in (DEPLOY / "kubernetes.md").read_text()
-    assert new_parser().parse_args(container.get("args", [])).command in (None, "compact")
+    assert re.fullmatch(rf"[\w.-]+/{built[0]}:\w+", CONTAINER["image"])
+    assert CONTAINER["image"] in (DEPLOY / "kubernetes.md").read_text()
 
 
-@EACH_POD
-def test_the_user_is_the_one_of_the_image(pod: dict[str, Any]) -> None:
+def test_the_user_is_the_one_of_the_image() -> None:
     [uid] = re.findall(r"^USER (\d+)$", DOCKERFILE, re.MULTILINE)
     assert f"useradd --uid {uid} --gid 0" in DOCKERFILE
-    context = pod["securityContext"]
+    context = POD["spec"]["securityContext"]
     assert context["runAsNonRoot"]
     assert (context["runAsUser"], context["runAsGroup"]) == (int(uid), 0)
 
 
-@EACH_POD
-def test_the_container_has_the_least_rights(pod: dict[str, Any]) -> None:
-    [container] = pod["containers"]
-    context = container["securityContext"]
+def test_the_container_has_the_least_rights() -> None:
+    context = CONTAINER["securityContext"]
     assert context["readOnlyRootFilesystem"]
     assert context["capabilities"] == {"drop": ["ALL"]}
     assert not context["allowPrivilegeEscalation"]
-    assert not pod["automountServiceAccountToken"]
-    [mount] = container["volumeMounts"]
-    [volume] = pod["volumes"]
+    assert not POD["spec"]["automountServiceAccountToken"]
+    [mount] = CONTAINER["volumeMounts"]
+    [volume] = POD["spec"]["volumes"]
     assert (mount["name"], mount["mountPath"]) == (volume["name"], "/tmp")  # noqa: S108 - of the container
     assert "emptyDir" in volume
 
 
 def test_the_probes_ask_the_port_that_is_served() -> None:
     [port] = CONTAINER["ports"]
-    [number] = [one["value"] for one in CONTAINER["env"] if one["name"] == "HTTP_PORT"]
-    assert number == str(port["containerPort"]) == POD["metadata"]["annotations"]["prometheus.io/port"]
+    served = VARIABLES["HTTP_PORT"].default
+    assert served == port["containerPort"] == int(POD["metadata"]["annotations"]["prometheus.io/port"])
+    assert not POD["spec"]["enableServiceLinks"], "a service named http would set HTTP_PORT"
     for probe in ("livenessProbe", "readinessProbe"):
         assert CONTAINER[probe]["httpGet"]["port"] == port["name"]
 
 
 def test_memory_is_told_to_the_connector_and_is_enough() -> None:
     [told] = [one["valueFrom"] for one in CONTAINER["env"] if one["name"] == "Quix__Deployment__Limits__Memory"]
-    assert told == {"resourceFieldRef": {"containerName": "sink", "resource": "limits.memory", "divisor": "1Mi"}}
+    assert told == {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}
     assert CONTAINER["resources"]["limits"]["memory"] == CONTAINER["resources"]["requests"]["memory"] == "2Gi"
     with patch.dict(os.environ, _loaded("minio.md") | {"Quix__Deployment__Limits__Memory": "2048"}, clear=True):
         memory = load_settings().memory
@@ -133,20 +132,32 @@ def test_memory_is_told_to_the_connector_and_is_enough() -> None:
 
 
 def test_the_parts_of_the_manifest_belong_together() -> None:
-    labels = {"app": "quix-ts-datalake-sink"}
-    assert of_kind("Deployment")["spec"]["selector"]["matchLabels"] == labels
+    labels = of_kind("Deployment")["spec"]["selector"]["matchLabels"]
     assert of_kind("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
     assert labels.items() <= POD["metadata"]["labels"].items()
 
 
-@EACH_POD
-def test_what_a_pod_names_is_in_the_manifest(pod: dict[str, Any]) -> None:
-    [container] = pod["containers"]
-    assert pod["serviceAccountName"] == of_kind("ServiceAccount")["metadata"]["name"]
-    sources = {kind: source["name"] for each in container["envFrom"] for kind, source in each.items()}
+def test_what_the_pod_names_is_in_the_manifest() -> None:
+    assert POD["spec"]["serviceAccountName"] == of_kind("ServiceAccount")["metadata"]["name"]
+    sources = {kind: source["name"] for each in CONTAINER["envFrom"] for kind, source in each.items()}
     assert sources == {
         f"{kind[0].lower()}{kind[1:]}Ref": of_kind(kind)["metadata"]["name"] for kind in ("ConfigMap", "Secret")
     }
+
+
+# --- made from the code ---------------------------------------------------------------------------------------------
+
+
+def test_the_schema_of_the_chart_has_the_settings_of_the_code() -> None:
+    assert SCHEMA.read_text() == values_schema(), "`make generated` writes it"
+
+
+def test_the_dashboard_is_the_one_of_the_code() -> None:
+    assert DASHBOARD.read_text() == dashboard(), "`make generated` writes it"
+
+
+def test_the_chart_has_the_version_of_the_connector() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == __version__
 
 
 # --- Airflow --------------------------------------------------------------------------------------------------------
@@ -180,6 +191,14 @@ def test_the_topic_and_the_store_of_the_compose_file_are_its_own() -> None:
         services["s3"]["environment"]["ROOT_SECRET_KEY"],
     )
     assert settings["KAFKA_BOOTSTRAP_SERVERS"] in services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+def test_images_of_the_compose_file_are_pinned_and_its_files_exist() -> None:
+    services = COMPOSE["services"].values()
+    images = [service["image"] for service in services if "image" in service]
+    assert [image for image in images if not re.search(r":v?\d+\.\d+\.\d+$", image)] == []
+    mounted = [volume.split(":")[0] for service in services for volume in service.get("volumes", [])]
+    assert [file for file in mounted if file.startswith("./") and not (REPO / file).is_file()] == []
 
 
 # --- the pages ------------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ GUIDES = [README, REPO / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 PAGES = [*GUIDES, REPO / "CHANGELOG.md"]
 README_LINES = 150
 DOCKERFILE = (REPO / "Dockerfile").read_text()
+GROUPS: list[dict[str, Any]] = yaml.safe_load((REPO / "deploy" / "alerts.yml").read_text())["groups"]
+ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
 
 BENCHES = {
     "bench": bench.__main__.main,
@@ -51,6 +53,7 @@ ELSEWHERE = {
     ("az",): "needs an account of Azure",
     ("gcloud",): "needs an account of Google",
     ("kubectl",): "needs a cluster; test_deploy_documents.py checks the manifest",
+    ("helm",): "needs a cluster; test_chart.py renders the chart",
     ("kcat",): "needs kcat",
     ("kafka-consumer-groups.sh",): "needs the tools of Kafka; test_topic_group_and_cluster.py follows such an offset",
     ("mc",): "needs MinIO's client and a server; tests/e2e/test_check.py runs with the policy",
@@ -250,6 +253,7 @@ def test_every_command_and_every_variable_of_a_message_exists() -> None:
 @pytest.mark.parametrize("line", IN_BLOCKS, ids=lambda line: f"{name(line.page)}: {line.text}")
 def test_every_file_of_a_command_exists(line: Line) -> None:
     named = [word for word in line.words if re.search(r"\.(ya?ml|json|example)$", word)]
+    named = [word for word in named if not word.startswith("my-")]  # the reader's own
     assert [file for file in named if not ((REPO / file).exists() or (line.page.parent / file).exists())] == []
 
 
@@ -310,10 +314,23 @@ def test_every_operation_that_is_tried_again_has_a_row() -> None:
     assert sorted(re.findall(r"`([a-z]+)`", cells)) == sorted(OPERATIONS)
 
 
+<<<<<<< HEAD
 def test_every_alert_has_a_heading_to_link_to() -> None:
     rules = [rule for group in yaml.safe_load((DOCS / "alerts.yml").read_text())["groups"] for rule in group["rules"]]
     headings = re.findall(r"^### (LakeSink\w+)$", (DOCS / "operations.md").read_text(), re.MULTILINE)
     assert headings == [rule["alert"] for rule in rules if "alert" in rule]
+=======
+def test_every_alert_has_a_row() -> None:
+    rows = [cell.strip("`") for cell in first_cells(DOCS / "operations.md", "Alerts") if cell.startswith("`")]
+    assert rows == [rule["alert"] for rule in ALERTS]
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_the_runbook_of_an_alert_is_its_section(rule: dict[str, Any]) -> None:
+    page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+    assert anchor == rule["alert"].lower()
+    assert anchor in anchors(REPO / page)
+>>>>>>> chart40
 
 
 # --- links ----------------------------------------------------------------------------------------------------------

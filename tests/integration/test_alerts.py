@@ -1,4 +1,4 @@
-"""The rules of docs/alerts.yml, tried by promtool on connectors that are played: when they fire, and when not.
+"""The rules of deploy/alerts.yml, tried by promtool on connectors that are played: when they fire, and when not.
 
 Each case plays some connectors for a while. Before something breaks no alert fires; at the end those of the case do,
 and at no time any other one.
@@ -17,7 +17,7 @@ import yaml
 
 from tests.support.played_connectors import HOUR, MINUTE, Partition, Replica, World, selector
 
-RULES = Path(__file__).parents[2] / "docs" / "alerts.yml"
+RULES = Path(__file__).parents[2] / "deploy" / "alerts.yml"
 GROUPS: list[dict[str, Any]] = yaml.safe_load(RULES.read_text())["groups"]
 ALL = [rule for group in GROUPS for rule in group["rules"]]
 ALERTS = [rule["alert"] for rule in ALL if "alert" in rule]
@@ -348,6 +348,12 @@ def test_the_rules_are_well_formed(promtool: str) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def test_the_prometheus_of_the_compose_file_reads_them(promtool: str) -> None:
+    config = RULES.with_name("prometheus.yml")
+    checked = subprocess.run([promtool, "check", "config", str(config)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
 def parameter(name: str) -> Any:
     """That alerts fire is for every day, that they do not, and whatever takes hours, for the night."""
     played = CASES[name]()
@@ -377,7 +383,7 @@ def test_an_alert_names_its_replica_and_table(promtool: str, tmp_path: Path) -> 
         "severity": "critical",
     }
     said = "b has committed nothing for a quarter of an hour, and records wait for s3://lake/data/sensors"
-    fired = [{"exp_labels": labels, "exp_annotations": {"summary": said}}]
+    fired = [{"exp_labels": labels, "exp_annotations": {"summary": said, "runbook_url": "docs/operations.md#lakesinkstuck"}}]
     at_end = {"alertname": "LakeSinkStuck", "eval_time": f"{played.end}s", "exp_alerts": fired}
     trials["tests"][0]["alert_rule_test"] = [at_end]
     tried = promtool_test(promtool, trials, tmp_path)
