@@ -7,9 +7,9 @@ import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-from app.config.settings import VARIABLES
+from app.config.json_schema import json_schema
 from dev.go_program import GoProgram
 from dev.machine import ServiceError
 
@@ -53,7 +53,7 @@ _LIST_OF_KUBERNETES = {"type": "array", "items": _OF_KUBERNETES}
 
 def values_schema() -> str:
     """Returns the text of ``values.schema.json``, which refuses names that neither the chart nor the connector has."""
-    variables = {name: each for name, each in _json_schema()["properties"].items() if name not in _FIXED}
+    variables = {name: each for name, each in json_schema()["properties"].items() if name not in _FIXED}
     secrets = {name for name, each in variables.items() if each.get("writeOnly")}
     schema = {"$schema": "http://json-schema.org/draft-07/schema#"} | _object(
         image=_object(repository=_TEXT, tag=_TEXT),
@@ -95,18 +95,6 @@ def manifest() -> str:
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([HELM.path(), *arguments], capture_output=True, text=True, check=False)
-
-
-def _json_schema() -> dict[str, Any]:
-    """Returns the variables that users set as JSON Schema."""
-    properties: dict[str, dict[str, Any]] = {}
-    for name, field in VARIABLES.items():
-        if name.startswith("Quix__"):
-            continue
-        kinds = (field.annotation, *get_args(field.annotation))
-        options = [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
-        properties[name] = ({"enum": options} if options else {}) | ({} if field.repr else {"writeOnly": True})
-    return {"properties": properties}
 
 
 def _value(variable: Mapping[str, Any]) -> dict[str, Any]:
