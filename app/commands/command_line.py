@@ -55,22 +55,6 @@ def new_parser() -> ArgumentParser:
         help='lines are objects with "value" and, if wanted, "key", "timestamp" (ms) and "headers" (an object)',
     )
 
-    add_command(
-        "config-schema",
-        "Print the settings as JSON Schema.",
-        "config_schema:config_schema",
-        needs_broker=False,
-        needs_store=False,
-    )
-
-    schema = add_command(
-        "schema",
-        "Print the statement with which an engine reads the table.",
-        "schema.command:schema",
-        needs_broker=False,
-    )
-    schema.add_argument("--for", dest="engine", required=True, choices=_ENGINES)
-
     audit = add_command(
         "audit",
         "Show which offsets the table's files hold, which twice, and which are missing.",
@@ -133,6 +117,21 @@ def new_parser() -> ArgumentParser:
         help="folders of year, month, day and hour that ended so long ago",
     )
     erase.add_argument("--dry-run", action="store_true", help="delete nothing, count the rows")
+    schema = add_command(
+        "schema",
+        "Print the statement with which an engine reads the table.",
+        "schema.command:schema",
+        needs_broker=False,
+    )
+    schema.add_argument("--for", dest="engine", required=True, choices=_ENGINES)
+
+    add_command(
+        "config-schema",
+        "Print the settings as JSON Schema.",
+        "config_schema:config_schema",
+        needs_broker=False,
+        needs_store=False,
+    )
     return parser
 
 

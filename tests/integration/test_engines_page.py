@@ -1,4 +1,4 @@
-"""The page for engines keeps its word: its statements, run as they are, read a table that the connector wrote."""
+"""The statements for engines, printed or on the page, read a table that the connector wrote."""
 
 import re
 from collections.abc import Callable
@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
+from app.commands.schema.statements import Table, statement
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
 from app.table.layout import PartitionSpec
@@ -57,10 +58,19 @@ def blocks(engine: str, language: str, table: Path) -> list[str]:
     return [re.sub(r"s3a?://my-lake/data/sensor-data", str(table), block) for block in found if "s3" in block]
 
 
+def printed(engine: str, table: Path) -> str:
+    """What ``python main.py schema`` prints for this table."""
+    columns = {
+        "ts_ms": pa.int64(), "temperature": pa.float64(),
+        "device": pa.struct({"id": pa.int64(), "firmware": pa.string()}),
+        "__key": pa.string(), "_rescued_data": pa.string(),
+    }
+    return statement(engine, Table("sensor-data", str(table), "", columns, FOLDERS))
+
+
 def _duckdb(table: Path) -> pa.Table:
-    [view] = [block for block in blocks("DuckDB", "sql", table) if str(table) in block]
     with duckdb.connect() as connection:
-        connection.execute(view)
+        connection.execute(printed("duckdb", table))
         return connection.sql("FROM sensor_data").to_arrow_table()
 
 
@@ -85,9 +95,8 @@ def _spark(table: Path) -> pa.Table:
 def _spark_sql(table: Path) -> pa.Table:
     session = SparkSession.builder.getOrCreate().newSession()
     session.sql("DROP TABLE IF EXISTS sensor_data")
-    [statements] = blocks("Spark", "sql", table)
-    for statement in filter(str.strip, statements.split(";")):
-        session.sql(statement)
+    for each in filter(str.strip, printed("spark", table).split(";")):
+        session.sql(each)
     return session.table("sensor_data").toArrow()
 
 
@@ -165,7 +174,7 @@ def test_the_view_of_the_newest_rows_of_a_database(of_one_type: Path, tmp_path: 
             found = connection.sql("SELECT __key, item FROM orders_now").fetchall()
     else:
         session = SparkSession.builder.getOrCreate().newSession()
-        for statement in (f"CREATE TABLE orders USING parquet LOCATION '{tmp_path}'", view):
-            session.sql(statement)
+        for each in (f"CREATE TABLE orders USING parquet LOCATION '{tmp_path}'", view):
+            session.sql(each)
         found = [tuple(row) for row in session.sql("SELECT __key, item FROM orders_now").collect()]
     assert found == [("1", "valve")]
