@@ -289,7 +289,7 @@ def test_every_variable_of_a_page_exists(page: Path) -> None:
 
 def test_every_command_has_a_section() -> None:
     titles = re.findall(r"^## (.*)$", prose(DOCS / "commands.md"), re.MULTILINE)
-    assert titles == re.findall(r"^    ([\w-]+) ", new_parser().format_help(), re.MULTILINE)
+    assert titles == re.findall(r"^ {4}([\w-]+)", new_parser().format_help(), re.MULTILINE)
 
 
 def test_every_exit_code_has_a_row() -> None:
