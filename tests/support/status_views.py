@@ -97,7 +97,7 @@ def history(lag: Callable[[float], float], rate: float = 7_500.0, away: float = 
         rows = int((600 - max(ago, away)) // 30 * 30 * rate)
         waiting = max(0, int(lag(ago)))
         is_away = ago <= away
-        history.add(Sample(MONOTONIC - ago, rows, waiting, rows * 24, is_away, age=waiting / rate))
+        history.add(Sample(MONOTONIC - ago, rows, waiting, rows * 24, is_away, age=ago % 30 + waiting / rate))
     return history
 
 
