@@ -28,6 +28,7 @@ from app.model import Headers
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
 _MOST_WITH_OTHERS = 2048  # messages with fields that have no column, for they may all be different
+_SAMPLE = 32
 _EXACT = float(2**53)  # from here on a double does not hold every whole number
 _MINUS_ZERO = re.compile(rb"-0[,}\]\s]")
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
@@ -88,7 +89,7 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
     if len(messages) * sum(map(scalar_count, columns.values())) > _MOST_CELLS:
         return None
     table = _read(text, columns, "error")
-    if table is None and len(messages) <= _MOST_WITH_OTHERS:
+    if table is None and len(messages) <= _MOST_WITH_OTHERS and _expected_cells(messages, columns) <= _MOST_CELLS:
         table = _read(text, columns, "infer")
     if table is None or table.num_rows != len(messages):
         return None
@@ -100,6 +101,14 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
     if not all(_is_exact(array, text) for array in arrays.values()):
         return None
     return {name: recast(array, columns[name]) if name in columns else array for name, array in arrays.items()}
+
+
+def _expected_cells(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> int:
+    """Estimates the cells of columns that are inferred, by how many more a second sample has: keys may be ids."""
+    samples = [_read(b"\n".join(messages[:size]), columns, "infer") for size in (_SAMPLE, 2 * _SAMPLE)]
+    first, both = (sum(scalar_count(each.type) for each in sample.schema) if sample else 0 for sample in samples)
+    more = (both - first) * max(0, len(messages) - 2 * _SAMPLE) // _SAMPLE
+    return len(messages) * (both + more)
 
 
 def _read(text: bytes, columns: Mapping[str, pa.DataType], other_fields: Literal["error", "infer"]) -> pa.Table | None:

@@ -61,9 +61,11 @@ def blocks(engine: str, language: str, table: Path) -> list[str]:
 def printed(engine: str, table: Path) -> str:
     """What ``python main.py schema`` prints for this table."""
     columns = {
-        "ts_ms": pa.int64(), "temperature": pa.float64(),
+        "ts_ms": pa.int64(),
+        "temperature": pa.float64(),
         "device": pa.struct({"id": pa.int64(), "firmware": pa.string()}),
-        "__key": pa.string(), "_rescued_data": pa.string(),
+        "__key": pa.string(),
+        "_rescued_data": pa.string(),
     }
     return statement(engine, Table("sensor-data", str(table), "", columns, FOLDERS))
 
