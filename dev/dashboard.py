@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.builders.common import VizLegendOptions
 from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.builders.timeseries import Panel
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableOption, VariableRefresh
+from grafana_foundation_sdk.models.common import DataSourceRef
+from grafana_foundation_sdk.models.dashboard import VariableOption, VariableRefresh
 
 DASHBOARD: Final = Path(__file__).resolve().parent.parent / "deploy" / "grafana" / "dashboard.json"
 
@@ -55,7 +57,7 @@ _LAG = _of_partitions("sum", "lake_sink_lag_messages")
 _FRESHNESS = _of_partitions("max", "lake_sink_freshness_seconds")
 _ROWS: Mapping[str, tuple[_Graph, ...]] = {
     "Deployments": (
-        _Graph("Rows written a second", "cps", {"{{table}}": _sum("lake_sink_rows_total")}),
+        _Graph("Rows written a second", "rowsps", {"{{table}}": _sum("lake_sink_rows_total")}),
         _Graph("Lag: messages not committed", "short", {"{{table}}": f"sum {_BY_DEPLOYMENT} ({_LAG})"}),
         _Graph("Age of the oldest record not committed", "s", {"{{table}}": f"max {_BY_DEPLOYMENT} ({_FRESHNESS})"}),
         _Graph("Batches committed a minute", "short", {"{{table}}": f"60 * {_sum('lake_sink_batches_total')}"}),
@@ -84,7 +86,7 @@ _ROWS: Mapping[str, tuple[_Graph, ...]] = {
         ),
     ),
     "Replicas": (
-        _Graph("Rows written a second", "cps", {"{{instance}}": _rate("lake_sink_rows_total")}),
+        _Graph("Rows written a second", "rowsps", {"{{instance}}": _rate("lake_sink_rows_total")}),
         _Graph("Lag: messages not committed", "short", {"{{instance}}": _LAG}),
         _Graph("Age of the oldest record not committed", "s", {"{{instance}}": _FRESHNESS}),
         _Graph(
@@ -112,7 +114,7 @@ def dashboard() -> str:
         .uid("quix-ts-datalake-sink")
         .time("now-3h", "now")
         .refresh("30s")
-        .with_variable(builders.DatasourceVariable("datasource").label("Data source").type_val("prometheus"))
+        .with_variable(builders.DatasourceVariable("datasource").label("Data source").type("prometheus"))
         .with_variable(_variable("job", "lake_sink_build_info"))
         .with_variable(_variable("table", f"lake_sink_deployment_info{_JOB}"))
     )
@@ -136,7 +138,8 @@ def _variable(label: str, series: str) -> builders.QueryVariable:
 
 
 def _panel(graph: _Graph) -> Panel:
-    panel = Panel().title(graph.title).unit(graph.unit).min_val(0).datasource(_SOURCE).span(_WIDTH).height(_HEIGHT)
+    panel = Panel().title(graph.title).unit(graph.unit).min(0).datasource(_SOURCE).span(_WIDTH).height(_HEIGHT)
+    panel = panel.legend(VizLegendOptions().show_legend(True))
     for reference, (legend, expression) in zip("ABC", graph.lines.items(), strict=False):
         panel = panel.with_target(Dataquery().ref_id(reference).expr(expression).legend_format(legend))
     return panel
