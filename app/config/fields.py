@@ -49,6 +49,7 @@ class Area(BaseSettings):
         enable_decoding=False,  # a list is no JSON
         validate_default=False,
         use_attribute_docstrings=True,
+        defer_build=True,  # each area has a schema of its own, and the last one alone is used
     )
 
     @model_validator(mode="before")
