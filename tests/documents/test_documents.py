@@ -34,7 +34,7 @@ REPO = Path(__file__).parents[2]
 DOCS = REPO / "docs"
 README = REPO / "README.md"
 GUIDES = [README, REPO / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
-PAGES = [*GUIDES, REPO / "CHANGELOG.md"]
+PAGES = [*GUIDES, REPO / "CHANGELOG.md", REPO / "SECURITY.md"]
 README_LINES = 260
 DOCKERFILE = (REPO / "Dockerfile").read_text()
 
