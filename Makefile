@@ -46,10 +46,11 @@ test-newest-quixstreams: python $(READY) ## run the tests of both lanes with the
 	@.venv-newest/bin/python -m pip install -q -r .venv-newest/requirements.txt -r .venv-newest/requirements-dev.txt
 	@.venv-newest/bin/python -m pytest tests/unit/consumer tests/integration/test_framework_reliances.py tests/faults/test_framework_lane.py tests/faults/test_state_machine.py tests/faults/test_odd_headers.py
 
-lint: $(READY) ## check style and types with ruff and mypy
+lint: $(READY) ## check style and types with ruff and mypy, and the Dockerfile with hadolint
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(VENV)/bin/hadolint Dockerfile
 
 lock: $(READY) ## write requirements*.lock after a change of requirements*.txt; UPGRADE=--upgrade renews what they bring
 	@$(COMPILE) requirements.txt --output-file requirements.lock
