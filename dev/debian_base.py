@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dev.machine import ServiceError, cache_folder, make_once
 
-SUITE = "bookworm"
+SUITE = "trixie"
 
 # What the published slim image leaves out as well.
 _LEFT_OUT = (

@@ -24,14 +24,14 @@ HARDENED = (
 )
 
 
-def build_image(engine: Engine, tag: str) -> None:
-    """Build the image of this checkout.
+def build_image(engine: Engine, tag: str, *options: str) -> None:
+    """Build the image of this checkout, with options of the engine's ``build``.
 
     Raises:
         ServiceError: the build failed.
     """
     announce(f"building {tag} with {engine}")
-    engine.build(REPO, tag)
+    engine.build(REPO, tag, *options)
     announce(f"{tag}: {int(engine.call('image', 'inspect', '--format', '{{.Size}}', tag)) / 1e6:,.0f} MB")
 
 

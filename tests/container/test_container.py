@@ -1,5 +1,6 @@
 """The image does its work with the least rights, and stops and fails in the ways that platforms understand."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,11 @@ from tests.services.offsets import committed_offsets
 
 BATCH = 20_000
 REST = 10_100  # more than is consumed at once
+PACKAGES = """
+import importlib.metadata
+for each in importlib.metadata.distributions():
+    print(f"{each.name}=={each.version}")
+"""
 NAMELESS = 54_321  # a UID that no passwd file knows
 
 
@@ -106,4 +112,13 @@ def test_the_health_check_fails_where_nobody_answers_unless_the_server_is_off(
 
 def test_the_image_holds_the_connector_and_nothing_else_of_the_repo(image: Image) -> None:
     told = image.run(["find", "/app", "-maxdepth", "1", "-not", "-name", "__pycache__"])
-    assert sorted(told.stdout.split()) == ["/app", "/app/app", "/app/main.py"]
+    names = ("", "/LICENSE", "/app", "/licences.txt", "/main.py", "/sbom.json")
+    assert sorted(told.stdout.split()) == [f"/app{name}" for name in names]
+
+
+def test_the_image_lists_each_of_its_packages_and_their_licences(image: Image) -> None:
+    installed = set(image.run(["python", "-c", PACKAGES]).stdout.split())
+    components = json.loads(image.run(["cat", "sbom.json"]).stdout)["components"]
+    licences = image.run(["cat", "licences.txt"]).stdout.splitlines()
+    assert {f"{each['name']}=={each['version']}" for each in components} == installed
+    assert {"==".join(line.split()[:2]) for line in licences[1:]} == installed
