@@ -28,7 +28,7 @@ HELM: Final = GoProgram(
     oldest_go=(1, 26),
     variable="HELM",
     any_version=False,  # each may write the manifest in another way
-    duration="two to four minutes",
+    duration="some minutes",
 )
 
 _HEADER = """\
