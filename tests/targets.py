@@ -23,6 +23,7 @@ NIGHT: Mapping[str, Sequence[str]] = {
     "builds an image and runs it": ("tests/container/",),
     "hundreds of batches through this sink and through the one that quixstreams ships": ("tests/parity/",),
     "needs a browser": ("tests/integration/test_status_page_states.py",),
+    "builds Helm with Go, for minutes; what the chart makes is tested every day": ("tests/integration/test_chart.py",),
     "downloads 159 MB and starts them in half a minute; a small registry is for every day": (
         "tests/e2e/test_schema_registry.py::test_a_real_registry",
     ),
