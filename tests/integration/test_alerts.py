@@ -385,7 +385,10 @@ def test_an_alert_names_its_replica_and_table(promtool: str, tmp_path: Path) -> 
     }
     said = "b has committed nothing for a quarter of an hour, and records wait for s3://lake/data/sensors"
     fired = [
-        {"exp_labels": labels, "exp_annotations": {"summary": said, "runbook_url": f"{DOCUMENTS}/operations.md#lakesinkstuck"}}
+        {
+            "exp_labels": labels,
+            "exp_annotations": {"summary": said, "runbook_url": f"{DOCUMENTS}/operations.md#lakesinkstuck"},
+        }
     ]
     at_end = {"alertname": "LakeSinkStuck", "eval_time": f"{played.end}s", "exp_alerts": fired}
     trials["tests"][0]["alert_rule_test"] = [at_end]
