@@ -15,7 +15,7 @@ RUN apt-get update \
 FROM base AS builder
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends python3-pip unzip \
+    && apt-get install --yes --no-install-recommends binutils python3-pip unzip \
     && apt-get clean \
     && rm -rf /var/lib/apt/lists/*
 
@@ -35,7 +35,7 @@ RUN python3 -m venv --without-pip /opt/tools \
     && python3 -m pip --python /opt/tools/bin/python install --require-hashes --requirement /tmp/requirements-sbom.lock \
     && mkdir /app \
     && /opt/tools/bin/cyclonedx-py environment --output-file /app/sbom.json /opt/venv/bin/python \
-    && /opt/tools/bin/pip-licenses --python /opt/venv/bin/python --output-file /app/licences.txt
+    && /opt/tools/bin/pip-licenses --python /opt/venv/bin/python --with-system --output-file /app/licences.txt
 
 # Half of Spark's jars serve what this connector never does: machine learning, streaming state, Hive, Kubernetes,
 # YARN, Spark Connect and its shells. ORC stays, because Spark loads all file formats to find Parquet.
@@ -46,9 +46,12 @@ RUN rm -r HikariCP-* JLargeArrays-* JTransforms-* algebra_* antlr-runtime-3* arp
         scala-compiler-* spark-connect_* spark-graphx_* spark-hive* spark-kubernetes_* spark-mllib* \
         spark-pipelines_* spark-repl_* spark-streaming_* spark-yarn_* spire* tink-* vertx-* volcano-* zjsonpatch-* \
         zookeeper-*
-# Of Arrow go its RPC framework and what is needed to compile against it.
-WORKDIR /opt/venv/lib/python3.13/site-packages/pyarrow
-RUN rm -r include src tests libarrow_flight* libarrow_python_flight* _flight*
+# Of Arrow go its RPC framework and what is needed to compile against it; of Spark's Python the same as of its jars.
+# The symbols for debuggers of three libraries are 40 MB.
+WORKDIR /opt/venv/lib/python3.13/site-packages
+RUN rm -r pyarrow/include pyarrow/src pyarrow/tests pyarrow/libarrow_flight* pyarrow/libarrow_python_flight* pyarrow/_flight* \
+        pyspark/examples pyspark/ml pyspark/mllib pyspark/pandas \
+    && strip --strip-debug fastavro/*.so pyroaring.*.so zstandard/*.so
 
 # Java unpacks native code into the temporary folder to load it from there, which fails where that folder is mounted
 # noexec, as Docker's --tmpfs does. So the codecs of Snappy and Zstandard lie unpacked in the image.
