@@ -58,10 +58,15 @@ def values_schema() -> str:
     schema = {"$schema": "http://json-schema.org/draft-07/schema#"} | _object(
         image=_object(repository=_TEXT, tag=_TEXT),
         imagePullSecrets=_TEXTS,
-        settings=_object(**{name: _value(each) for name, each in variables.items() if name not in secrets}),
+        settings=_object(
+            **{name: _value(each) for name, each in variables.items() if name not in secrets},
+            **{f"{name}_FILE": _TEXT for name in variables},
+        ),
         secrets=_object(**{name: _value(variables[name]) for name in variables if name in secrets}),
         existingSecrets=_TEXTS,
         extraEnv=_LIST_OF_KUBERNETES,
+        extraVolumes=_LIST_OF_KUBERNETES,
+        extraVolumeMounts=_LIST_OF_KUBERNETES,
         replicas=_COUNT,
         resources=_OF_KUBERNETES,
         scratchSize=_TEXT,
@@ -99,7 +104,7 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _value(variable: Mapping[str, Any]) -> dict[str, Any]:
     """What the chart takes for a variable: YAML makes a number or a boolean of some texts."""
-    kept = {key: variable[key] for key in ("description", "enum", "default") if key in variable}
+    kept = {key: variable[key] for key in ("description", "enum", "default", "pattern") if key in variable}
     return {"type": ["string", "number", "boolean"]} | kept
 
 

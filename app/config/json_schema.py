@@ -1,6 +1,5 @@
 """The settings as JSON Schema: for editors, charts and pipelines that check them before a deployment."""
 
-from types import NoneType
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
@@ -8,11 +7,14 @@ from pydantic.fields import FieldInfo
 from app.config.fields import options
 from app.config.settings import VARIABLES
 
-_NUMBERS = {int: "integer", float: "number"}
+_NUMBERS = {int: ("integer", "^-?[0-9]+$"), float: ("number", "^[0-9.eE+-]+$")}
 
 
 def json_schema() -> dict[str, Any]:
-    """Returns an object of all variables that users set, by name; numbers and flags may be texts as well."""
+    """Returns an object of all variables that users set, by name; numbers and flags may be texts as well.
+
+    It has nothing against other names: an environment has many.
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Settings of the Quix TS Datalake Sink",
@@ -39,9 +41,10 @@ def _property(field: FieldInfo) -> dict[str, Any]:
     elif words:
         described["enum"] = words
     else:
-        kinds = {_NUMBERS.get(kind) for kind in (field.annotation, *get_args(field.annotation)) if kind is not NoneType}
-        number = next(filter(None, kinds), None)
-        described["type"] = [number, "string"] if number else "string"
+        kinds = [] if isinstance(field.default, str) else [field.annotation, *get_args(field.annotation)]  # as 512m
+        described["type"] = "string"
+        for number, pattern in (_NUMBERS[kind] for kind in kinds if kind in _NUMBERS):
+            described |= {"type": [number, "string"], "pattern": pattern}
     if default := shown_default(field):
         described["default"] = default
     if not field.repr:

@@ -41,6 +41,9 @@ volumes:
   # The batches that are under way; nothing of it is needed after a restart.
   - name: scratch
     emptyDir: {sizeLimit: {{ .Values.scratchSize }}}
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{- define "sink.container" -}}
@@ -68,4 +71,7 @@ securityContext:
   capabilities: {drop: [ALL]}
 volumeMounts:
   - {name: scratch, mountPath: /tmp}
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
