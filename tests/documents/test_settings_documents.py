@@ -54,10 +54,12 @@ def test_the_schema_tells_types_options_and_secrets() -> None:
     assert properties["COMMIT_INTERVAL"] | {"description": ""} == {
         "description": "",
         "type": ["number", "string"],
+        "pattern": "^[0-9.eE+-]+$",
         "default": "30",
     }
     assert properties["MAX_BUFFER_MB"]["type"] == ["integer", "string"]
     assert properties["STREAM_TIMEOUT_MS"]["type"] == ["integer", "string"]
+    assert properties["SPARK_DRIVER_MEMORY"]["type"] == "string"
     assert properties["CREATE_BUCKET"]["enum"] == [True, False, "true", "false"]
     assert properties["HASH_SALT"]["writeOnly"] is True
     assert not [name for name in properties if name.startswith("Quix__")]
