@@ -9,7 +9,7 @@ import sys
 # Loading quixstreams and PySpark takes a second, and a process with pid 1 ignores SIGTERM until it has a handler.
 # A command that is stopped meanwhile has not done its work; the connector has nothing to lose yet.
 for number in (signal.SIGTERM, signal.SIGINT):
-    signal.signal(number, lambda *_: os._exit(130 if sys.argv[1:] or os.environ.get("COMMAND") else 0))
+    signal.signal(number, lambda *_: os._exit(130 if sys.argv[1:] or os.environ.get("COMMAND", "").strip() else 0))
 
 import logging
 from argparse import Namespace

@@ -39,8 +39,8 @@ _HEADER = """\
 #
 # Made from the chart in deploy/chart, see kubernetes.md.
 """
-# The probes, the annotations for Prometheus and the network policy expect the default.
-_FIXED = {"HTTP_PORT"}
+# The probes, the annotations for Prometheus and the network policy expect the default port, and no command.
+_FIXED = {"HTTP_PORT", "COMMAND"}
 
 _TEXT = {"type": "string"}
 _ON = {"type": "boolean"}

@@ -9,6 +9,7 @@ from app.config import parsers as parse
 from app.config.fields import Contradictions, env
 from app.config.store import Url
 from app.config.table import TableVariables
+from app.http_headers import fits_header
 
 CatalogType = Literal["quix", "iceberg"]
 
@@ -67,6 +68,8 @@ class CatalogVariables(TableVariables):
             yield "CATALOG_CLIENT_SECRET", "must be set with CATALOG_CLIENT_ID"
         if self.catalog_client_id and self.catalog_auth_token:
             yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
+        if self.catalog_auth_token and not fits_header(self.catalog_auth_token):
+            yield "CATALOG_AUTH_TOKEN", "must be one word of visible ASCII, as it goes into a header"
         if not self.auto_discover:
             yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
         if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in self.partitions):

@@ -2,8 +2,11 @@
 
 import os
 from collections.abc import Collection
+from errno import EFBIG, EINVAL
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+_MOST_BYTES: Final = 2**20
 
 
 def values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -18,8 +21,17 @@ def values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[st
             problems[variable] = f"must not be set together with {variable}_FILE: one of the two is enough"
             continue
         try:
-            values[variable] = Path(path).read_text(encoding="utf-8")
+            values[variable] = _text_of(Path(path))
         except (OSError, ValueError) as error:
-            cause = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+            cause = error.strerror if isinstance(error, OSError) and error.strerror else "it is no text in UTF-8"
             problems[variable] = f"{variable}_FILE={path} cannot be read: {cause}"
     return values, problems
+
+
+def _text_of(path: Path) -> str:
+    """Reads a short file; a pipe could wait for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError(EINVAL, "it is no file")
+    if path.stat().st_size > _MOST_BYTES:
+        raise OSError(EFBIG, "it has more than 1 MB")
+    return path.read_text(encoding="utf-8-sig")

@@ -38,6 +38,7 @@ PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables 
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
+_COMMAND = "COMMAND"  # main.py reads it, before any other
 _LIMIT = "Quix__Deployment__Limits__Memory"
 _LONGEST_SHOWN = 100
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
@@ -92,7 +93,7 @@ class Settings(WritingVariables):
     log_format: LogFormat = env("LOG_FORMAT", "text")
     """`text`: lines for people. `json`: one JSON object a line, for a log store."""
 
-    command: str | None = env("COMMAND")
+    command: str | None = env(_COMMAND, secret=True)  # it may hold conditions with personal data
     """Command to run in place of the connector, with its options, such as `compact --when-cold 24h`, for a deployment
     that has no arguments.
     """
@@ -247,7 +248,7 @@ VARIABLES: Final = {str(field.validation_alias): field for field in Settings.mod
 
 def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
     """Reads the settings from the environment; a broker that is set is checked even if none is needed."""
-    values, problems = values_in_files(VARIABLES)
+    values, problems = values_in_files([name for name in VARIABLES if name != _COMMAND])
     try:
         settings = Settings(**values)
     except ValidationError as error:

@@ -28,7 +28,7 @@ from app.model import Headers
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
 _MOST_WITH_OTHERS = 2048  # messages with fields that have no column, for they may all be different
-_SAMPLE = 32
+_SAMPLE = 32  # messages
 _EXACT = float(2**53)  # from here on a double does not hold every whole number
 _MINUS_ZERO = re.compile(rb"-0[,}\]\s]")
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
@@ -105,9 +105,10 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
 
 def _expected_cells(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> int:
     """Estimates the cells of columns that are inferred, by how many more a second sample has: keys may be ids."""
-    samples = [_read(b"\n".join(messages[:size]), columns, "infer") for size in (_SAMPLE, 2 * _SAMPLE)]
-    first, both = (sum(scalar_count(each.type) for each in sample.schema) if sample else 0 for sample in samples)
-    more = (both - first) * max(0, len(messages) - 2 * _SAMPLE) // _SAMPLE
+    sample = [max(messages, key=len), *messages[:: max(1, len(messages) // (2 * _SAMPLE))]]
+    parts = [_read(b"\n".join(sample[:size]), columns, "infer") for size in (_SAMPLE, len(sample))]
+    first, both = (sum(scalar_count(each.type) for each in part.schema) if part else 0 for part in parts)
+    more = (both - first) * max(0, len(messages) - len(sample)) // max(1, len(sample) - _SAMPLE)
     return len(messages) * (both + more)
 
 

@@ -109,7 +109,7 @@ def _pattern(address: str, table: Table) -> str:
 
 def _duckdb(table: Table) -> str:
     return (
-        f"CREATE VIEW {_view_name(table)} AS\nSELECT * FROM read_parquet(\n  '{_pattern(table.uri, table)}',\n"
+        f"CREATE VIEW {_view_name(table)} AS\nSELECT * FROM read_parquet(\n  {_text(_pattern(table.uri, table))},\n"
         "  hive_partitioning = true, hive_types_autocast = false, union_by_name = true\n);"
     )
 
@@ -119,7 +119,7 @@ def _athena(table: Table) -> str:
         [
             f"CREATE EXTERNAL TABLE {_view_name(table)} (\n{_HIVE.columns(table.columns)}\n)",
             *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
-            f"STORED AS PARQUET\nLOCATION '{table.uri}/';",
+            f"STORED AS PARQUET\nLOCATION {_text(table.uri + '/')};",
             *([f"\nMSCK REPAIR TABLE {_view_name(table)};"] if table.folders else []),
         ]
     )
@@ -133,7 +133,7 @@ def _spark(table: Table) -> str:
         [
             f"CREATE TABLE {_view_name(table)} (\n{columns[0]}\n)\nUSING parquet",
             *([f"PARTITIONED BY ({names})"] if names else []),
-            f"LOCATION '{uri}';",
+            f"LOCATION {_text(uri)};",
             *([f"\nMSCK REPAIR TABLE {_view_name(table)};"] if names else []),
         ]
     )
@@ -146,16 +146,16 @@ def _trino(table: Table) -> str:
     sync = f"\n\nCALL hive.system.sync_partition_metadata('default', '{name}', 'ADD');" if table.folders else ""
     return (
         f"CREATE TABLE hive.default.{name} (\n{columns}\n)\nWITH (\n"
-        f"  external_location = '{table.uri}', format = 'PARQUET'{partitioned}\n);{sync}"
+        f"  external_location = {_text(table.uri)}, format = 'PARQUET'{partitioned}\n);{sync}"
     )
 
 
 def _bigquery(table: Table) -> str:
     folders = f"WITH PARTITION COLUMNS ({_BIGQUERY.folders(table.folders, 'STRING')})\n" if table.folders else ""
-    prefix = f"\n  hive_partition_uri_prefix = '{table.uri}'," if table.folders else ""
+    prefix = f"\n  hive_partition_uri_prefix = {_text(table.uri)}," if table.folders else ""
     return (
         f"CREATE EXTERNAL TABLE lake.{_view_name(table)} (\n{_BIGQUERY.columns(table.columns)}\n)\n{folders}OPTIONS (\n"
-        f"  format = 'PARQUET', uris = ['{table.uri}/*.parquet'],{prefix}\n  enable_list_inference = true\n);"
+        f"  format = 'PARQUET', uris = [{_text(table.uri + '/*.parquet')}],{prefix}\n  enable_list_inference = true\n);"
     )
 
 
@@ -163,7 +163,7 @@ def _clickhouse(table: Table) -> str:
     folders = f",\n  {_CLICKHOUSE.folders(table.folders, 'String')}" if table.folders else ""
     return (
         f"CREATE TABLE {_view_name(table)} (\n{_CLICKHOUSE.columns(table.columns)}{folders}\n)\nENGINE = S3(\n"
-        f"  '{_pattern(table.https, table)}',\n  'key', 'secret', 'Parquet'\n);"
+        f"  {_text(_pattern(table.https, table))},\n  'key', 'secret', 'Parquet'\n);"
     )
 
 

@@ -226,7 +226,7 @@ def _shown(value: Any) -> str:
 
 def _read(file: Path | None) -> bytes:
     try:
-        return file.read_bytes() if file else sys.stdin.buffer.read()
+        return file.read_bytes() if file else (sys.stdin.buffer.read() if sys.stdin else b"")
     except OSError as error:
         raise ConfigError(
             f"reading {file}", error.strerror or str(error), "Name a file with one record a line, or an Avro file"

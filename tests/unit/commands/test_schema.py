@@ -63,13 +63,14 @@ def test_every_type_and_name_has_a_form(engine: str) -> None:
 
 
 def test_duckdb_reads_the_table_by_its_statement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = local_settings(tmp_path, HIVE_COLUMNS="place")
+    (tmp_path / "it's").mkdir()
+    settings = local_settings(tmp_path / "it's", HIVE_COLUMNS="place")
     store = new_store(settings)
     location = new_location(settings, store, None)
     with pytest.raises(ConfigError, match="there is no table in"):
         schema(settings, Namespace(engine="duckdb"))
     new_lake(settings, store, location).schema.extend(TableSchema({"speed": pa.int64()}))
-    folder = tmp_path / location.root / "place=a%2Fb"
+    folder = tmp_path / "it's" / location.root / "place=a%2Fb"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"speed": [7]}), folder / "data_readings-0_0.parquet")
 

@@ -1,6 +1,7 @@
 """A value may be in a file, as secrets of containers are."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,16 @@ def test_a_value_and_a_file_are_not_given_both(tmp_path: Path) -> None:
     assert problem == (
         "AWS_SECRET_ACCESS_KEY: must not be set together with AWS_SECRET_ACCESS_KEY_FILE: one of the two is enough"
     )
+
+
+def test_what_could_be_read_for_ever_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "long").write_bytes(b"x" * (2**20 + 1))
+    for name, cause in (("pipe", "it is no file"), ("long", "it has more than 1 MB")):
+        (problem,) = problems(TABLE_NAME_FILE=str(tmp_path / name))
+        assert problem == f"TABLE_NAME: TABLE_NAME_FILE={tmp_path / name} cannot be read: {cause}"
+
+
+def test_a_mark_of_the_byte_order_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text("1000", encoding="utf-8-sig")
+    assert load(BATCH_SIZE_FILE=str(tmp_path / "rows")).batch_size == 1000

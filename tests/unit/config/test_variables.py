@@ -138,6 +138,11 @@ class TestSingleValues:
         assert problem in found
         assert load(RENAME_COLUMNS="at:ts_ms, year:y", HIVE_COLUMNS="year", DROP_COLUMNS="blob,day")
 
+    def test_a_token_that_fits_no_header_is_not_told(self) -> None:
+        catalog = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://catalog", "CATALOG_AUTH_TOKEN": "hush\nhush"}
+        (problem,) = problems(**catalog)
+        assert problem == "CATALOG_AUTH_TOKEN: must be one word of visible ASCII, as it goes into a header"
+
     def test_a_time_column_cannot_be_derived_from_itself(self) -> None:
         (problem,) = problems(HIVE_COLUMNS="year,place", TIMESTAMP_COLUMN="year")
         assert problem.startswith('TIMESTAMP_COLUMN="year": must not be a column of HIVE_COLUMNS')

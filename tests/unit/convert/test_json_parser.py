@@ -204,6 +204,8 @@ def test_names_that_are_ids_are_not_parsed_together_and_names_that_come_again_ar
         return [json.dumps({"by": each} if are_nested else each).encode() for each in fields]
 
     assert parse(messages(lambda number: range(number * 20, number * 20 + 20)), {}) is None
+    assert parse(messages(lambda number: range(number * 20, number * 20 + 20) if number > 64 else range(1)), {}) is None
+    assert parse(messages(lambda number: range(20_000 if number == 1_999 else 1)), {}) is None
     assert parse(messages(lambda _: range(300)), {}) is not None
 
 
