@@ -40,7 +40,8 @@ def _git(repo: Path, *arguments: str) -> str:
 def _build(engine: Engine, version: str, folder: Path) -> None:
     tag = f"{DEFAULT_TAG}:{version}"
     revision = _git(REPO, "rev-parse", "HEAD")
-    build_image(engine, tag, f"--build-arg=VERSION={version}", f"--build-arg=REVISION={revision}")
+    # Layers of former builds lack Debian's updates since then, and in Podman have the labels of former versions.
+    build_image(engine, tag, "--no-cache", f"--build-arg=VERSION={version}", f"--build-arg=REVISION={revision}")
     for name in ("sbom.json", "licences.txt"):
         command = run_command(engine, tag, "--rm", "--entrypoint=cat", network="none")
         with (folder / name).open("w") as file:
