@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from dev.chart import HELM
 from dev.connector import REPO
 from dev.container_engine import Engine, find_engine
 from dev.image import DEFAULT_TAG, build_image, run_command
@@ -47,7 +48,7 @@ def _build(engine: Engine, version: str, folder: Path) -> None:
         with (folder / name).open("w") as file:
             subprocess.run([*command, name], env=engine.environment(), stdout=file, check=True)
     versions = [f"--version={version}", f"--app-version={version}"]
-    subprocess.run(["helm", "package", CHART, *versions, f"--destination={folder}"], cwd=REPO, check=True)
+    subprocess.run([HELM.path(), "package", CHART, *versions, f"--destination={folder}"], cwd=REPO, check=True)
 
 
 def main(arguments: list[str]) -> None:
@@ -55,8 +56,6 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("version", help="such as 1.2.3")
     version = parser.parse_args(arguments).version
     found = problems(REPO, version)
-    if shutil.which("helm") is None:
-        found.append("helm is not installed")
     if found:
         sys.exit(f"ERROR: {version} cannot be released: {'; '.join(found)}")
     folder = REPO / "dist" / version
