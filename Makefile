@@ -100,7 +100,7 @@ soak: python $(READY) ## run half an hour of load: memory, files and threads mus
 
 clean: ## remove .venv, demo-lake/ and everything else that was made here
 	@if [ -e demo-lake/.made-by-the-demo ]; then rm -rf demo-lake; fi
-	@rm -rf $(VENV) .venv-bench .venv-bench-spark .cache .mypy_cache .pytest_cache .ruff_cache dist
+	@rm -rf $(VENV) .venv-bench .venv-bench-spark .cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@find . -path './.*' -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 # Without a shell's error text and Python's traceback, what is missing is said in one line.

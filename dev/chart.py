@@ -6,14 +6,13 @@
 import json
 import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from app.config.json_schema import json_schema
+from dev.connector import REPO
 from dev.go_program import GoProgram
 from dev.machine import ServiceError
 
-REPO: Final = Path(__file__).resolve().parent.parent
 CHART: Final = REPO / "deploy" / "chart"
 SCHEMA: Final = CHART / "values.schema.json"
 EXAMPLE: Final = CHART / "ci" / "example-values.yaml"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard as builders
@@ -13,7 +12,9 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import DataSourceRef
 from grafana_foundation_sdk.models.dashboard import VariableOption, VariableRefresh
 
-DASHBOARD: Final = Path(__file__).resolve().parent.parent / "deploy" / "grafana" / "dashboard.json"
+from dev.connector import REPO
+
+DASHBOARD: Final = REPO / "deploy" / "grafana" / "dashboard.json"
 
 _WIDTH, _HEIGHT = 8, 7
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")

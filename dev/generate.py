@@ -16,8 +16,8 @@ from pydantic.fields import FieldInfo
 from app.config.fields import Area, options
 from app.config.json_schema import shown_default
 from app.config.settings import Settings
+from dev.connector import REPO
 
-REPO = Path(__file__).resolve().parent.parent
 PLATFORM = "Quix__"
 REQUIRED = "input"
 # The fields of the form, those that most deployments need first.

@@ -8,13 +8,11 @@ import sys
 import tomllib
 from pathlib import Path
 
-from dev.chart import HELM
+from dev.chart import CHART, HELM
 from dev.connector import REPO
 from dev.container_engine import Engine, find_engine
 from dev.image import DEFAULT_TAG, build_image, run_command
 from dev.machine import ServiceError
-
-CHART = "deploy/chart"
 
 
 def problems(repo: Path, version: str) -> list[str]:

@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parent.parent
+from dev.connector import REPO
+
 NAME = "destinations/quix-ts-datalake-sink"
 WANTED = (
     *("main.py", "app", "library.json", "Dockerfile", ".dockerignore", "icon.png", "LICENSE"),

@@ -155,6 +155,9 @@ class Status:
         """Whether no record waits longer than a commit takes."""
         return self.counts.lag == 0 or (self.age is not None and self.age <= self._fresh_seconds)
 
+    def _is_behind(self, row: PartitionRow) -> bool:
+        return (row.age or 0.0) > self._fresh_seconds
+
     @property
     def is_late(self) -> bool:
         """Whether a record waits for more than a few commits."""
@@ -163,13 +166,13 @@ class Status:
     @property
     def outstanding(self) -> list[PartitionRow]:
         """The partitions that are not read or are behind, while others are well."""
-        found = [row for row in self.rows if row.hindrance or (row.age or 0.0) > self._fresh_seconds]
+        found = [row for row in self.rows if row.hindrance or self._is_behind(row)]
         return found if len(found) < len(self.rows) else []
 
     @property
     def stragglers(self) -> list[TopicPartition]:
         """The partitions that are behind, if the others are not: at most a tenth of all."""
-        behind = [row.tp for row in self.rows if (row.age or 0.0) > self._fresh_seconds]
+        behind = [row.tp for row in self.rows if self._is_behind(row)]
         return behind if len(behind) <= len(self.rows) * _FEW else []
 
     @cached_property

@@ -91,7 +91,7 @@ def render(view: View) -> str:
         due=_due(status.live.consumption.due_in),
         rows=status.outstanding[:_WORST_PARTITIONS],
         batches=list(zip(status.counts.last_batches, _bars(status.counts.last_batches), strict=True)),
-        steps={step: name for step, (name, _) in STEPS.items()},
+        steps=list(STEPS),
         query=_query(status),
     )
 

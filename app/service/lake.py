@@ -4,6 +4,7 @@ A ``ConnectorError`` of the store or the catalog comes through every function he
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -26,6 +27,8 @@ from app.table.location import TableLocation, adopted
 from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
+
+CHECK_THE_NAME: Final = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,7 @@ def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
 def require_table(store: ObjectStore, location: TableLocation) -> None:
     """Refuses a table without a file, a journal and a dead letter, which is most often a misspelled one."""
     if not any(next(store.list(root), None) for root in object_roots(location.root)):
-        hint = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
-        raise ConfigError("looking for the table", f"there is nothing in {location.uri}", hint)
+        raise ConfigError("looking for the table", f"there is nothing in {location.uri}", CHECK_THE_NAME)
 
 
 def new_catalog(settings: Settings, store: ObjectStore) -> Catalog | None:

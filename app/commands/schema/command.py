@@ -9,7 +9,7 @@ from app.commands.output import print_line
 from app.commands.schema.statements import Table, statement
 from app.config.settings import Settings
 from app.errors import ConfigError
-from app.service.lake import new_catalog, new_lake, new_location
+from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.storage.targets import S3Target
 from app.table.layout import RESCUED_COLUMN
@@ -26,8 +26,7 @@ def schema(settings: Settings, options: Namespace) -> int:
     lake = new_lake(settings, store, location, known)
     columns = lake.schema.look().columns
     if not columns:
-        hint = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
-        raise ConfigError("reading the schema", f"there is no table in {location.uri} yet", hint)
+        raise ConfigError("reading the schema", f"there is no table in {location.uri} yet", CHECK_THE_NAME)
     columns = {RESCUED_COLUMN: pa.string(), **columns}  # it may come with any file
     https = _https(settings, location.uri)
     print_line(statement(options.engine, Table(settings.table, location.uri, https, columns, lake.spec.columns)))

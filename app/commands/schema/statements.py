@@ -107,6 +107,15 @@ def _pattern(address: str, table: Table) -> str:
     return "/".join([address, *(f"{escape(name)}=*" for name in table.folders), "*.parquet"])
 
 
+def _with_folders(table: Table) -> Mapping[str, pa.DataType]:
+    return {**table.columns, **dict.fromkeys(table.folders, pa.string())}
+
+
+def _repair(table: Table) -> list[str]:
+    """The statement that makes Hive's kind of engines find the folders."""
+    return [f"\nMSCK REPAIR TABLE {_view_name(table)};"] if table.folders else []
+
+
 def _duckdb(table: Table) -> str:
     return (
         f"CREATE VIEW {_view_name(table)} AS\nSELECT * FROM read_parquet(\n  {_text(_pattern(table.uri, table))},\n"
@@ -120,27 +129,26 @@ def _athena(table: Table) -> str:
             f"CREATE EXTERNAL TABLE {_view_name(table)} (\n{_HIVE.columns(table.columns)}\n)",
             *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
             f"STORED AS PARQUET\nLOCATION {_text(table.uri + '/')};",
-            *([f"\nMSCK REPAIR TABLE {_view_name(table)};"] if table.folders else []),
+            *_repair(table),
         ]
     )
 
 
 def _spark(table: Table) -> str:
-    columns = [_SPARK.columns({**table.columns, **dict.fromkeys(table.folders, pa.string())})]
     uri = re.sub("^s3:", "s3a:", table.uri)
     names = ", ".join(map(_SPARK.name, table.folders))
     return "\n".join(
         [
-            f"CREATE TABLE {_view_name(table)} (\n{columns[0]}\n)\nUSING parquet",
+            f"CREATE TABLE {_view_name(table)} (\n{_SPARK.columns(_with_folders(table))}\n)\nUSING parquet",
             *([f"PARTITIONED BY ({names})"] if names else []),
             f"LOCATION {_text(uri)};",
-            *([f"\nMSCK REPAIR TABLE {_view_name(table)};"] if names else []),
+            *_repair(table),
         ]
     )
 
 
 def _trino(table: Table) -> str:
-    columns = _TRINO.columns({**table.columns, **dict.fromkeys(table.folders, pa.string())})
+    columns = _TRINO.columns(_with_folders(table))
     name = _view_name(table)
     partitioned = f",\n  partitioned_by = ARRAY[{', '.join(map(_text, table.folders))}]" if table.folders else ""
     sync = f"\n\nCALL hive.system.sync_partition_metadata('default', '{name}', 'ADD');" if table.folders else ""
