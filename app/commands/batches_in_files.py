@@ -61,7 +61,7 @@ def as_merged_metadata(batches: Iterable[pa.Table]) -> dict[str, str]:
 def _read(footer: Mapping[bytes, bytes] | None) -> pa.Table:
     try:
         body = base64.b64decode(read_column_metadata(footer, _BATCHES), validate=True)
-        return pq.read_table(BytesIO(body)).select(PARTS.names).cast(PARTS)
+        return pq.ParquetFile(BytesIO(body)).read().select(PARTS.names).cast(PARTS)
     except (ValueError, TypeError, KeyError, AttributeError, pa.ArrowException):
         return PARTS.empty_table()  # metadata of another program
 

@@ -19,7 +19,7 @@ def rows() -> list[tuple[int, str, float]]:
     found = []
     for each in s3.list_objects_v2(Bucket=BUCKET, Prefix=TABLE + "location=").get("Contents", []):
         folder = each["Key"].removeprefix(TABLE).rpartition("/")[0]
-        file = pq.read_table(io.BytesIO(s3.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read()))
+        file = pq.ParquetFile(io.BytesIO(s3.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read())).read()
         found += [(row["number"], folder, row["temperature"]) for row in file.to_pylist()]
     return sorted(found)
 
