@@ -111,8 +111,10 @@ STOPSIGNAL SIGTERM
 # HTTP_PORT=0 switches the health server off; there is nothing to ask then.
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 CMD ["python", "-ISc", "\
 import http.client, os, sys\n\
-port = int(os.environ.get('HTTP_PORT', '').strip() or 8080)\n\
-host = os.environ.get('HTTP_HOST', '').strip()\n\
+def value(name):\n\
+    file = os.environ.get(f'{name}_FILE', '').strip()\n\
+    return (open(file).read() if file else os.environ.get(name, '')).strip()\n\
+port, host = int(value('HTTP_PORT') or 8080), value('HTTP_HOST')\n\
 if port:\n\
     everywhere = host in ('', '0.0.0.0', '::')\n\
     server = http.client.HTTPConnection('127.0.0.1' if everywhere else host, port, timeout=4)\n\

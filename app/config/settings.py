@@ -275,7 +275,7 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
 
 def remarks() -> tuple[str, ...]:
     """Returns a line for each variable of the environment that is probably a mistake, without its value."""
-    near = misspelled(os.environ, VARIABLES)
+    near = misspelled(os.environ, [*VARIABLES, *(f"{name}_FILE" for name in VARIABLES)])
     lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
     secrets = sorted(name for name, field in VARIABLES.items() if not field.repr)
     quoted = [name for name in secrets if is_quoted(os.environ.get(name, "").strip())]

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from app.table.layout import escape
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KINDS = (
     *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
     *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
@@ -26,6 +25,11 @@ class Table:
     columns: Mapping[str, pa.DataType]
     folders: Sequence[str]
 
+    @property
+    def plain_name(self) -> str:
+        """The name for engines, many of which take letters, digits and underscores only."""
+        return re.sub(r"\W", "_", self.name, flags=re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -34,7 +38,7 @@ class Dialect:
     Attributes:
         plain: the types without parts, in the order of ``_KINDS``.
         decimal, array, struct: patterns for the types with parts; ``field`` is one of a struct.
-        quote: the mark around names that are not plain.
+        quote: the mark around names, since any may be a reserved word.
         column: the pattern of a column's type, which may be null.
     """
 
@@ -45,11 +49,8 @@ class Dialect:
     field: str
     quote: str
     column: str = "{}"
-    plain_name: re.Pattern[str] = _PLAIN_NAME
 
     def name(self, text: str) -> str:
-        if self.plain_name.fullmatch(text):
-            return text
         return self.quote + text.replace(self.quote, self.quote * 2) + self.quote
 
     def kind(self, kind: pa.DataType) -> str:
@@ -72,7 +73,6 @@ class Dialect:
 _HIVE = Dialect(
     ("boolean", "int", "bigint", "double", "string", "binary", "date", "timestamp", "timestamp"),
     *("decimal({},{})", "array<{}>", "struct<{}>", "{}:{}", "`"),
-    plain_name=re.compile(r"[A-Za-z][A-Za-z0-9_]*"),
 )
 _SPARK = Dialect(
     ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
@@ -98,11 +98,6 @@ def statement(engine: str, table: Table) -> str:
     return ENGINES[engine](table)
 
 
-def _view_name(table: Table) -> str:
-    name = re.sub(r"\W", "_", table.name, flags=re.ASCII)
-    return f"_{name}" if name[0].isdigit() else name
-
-
 def _pattern(address: str, table: Table) -> str:
     return "/".join([address, *(f"{escape(name)}=*" for name in table.folders), "*.parquet"])
 
@@ -113,12 +108,12 @@ def _with_folders(table: Table) -> Mapping[str, pa.DataType]:
 
 def _repair(table: Table) -> list[str]:
     """The statement that makes Hive's kind of engines find the folders."""
-    return [f"\nMSCK REPAIR TABLE {_view_name(table)};"] if table.folders else []
+    return [f"\nMSCK REPAIR TABLE `{table.plain_name}`;"] if table.folders else []
 
 
 def _duckdb(table: Table) -> str:
     return (
-        f"CREATE VIEW {_view_name(table)} AS\nSELECT * FROM read_parquet(\n  {_text(_pattern(table.uri, table))},\n"
+        f'CREATE VIEW "{table.plain_name}" AS\nSELECT * FROM read_parquet(\n  {_text(_pattern(table.uri, table))},\n'
         "  hive_partitioning = true, hive_types_autocast = false, union_by_name = true\n);"
     )
 
@@ -126,7 +121,7 @@ def _duckdb(table: Table) -> str:
 def _athena(table: Table) -> str:
     return "\n".join(
         [
-            f"CREATE EXTERNAL TABLE {_view_name(table)} (\n{_HIVE.columns(table.columns)}\n)",
+            f"CREATE EXTERNAL TABLE `{table.plain_name}` (\n{_HIVE.columns(table.columns)}\n)",
             *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
             f"STORED AS PARQUET\nLOCATION {_text(table.uri + '/')};",
             *_repair(table),
@@ -139,7 +134,7 @@ def _spark(table: Table) -> str:
     names = ", ".join(map(_SPARK.name, table.folders))
     return "\n".join(
         [
-            f"CREATE TABLE {_view_name(table)} (\n{_SPARK.columns(_with_folders(table))}\n)\nUSING parquet",
+            f"CREATE TABLE `{table.plain_name}` (\n{_SPARK.columns(_with_folders(table))}\n)\nUSING parquet",
             *([f"PARTITIONED BY ({names})"] if names else []),
             f"LOCATION {_text(uri)};",
             *_repair(table),
@@ -149,11 +144,14 @@ def _spark(table: Table) -> str:
 
 def _trino(table: Table) -> str:
     columns = _TRINO.columns(_with_folders(table))
-    name = _view_name(table)
     partitioned = f",\n  partitioned_by = ARRAY[{', '.join(map(_text, table.folders))}]" if table.folders else ""
-    sync = f"\n\nCALL hive.system.sync_partition_metadata('default', '{name}', 'ADD');" if table.folders else ""
+    sync = (
+        f"\n\nCALL hive.system.sync_partition_metadata('default', '{table.plain_name}', 'ADD');"
+        if table.folders
+        else ""
+    )
     return (
-        f"CREATE TABLE hive.default.{name} (\n{columns}\n)\nWITH (\n"
+        f'CREATE TABLE hive.default."{table.plain_name}" (\n{columns}\n)\nWITH (\n'
         f"  external_location = {_text(table.uri)}, format = 'PARQUET'{partitioned}\n);{sync}"
     )
 
@@ -162,15 +160,16 @@ def _bigquery(table: Table) -> str:
     folders = f"WITH PARTITION COLUMNS ({_BIGQUERY.folders(table.folders, 'STRING')})\n" if table.folders else ""
     prefix = f"\n  hive_partition_uri_prefix = {_text(table.uri)}," if table.folders else ""
     return (
-        f"CREATE EXTERNAL TABLE lake.{_view_name(table)} (\n{_BIGQUERY.columns(table.columns)}\n)\n{folders}OPTIONS (\n"
-        f"  format = 'PARQUET', uris = [{_text(table.uri + '/*.parquet')}],{prefix}\n  enable_list_inference = true\n);"
+        f"CREATE EXTERNAL TABLE lake.`{table.plain_name}` (\n{_BIGQUERY.columns(table.columns)}\n)\n{folders}"
+        f"OPTIONS (\n  format = 'PARQUET', uris = [{_text(table.uri + '/*.parquet')}],{prefix}\n"
+        "  enable_list_inference = true\n);"
     )
 
 
 def _clickhouse(table: Table) -> str:
     folders = f",\n  {_CLICKHOUSE.folders(table.folders, 'String')}" if table.folders else ""
     return (
-        f"CREATE TABLE {_view_name(table)} (\n{_CLICKHOUSE.columns(table.columns)}{folders}\n)\nENGINE = S3(\n"
+        f"CREATE TABLE `{table.plain_name}` (\n{_CLICKHOUSE.columns(table.columns)}{folders}\n)\nENGINE = S3(\n"
         f"  {_text(_pattern(table.https, table))},\n  'key', 'secret', 'Parquet'\n);"
     )
 

@@ -7,10 +7,10 @@ from unittest.mock import patch
 import pytest
 
 from app.config.misspelled import misspelled
-from app.config.settings import Settings, SettingsError, load_settings, remarks
+from app.config.settings import VARIABLES, SettingsError, load_settings, remarks
 from tests.support.environment import ENOUGH, load, problems
 
-KNOWN = frozenset(str(field.validation_alias) for field in Settings.model_fields.values())
+KNOWN = frozenset(name + ending for name in VARIABLES for ending in ("", "_FILE"))
 LISTED = (Path(__file__).parent / "ordinary_variables.txt").read_text().splitlines()
 ORDINARY = [name for line in LISTED if not line.startswith("#") for name in line.split()]
 
@@ -27,6 +27,8 @@ ORDINARY = [name for line in LISTED if not line.startswith("#") for name in line
         ("AWS_ACCES_KEY_ID", "AWS_ACCESS_KEY_ID"),
         ("AWS_ENDPOINT_URLS", "AWS_ENDPOINT_URL"),
         ("LOG_LEVEL", "LOGLEVEL"),
+        ("KAFKA_SASL_PASWORD_FILE", "KAFKA_SASL_PASSWORD_FILE"),
+        ("KAFKA_SASL_PASSWORDFILE", "KAFKA_SASL_PASSWORD_FILE"),
         ("TIMESTAMP_COL", None),
         ("CATALOG_URI", "CATALOG_URL"),
         ("Quix__Sdk__Tokens", None),

@@ -1,7 +1,7 @@
-CREATE TABLE hive.default.sensor_data (
-  ts_ms bigint, temperature double, device row(id bigint, firmware varchar),
-  __key varchar, _rescued_data varchar,
-  location varchar, year varchar, month varchar, day varchar
+CREATE TABLE hive.default."sensor_data" (
+  "ts_ms" bigint, "temperature" double, "device" row("id" bigint, "firmware" varchar),
+  "__key" varchar, "_rescued_data" varchar,
+  "location" varchar, "year" varchar, "month" varchar, "day" varchar
 )
 WITH (
   external_location = 's3://my-lake/data/sensor-data', format = 'PARQUET',
