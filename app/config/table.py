@@ -48,12 +48,12 @@ class TableVariables(StoreVariables):
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
     """Largest number of rows in one row group of a file."""
     column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
-    """Types of columns in the names of Spark SQL, such as `speed:double,count:bigint`. Other columns get their type from
-    the records.
+    """Types of columns in the names of Spark SQL, such as `speed:double,count:bigint`. Other columns get their type
+    from the records.
     """
     metadata_columns: Annotated[tuple[str, ...], BeforeValidator(parse.metadata_columns)] = env("METADATA_COLUMNS", ())
-    """Kafka metadata to add as columns, separated by commas: any of `__topic`, `__partition`, `__offset`, `__timestamp`,
-    `__headers`.
+    """Kafka metadata to add as columns, separated by commas: any of `__topic`, `__partition`, `__offset`,
+    `__timestamp`, `__headers`.
     """
     sort_column: str | None = env("SORT_COLUMN")
     """Column that orders the rows inside each file. Empty: the order of arrival."""
