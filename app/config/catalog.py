@@ -25,9 +25,7 @@ class CatalogVariables(TableVariables):
     platform_catalog_token: str | None = env("Quix__Lakehouse__Catalog__AuthToken", secret=True)
     """Token for that catalog. The connector never sends it to another host."""
     platform_query_url: Url = env("Quix__Lakehouse__Query__Url")
-    """The query API. The connector notifies it of new files after it has registered them. Files that the query API
-    misses are in the catalog all the same.
-    """
+    """The query API. The connector notifies it of new files, once they are in the catalog."""
     platform_query_token: str | None = env("Quix__Lakehouse__Query__AuthToken", secret=True)
     """Token for the query API."""
 

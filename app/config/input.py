@@ -32,7 +32,7 @@ class InputVariables(Area):
     value_deserializer: Annotated[ValueDeserializer, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
     """How to deserialize values. Each value must become an object with fields, either here or in `app/transform.py`."""
     registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
-    """Address of the schema registry, with the API of Confluent's. Needed by the deserializer `avro`."""
+    """Address of the schema registry, with the API of Confluent's. The deserializer `avro` needs it."""
     registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
     """User name or API key at the schema registry."""
     registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, only_with="SCHEMA_REGISTRY_USERNAME")
@@ -40,15 +40,14 @@ class InputVariables(Area):
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
     """Bearer token for the schema registry, in place of a user name."""
     registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
-    """File with the authorities of the schema registry's certificate, or their text in PEM. Empty: those of the system.
-    """
+    """File with the certificates to trust at the schema registry, or their text in PEM. Empty: the system's."""
     registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
     """File with the client certificate for the schema registry, or its text in PEM."""
     registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
     """File with the key of the client certificate, without a password, or its text in PEM."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
-    """Any text, such as today's date. With a text that the journal does not know yet, each partition whose offset a
-    tool or another program has set in the group begins there, once. Empty: always after the last row in the table.
+    """Any text, such as today's date. With a new text, each partition whose offset in the group was set by a tool or
+    another program begins there, once. Empty: always after the last row in the table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     """What to do with records that cannot become rows. `dead-letter`: keep them with the reason, beside the table.
@@ -59,7 +58,7 @@ class InputVariables(Area):
     Needs `STREAM_TIMEOUT_TOPIC`, or `on_stream_timeout()` in `app/transform.py`.
     """
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", only_with="STREAM_TIMEOUT_MS")
-    """Topic that gets an event for each key that has timed out. The topic must exist. Needs `STREAM_TIMEOUT_MS`."""
+    """Topic that gets an event for each key that has timed out. It must exist."""
 
     @property
     def needs_registry(self) -> bool:

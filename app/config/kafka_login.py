@@ -54,7 +54,7 @@ class KafkaLoginVariables(InputVariables):
     oauth_ca: Pem = env("KAFKA_OAUTH_CA_LOCATION", only_with=_OAUTH)
     """File with the certificates to trust at `KAFKA_OAUTH_TOKEN_URL`, or their text in PEM. Empty: the system's."""
     ssl_ca: Pem = env("KAFKA_SSL_CA_LOCATION", only_with=_TLS)
-    """File with the certificates to trust, or their text in PEM, if the brokers use a private certificate authority."""
+    """File with the certificates to trust at the brokers, or their text in PEM. Empty: the system's."""
     ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
     """File with the client certificate, or its text in PEM, if the brokers ask for one."""
     ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, only_with="KAFKA_SSL_CERTIFICATE")

@@ -68,9 +68,7 @@ class Settings(WritingVariables):
     section: ClassVar = "Process"
 
     memory_limit_mb: PositiveInt | None = env(_LIMIT)  # by Quix Cloud
-    """Memory of one replica in MB. The connector fits to it how much Spark sorts at once, see
-    [Memory](operations.md#memory).
-    """
+    """Memory of one replica in MB, see [Memory](operations.md#memory)."""
     deployment_name: str | None = env("Quix__Deployment__Name")
     """Name of the deployment, for the status page."""
     replica_name: str | None = env("Quix__Deployment__ReplicaName")
@@ -86,7 +84,7 @@ class Settings(WritingVariables):
     """
     http_frame_ancestors: Annotated[tuple[str, ...], BeforeValidator(parse.origins)] = env("HTTP_FRAME_ANCESTORS", ())
     """Origins of web pages that may show the status page in a frame, separated by commas, such as
-    `https://portal.cloud.quix.io`. Empty: none.
+    `https://portal.cloud.quix.io`.
     """
     loglevel: LogLevel = env("LOGLEVEL", "INFO")
     """How much to log."""

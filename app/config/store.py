@@ -59,8 +59,8 @@ class StoreVariables(KafkaLoginVariables):
 
     # Google Cloud Storage
     gcs_credentials_json: str | None = env("GCS_CREDENTIALS_JSON", secret=True)
-    """Key of a Google service account for `gs://bucket`: the whole text of its JSON file. Empty: the SDK uses the file
-    in `GOOGLE_APPLICATION_CREDENTIALS`, or the machine's service account.
+    """Key of a Google service account for `gs://bucket`: the whole text of its JSON file. Empty: the file in
+    `GOOGLE_APPLICATION_CREDENTIALS`, or the machine's service account.
     """
 
     # Azure Blob Storage

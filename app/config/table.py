@@ -23,14 +23,14 @@ class TableVariables(StoreVariables):
     table_name: Name = env("TABLE_NAME")
     """Name of the table. Empty: the name of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
-    """Partition columns, separated by commas, outermost first, such as `location,year,month`. Empty: no partitions.
-    `year`, `month`, `day` and `hour` come from `TIMESTAMP_COLUMN`; `__topic`, `__partition` and `__key` from Kafka. A
-    `~` before a column makes it a virtual partition: the catalog lists it, and it has no folders.
+    """Partition columns, outermost first, such as `location,year,month`. `year`, `month`, `day` and `hour` come from
+    `TIMESTAMP_COLUMN`; `__topic`, `__partition` and `__key` from Kafka. A `~` before a column makes it a virtual
+    partition: the catalog lists it, and it has no folders.
     """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     """Field with the time of the record. A record without this field gets the Kafka timestamp."""
     timestamp_as: Name = env("TIMESTAMP_AS")
-    """Name of a further column of type `timestamp` with the time of `TIMESTAMP_COLUMN`. Empty: none."""
+    """Name of a further column of type `timestamp` with the time of `TIMESTAMP_COLUMN`."""
     drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
     """Fields of the record to leave out, separated by commas."""
     rename_columns: Annotated[Mapping[str, str], BeforeValidator(parse.renames)] = env("RENAME_COLUMNS", {})
@@ -48,12 +48,12 @@ class TableVariables(StoreVariables):
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
     """Largest number of rows in one row group of a file."""
     column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
-    """Types of columns that are fixed from the start, such as `speed:double,count:bigint`, in the names of Spark SQL.
-    Other columns get their type from the records.
+    """Types of columns in the names of Spark SQL, such as `speed:double,count:bigint`. Other columns get their type
+    from the records.
     """
     metadata_columns: Annotated[tuple[str, ...], BeforeValidator(parse.metadata_columns)] = env("METADATA_COLUMNS", ())
-    """Kafka metadata to add as columns: any of `__topic`, `__partition`, `__offset`, `__timestamp`, `__headers`,
-    separated by commas. Empty: none.
+    """Kafka metadata to add as columns, separated by commas: any of `__topic`, `__partition`, `__offset`,
+    `__timestamp`, `__headers`.
     """
     sort_column: str | None = env("SORT_COLUMN")
     """Column that orders the rows inside each file. Empty: the order of arrival."""

@@ -189,7 +189,7 @@ def _waiting(s: Status) -> Iterator[Sentence]:
         next_ = "Records are consumed meanwhile, and written as soon as Spark is up"
         yield Sentence("quiet", "Spark is starting", "operations", next=next_)
     else:
-        yield Sentence("wait", sentence(live.ready.detail), "operations#probes", records=_kept(s))
+        yield Sentence("wait", sentence(live.ready.detail), "operations#http-endpoints", records=_kept(s))
 
 
 def _consuming(s: Status) -> Iterator[Sentence]:
