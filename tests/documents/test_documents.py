@@ -335,6 +335,12 @@ def anchors(page: Path) -> set[str]:
     return given
 
 
+def test_every_link_of_the_status_page_leads_to_a_heading() -> None:
+    found = re.findall(r'"([a-z-]+)#([a-z-]+)"', (REPO / "app/monitoring/sentences.py").read_text())
+    assert found
+    assert [link for link in found if link[1] not in anchors(DOCS / f"{link[0]}.md")] == []
+
+
 def links(page: Path) -> list[str]:
     found: list[str] = re.findall(r"\]\(([^)\s]+)\)", prose(page))
     return [link for link in found if "://" not in link]
