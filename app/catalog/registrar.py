@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from app.catalog.virtual_index import write_index
 from app.errors import ConfigError, FatalError, blaming, cut
 from app.formatting import counted
 from app.model import DataFile, LocalObject, Mark
-from app.table.catalog_table import CatalogTable
+from app.table.catalog_table import CatalogTable, Derivation
 from app.table.compatibility import check_catalog_table
 from app.table.layout import PartitionSpec, index_key
 from app.table.location import TableLocation
@@ -89,6 +89,10 @@ class Registrar:
                 logger.log(level, _LEFT_OUT, counted(left, "value"), cut(repr(name), 80))
                 self._left_out.add(name)
         return pa.table(kept) if kept else rows
+
+    def derived(self) -> Mapping[str, Derivation]:
+        """Returns the folder columns that are computed from the columns of files, as the catalog has them now."""
+        return self._known.derived() if self._known else {}
 
     @property
     def is_needed(self) -> bool:

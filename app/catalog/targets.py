@@ -1,7 +1,9 @@
 """Address and login of each kind of catalog, and the table in it. Imports no client: settings are read first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class IcebergTarget:
         namespace: of the table; levels are separated by dots.
         group: whose marks say how far the table is.
         keep_days: older snapshots are expired.
+        transforms: partitions of a new table that are no columns: in the words of Iceberg, with column and its type.
     """
 
     url: str
@@ -43,3 +46,4 @@ class IcebergTarget:
     table: str
     group: str
     keep_days: float
+    transforms: Sequence[tuple[str, str, pa.DataType]] = ()

@@ -58,6 +58,11 @@ class CatalogVariables(TableVariables):
         yield from super().contradictions()
         if self.is_iceberg:
             yield from self._contradictions_of_iceberg()
+        for entry, (_, column) in self.transforms.items():
+            if not self.is_iceberg:
+                yield "HIVE_COLUMNS", f"must not hold {entry} without CATALOG_TYPE=iceberg: only Iceberg has transforms"
+            elif column not in self.types_at_start:
+                yield "HIVE_COLUMNS", f"must not hold {entry} without a type of {column}: name it in COLUMN_TYPES"
 
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):

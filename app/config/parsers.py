@@ -35,12 +35,12 @@ def matching(pattern: str, complaint: str) -> Callable[[str], str]:
     return parse
 
 
-def listed(pattern: str, complaint: str) -> Callable[[str], tuple[str, ...]]:
+def listed(pattern: str, complaint: str, separator: str = ",") -> Callable[[str], tuple[str, ...]]:
     """Returns a parser for a comma separated list of such texts; a comma behind the last one is allowed."""
     entry = matching(pattern, complaint)
 
     def parse(text: str) -> tuple[str, ...]:
-        texts = [part.strip() for part in text.split(",")]
+        texts = [part.strip() for part in re.split(separator, text)]
         if not texts[-1] and (len(texts) > 1 or not text):
             texts.pop()
         return tuple(map(entry, texts))
@@ -87,10 +87,10 @@ _brokers = listed(
     "must be host:port, such as kafka:9092, several with commas between them",
 )
 _extensions = listed(r"[A-Za-z]+=.+", "must be name=value, several with commas between them; a name has letters only")
-_column_names = listed(
-    r"[^\x00-\x1f\x7f]+",
-    "must be column names with commas between them, none of them empty or with control characters",
-)
+_NAMES = "must be column names with commas between them, none of them empty or with control characters"
+_column_names = listed(r"[^\x00-\x1f\x7f]+", _NAMES)
+_partitions = listed(r"[^\x00-\x1f\x7f]+", _NAMES, r",(?![^()]*\))")
+_transform = re.compile(r"(year|month|day|hour)\((.+)\)|(bucket|truncate)\(\s*([1-9][0-9]{0,8})\s*,(.+)\)")
 _renames = listed(
     r"[^:\x00-\x1f\x7f]+:[^:\x00-\x1f\x7f]+",
     "must be field:column, several with commas between them, and no name with a colon",
@@ -113,8 +113,9 @@ def renames(text: str) -> dict[str, str]:
 
 
 def partitions(text: str) -> tuple[str, ...]:
-    """Parses partition columns; the names of virtual ones keep their ``~``."""
-    entries = tuple(re.sub(rf"^{VIRTUAL_MARK}\s*", VIRTUAL_MARK, entry) for entry in _column_names(text))
+    """Parses partition columns; the names of virtual ones keep their ``~``, and transforms their parentheses."""
+    entries = tuple(re.sub(rf"^{VIRTUAL_MARK}\s*", VIRTUAL_MARK, entry) for entry in _partitions(text))
+    entries = tuple(re.sub(r"\s*([(),])\s*", r"\1", entry) if transform(entry) else entry for entry in entries)
     _once(tuple(entry.removeprefix(VIRTUAL_MARK) for entry in entries))
     if VIRTUAL_MARK in entries:
         raise ValueError(f"must have a name behind each {VIRTUAL_MARK}")
@@ -123,6 +124,15 @@ def partitions(text: str) -> tuple[str, ...]:
     if any(entry.startswith(".") for entry in entries):
         raise ValueError('must not hold a name that begins with ".": readers skip such folders')
     return entries
+
+
+def transform(entry: str) -> tuple[str, str] | None:
+    """Returns a transform in the words of Iceberg, such as ``bucket[16]``, and its column; ``None`` for a column."""
+    found = _transform.fullmatch(entry)
+    if not found:
+        return None
+    time, of_time, sized, size, of_size = found.groups()
+    return (time, of_time.strip()) if time else (f"{sized}[{size}]", of_size.strip())
 
 
 def metadata_columns(text: str) -> tuple[str, ...]:

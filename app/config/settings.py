@@ -145,10 +145,10 @@ class Settings(WritingVariables):
     def spec(self) -> PartitionSpec:
         """The table's layout. A column with ``~`` has no folders, and ``.vidx/`` has the values of each file."""
         return PartitionSpec(
-            tuple(entry for entry in self.partitions if not entry.startswith(parse.VIRTUAL_MARK)),
+            tuple(entry for entry in self.plain_partitions if not entry.startswith(parse.VIRTUAL_MARK)),
             self.timestamp_column,
             self.null_partition,
-            order=tuple(entry.removeprefix(parse.VIRTUAL_MARK) for entry in self.partitions),
+            order=tuple(entry.removeprefix(parse.VIRTUAL_MARK) for entry in self.plain_partitions),
             in_files=self.is_iceberg,
             sort_column=self.sort_column,
             stats_columns=self.stats_columns,
@@ -191,6 +191,7 @@ class Settings(WritingVariables):
             table=self.table,
             group=self.consumer_group,
             keep_days=self.snapshot_days,
+            transforms=[(words, name, self.types_at_start[name]) for words, name in self.transforms.values()],
         )
 
     @property

@@ -25,7 +25,8 @@ class TableVariables(StoreVariables):
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
     """Partition columns, outermost first, such as `location,year,month`. `year`, `month`, `day` and `hour` come from
     `TIMESTAMP_COLUMN`; `__topic`, `__partition` and `__key` from Kafka. A `~` before a column makes it a virtual
-    partition: the catalog lists it, and it has no folders.
+    partition: the catalog lists it, and it has no folders. Iceberg tables also take transforms
+    such as `day(at)`.
     """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     """Field with the time of the record. A record without this field gets the Kafka timestamp."""
@@ -67,6 +68,22 @@ class TableVariables(StoreVariables):
         return self.table_name or self.input_topic
 
     @property
+    def plain_partitions(self) -> tuple[str, ...]:
+        """The partitions that are no transforms."""
+        return tuple(entry for entry in self.partitions if entry not in self.transforms)
+
+    @property
+    def transforms(self) -> Mapping[str, tuple[str, str]]:
+        """Transforms of an Iceberg table, such as ``day(at)``, in its words and with their columns."""
+        return {entry: found for entry in self.partitions if (found := parse.transform(entry))}
+
+    @property
+    def types_at_start(self) -> Mapping[str, pa.DataType]:
+        """The columns whose types the settings give."""
+        times = {self.timestamp_as: pa.timestamp("us", "UTC")} if self.timestamp_as else {}
+        return {**dict.fromkeys(self.plain_partitions, pa.string()), **self.column_types, **times}
+
+    @property
     def field_rules(self) -> FieldRules:
         return FieldRules(self.drop_columns, self.rename_columns, self.hash_columns, self.hash_salt or "")
 
@@ -103,7 +120,8 @@ class TableVariables(StoreVariables):
             if name == self.timestamp_column or self.column_types.get(name, pa.string()) != pa.string():
                 setting = "TIMESTAMP_COLUMN" if name == self.timestamp_column else "COLUMN_TYPES, with another type"
                 yield "HASH_COLUMNS", f"must not name {name}, which {setting} names: a hash is text"
-        named = dict.fromkeys((name.removeprefix(parse.VIRTUAL_MARK) for name in self.partitions), "HIVE_COLUMNS")
+        partitions = [*self.plain_partitions, *(column for _, column in self.transforms.values())]
+        named = dict.fromkeys((name.removeprefix(parse.VIRTUAL_MARK) for name in partitions), "HIVE_COLUMNS")
         named |= dict.fromkeys(self.hash_columns, "HASH_COLUMNS") | dict.fromkeys(self.column_types, "COLUMN_TYPES")
         named |= dict.fromkeys(self.stats_columns, "STATS_COLUMNS") | {self.timestamp_column: "TIMESTAMP_COLUMN"}
         if self.sort_column:

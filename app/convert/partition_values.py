@@ -154,8 +154,9 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
     ids = group_ids(values)
     firsts = pa.table({"id": ids, "row": pa.arange(0, len(ids))}).group_by("id").aggregate([("row", "min")])
     unusable: dict[int, str] = {}
+    folders = dict(zip(spec.columns, values, strict=True))
     for number, first in zip(firsts["id"].to_pylist(), firsts["row_min"].to_pylist(), strict=True):
-        reason = too_long(table_root, values_of(first, values, spec), name)
+        reason = too_long(table_root, values_of(first, folders), name)
         if reason:
             unusable[number] = reason
     if unusable:
@@ -178,5 +179,5 @@ def _are_surely_short(values: Sequence[pa.Array], name: str, spec: PartitionSpec
     return too_long(table_root, longest, name) is None
 
 
-def values_of(row: int, values: Sequence[pa.Array], spec: PartitionSpec) -> Mapping[str, str]:
-    return {name: array[row].as_py() for name, array in zip(spec.columns, values, strict=True)}
+def values_of(row: int, folders: Mapping[str, pa.Array]) -> Mapping[str, str]:
+    return {name: texts[row].as_py() for name, texts in folders.items()}

@@ -27,6 +27,7 @@ from app.model import (
 )
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
+from app.table.catalog_table import Derivation
 from app.table.layout import PartitionSpec, data_key, dead_letter_key, file_name
 
 _GROUP_COLUMN = "__file_group"
@@ -54,13 +55,24 @@ class _Group:
 
 
 class OpenBatch:
-    """Gathers rows of the partitions of one generation, and writes its files beside ``path``; for one thread."""
+    """Gathers rows of the partitions of one generation, and writes its files beside ``path``; for one thread.
 
-    def __init__(self, number: int, path: Path, table_root: str, spec: PartitionSpec) -> None:
+    ``derived`` has the folder columns that are computed from the columns of the file.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        path: Path,
+        table_root: str,
+        spec: PartitionSpec,
+        derived: Mapping[str, Derivation] = {},
+    ) -> None:
         self._number = number
         self._path = path
         self._table_root = table_root
         self._spec = spec
+        self._derived = derived
         self._writer: StagedWriter | None = None
         self._group_column = _GROUP_COLUMN
         self._groups: dict[tuple[str, ...], _Group] = {}  # by their values
@@ -130,29 +142,30 @@ class OpenBatch:
         return tuple(self._parts[tp] for tp in sorted(tps))
 
     def _append(self, rows: Rows, tps: Sequence[TopicPartition]) -> None:
-        ids = self._group(rows, tps)
+        folders = dict(zip(self._spec.columns, rows.partition_values, strict=True))
+        table = rows.table
+        for name, values in folders.items() if self._spec.in_files else ():
+            table = table.append_column(name, nulls_of(values, self._spec))
+        folders |= {name: derive(table) for name, derive in self._derived.items()}
+        ids = self._group(folders, rows.parts, tps)
         if self._writer is None:
-            self._group_column = _unused_name(rows.table.column_names)
-        table = rows.table.append_column(self._group_column, ids)
-        if self._spec.in_files:
-            for name, values in zip(self._spec.columns, rows.partition_values, strict=True):
-                table = table.append_column(name, nulls_of(values, self._spec))
+            self._group_column = _unused_name(table.column_names)
+        table = table.append_column(self._group_column, ids)
         if self._writer is None:
             self._writer = StagedWriter(self._path, table.schema, without_dictionary(rows.table, ids))
         elif new := [field for field in table.schema if field.name not in self._writer.schema.names]:
             self._writer = _with_columns(self._writer, new)
         self._writer.append(_in_schema(table, self._writer.schema))
 
-    def _group(self, rows: Rows, tps: Sequence[TopicPartition]) -> pa.Array:
+    def _group(self, folders: Mapping[str, pa.Array], parts: pa.Array, tps: Sequence[TopicPartition]) -> pa.Array:
         """The number of every row's file (int32)."""
-        values = rows.partition_values
-        ids = group_ids(values) if values else pa.repeat(pa.scalar(0, pa.int32()), len(rows.parts))
-        counted = pa.table({"id": ids, "part": rows.parts, "row": pa.arange(0, len(ids))})
+        ids = group_ids([*folders.values()]) if folders else pa.repeat(pa.scalar(0, pa.int32()), len(parts))
+        counted = pa.table({"id": ids, "part": parts, "row": pa.arange(0, len(ids))})
         counted = counted.group_by(["id", "part"]).aggregate([("row", "min"), ("row", "count")])
         groups: dict[int, _Group] = {}
         for found in counted.sort_by("row_min").to_pylist():
             if found["id"] not in groups:
-                its = values_of(found["row_min"], values, self._spec)
+                its = values_of(found["row_min"], folders)
                 new = _Group(len(self._groups), its)
                 groups[found["id"]] = self._groups.setdefault(tuple(its.values()), new)
             group = groups[found["id"]]

@@ -1,7 +1,7 @@
 """Steps 1 and 2: portions of a batch → Arrow tables by the table's schema → one Parquet file that Spark reads fast."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from app.delivery.open_batch import OpenBatch
 from app.errors import cut
 from app.formatting import counted
 from app.model import Batch
+from app.table.catalog_table import Derivation
 from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, folder
 from app.table.null_folder import likely_meant
 
@@ -28,12 +29,22 @@ _EXAMPLE = 300
 
 
 class Stager:
-    """Converts and stages batches; to be used by one thread."""
+    """Converts and stages batches; to be used by one thread.
 
-    def __init__(self, converter: BatchConverter, table_root: str, spec: PartitionSpec) -> None:
+    ``derived`` returns the folder columns that are computed from the columns of files.
+    """
+
+    def __init__(
+        self,
+        converter: BatchConverter,
+        table_root: str,
+        spec: PartitionSpec,
+        derived: Callable[[], Mapping[str, Derivation]] = dict,
+    ) -> None:
         self._converter = converter
         self._table_root = table_root
         self._spec = spec
+        self._derived = derived
         self._named: set[str] = set()
         self._has_rows = False
 
@@ -43,7 +54,7 @@ class Stager:
         Groups of its rows are integers rather than the partition columns themselves because Spark's dynamic partition
         write then sorts by one int: 1.5 times as fast as by four strings, and no value can upset it.
         """
-        return OpenBatch(number, path, self._table_root, self._spec)
+        return OpenBatch(number, path, self._table_root, self._spec, self._derived())
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Step 1 for a portion of a batch; arguments and errors as those of ``BatchConverter``."""

@@ -3,6 +3,7 @@
 A ``ConnectorError`` of the store or the catalog comes through every function here.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,8 @@ from app.table.location import TableLocation, adopted
 from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
+
+logger = logging.getLogger(__name__)
 
 CHECK_THE_NAME: Final = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
 
@@ -53,6 +56,8 @@ def open_lake(settings: Settings, waits: Waits) -> Lake:
     query_api = QueryApi(settings.query_api) if settings.query_api else None
     lake = waits.at_start("store", lambda: new_lake(settings, store, location, known, catalog, query_api))
     waits.at_start("store", lake.schema.open)
+    if settings.transforms:  # the first batch needs them
+        waits.at_start("catalog", lake.registrar.prepare)
     return lake
 
 
@@ -111,6 +116,12 @@ def new_lake(
     """
     default_null = QUIX_NULL if isinstance(settings.catalog, QuixTarget) else HIVE_NULL
     spec = open_table(store, known, location.root, settings.spec, default_null)
+    if settings.is_iceberg and known and settings.partitions and {*settings.partitions} != {*known.partitions}:
+        logger.warning(
+            "the table is partitioned by %s, and HIVE_COLUMNS=%s is for new tables: the partitions of the table hold",
+            ",".join(known.partitions) or "nothing",
+            ",".join(settings.partitions),
+        )
     of_iceberg = None
     if settings.is_iceberg:
         columns = known.columns if known and known.columns is not None else pa.schema([])

@@ -45,9 +45,12 @@ def open_table(
 ) -> PartitionSpec:
     """Compares the settings with the table in the store and in the catalog, and decides on the null folder's name.
 
-    ``known`` is ``None`` without a catalog, and for a table that it does not know. With ``auto`` a table without a null
-    folder gets ``default_null``. Raises what ``check_spec`` does.
+    ``known`` is ``None`` without a catalog, and for a table that it does not know. That of Iceberg is partitioned as it
+    says there. With ``auto`` a table without a null folder gets ``default_null``. Raises what ``check_spec`` does.
     """
+    if known and known.columns is not None:
+        null = default_null if wanted.null_value == "auto" else wanted.null_value
+        return replace(wanted, columns=known.partition_spec, order=known.partition_spec, null_value=null)
     location = f"{store.uri}/{table_root}"
     found, values = existing_layout(store, table_root, wanted.columns, most_files)
     check_spec(wanted.columns, found, f"the table at {location}", wanted.virtual)
@@ -60,7 +63,7 @@ def open_table(
 
 def check_catalog_table(table: CatalogTable, wanted: PartitionSpec) -> None:
     """Compares the partition columns with those of a table in the catalog, as ``check_spec`` does."""
-    if table.partition_spec or table.columns is not None:  # that of Quix fills an empty one from the first files
+    if table.partition_spec:  # the first files fill an empty one
         check_spec(wanted.order, [table.partition_spec], "the table in the catalog", wanted.virtual)
 
 

@@ -22,6 +22,7 @@ from tests.e2e.scenario import WRITERS, Scenario, s3_store
 from tests.e2e.test_every_store import azure_home, gcs_home, local_home  # noqa: F401 - fixtures
 from tests.faults.tcp_detour import TcpDetour
 from tests.support.iceberg_readers import pyiceberg_catalog, read_with_duckdb, read_with_pyiceberg
+from tests.support.waiting import wait_until
 
 A_SECOND = 2_000
 
@@ -95,7 +96,8 @@ def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: S
 def test_engines_read_every_value_and_partition(new_scenario: NewScenario, site: Site, writer: str) -> None:
     scenario = new_scenario()
     scenario.produce(records(1_000, first=0))
-    connector = scenario.connector(site.settings, HIVE_COLUMNS="__partition,location,year,month")
+    partitions = "__partition,location,year,day(at),bucket(4,n)"
+    connector = scenario.connector(site.settings, HIVE_COLUMNS=partitions, TIMESTAMP_AS="at", COLUMN_TYPES="n:bigint")
     scenario.wait_until_committed(1_000, by=connector)
     assert connector.stop() == 0
     rows = read_with_pyiceberg(site.catalog, site.namespace, scenario.topic)
@@ -104,7 +106,9 @@ def test_engines_read_every_value_and_partition(new_scenario: NewScenario, site:
     for n in range(1_000):
         wanted = value(n)
         assert {name: by_number[n][name] for name in wanted} == wanted
-        assert [by_number[n][name] for name in ("__partition", "year", "month")] == ["0", "2024", "01"]
+        assert [by_number[n][name] for name in ("__partition", "year")] == ["0", "2024"]
+    partitions_of_table = [str(each.transform) for each in site.table(scenario).spec().fields]
+    assert partitions_of_table == ["identity", "identity", "identity", "day", "bucket[4]"]
     site.assert_whole(scenario, 1_000)
 
 
@@ -146,9 +150,14 @@ def test_engines_maintain_the_table_while_it_is_written(new_scenario: NewScenari
             f"expire_snapshots(table => {name}, older_than => TIMESTAMP '{tomorrow}', retain_last => 1)",
         ):
             iceberg_spark.query(site.catalog, f"CALL lake.system.{procedure}")
+        change = f"ALTER TABLE lake.`{site.namespace}`.`{scenario.topic}` REPLACE PARTITION FIELD day WITH bucket(2, n)"
+        iceberg_spark.query(site.catalog, change)
+        former = len(site.table(scenario).snapshots())
+        wait_until(lambda: len(site.table(scenario).snapshots()) > former + 5, "commits with the new partitions")
     scenario.wait_until_committed(produced[0], by=connector)
     assert connector.stop() == 0
     assert site.numbers(scenario) == list(range(produced[0]))
+    assert {1} < set(site.table(scenario).inspect.files()["spec_id"].to_pylist())
 
 
 def test_removing_orphans_keeps_the_journal(new_scenario: NewScenario, site: Site) -> None:

@@ -1,6 +1,6 @@
 """Rows and batches with only what a test cares about."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from app.delivery.limits import BatchLimits
 from app.delivery.open_batch import Staged
 from app.delivery.stage import Stager
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
+from app.table.catalog_table import Derivation
 from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from tests.fakes.memory_schema import MemorySchema
@@ -68,6 +69,7 @@ def stager(
     metadata: Sequence[str] = (),
     types: Mapping[str, pa.DataType] | None = None,
     read_message: ReadMessage | None = None,
+    derived: Callable[[], Mapping[str, Derivation]] = dict,
 ) -> Stager:
     converter = BatchConverter(
         spec=wanted,
@@ -78,4 +80,4 @@ def stager(
         bad_records=BadRecords(choice, lambda _: None),
         read_message=read_message,
     )
-    return Stager(converter, table_root, wanted)
+    return Stager(converter, table_root, wanted, derived)

@@ -7,8 +7,8 @@ New files have the first name of each column.
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.schema import index_by_id
+from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import MappedField, NameMapping, update_mapping
 
@@ -35,6 +35,12 @@ def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
     partitions = {field.name: None for spec in metadata.partition_specs for field in spec.fields}
     mapped = [each for each in mapping if each.names[0] in fields or each.field_id not in schema.field_ids]
     return partitions | {name: fields.get(each.names[0]) for each in mapped for name in each.names}
+
+
+def with_ids(columns: pa.Schema) -> Schema:
+    """Returns columns without parts in the types of Iceberg; their ids are of no table."""
+    names = [{"field-id": number, "names": [name]} for number, name in enumerate(columns.names)]
+    return pyarrow_to_schema(columns, NameMapping.model_validate(names))
 
 
 def columns_of_table(metadata: TableMetadata, columns: pa.Schema) -> pa.Schema:

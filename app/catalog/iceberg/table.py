@@ -49,18 +49,18 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import StringType
+from pyiceberg.transforms import IDENTITY, parse_transform
 from pyiceberg.utils.config import Config
 
-from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of
+from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of, with_ids
 from app.catalog.iceberg.marks import are_in, properties_of
+from app.catalog.iceberg.partitions import derivations, in_words, is_written, partition_of, spec_of, text_columns
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words, one_line
 from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
-from app.table.catalog_table import CatalogTable
+from app.table.catalog_table import CatalogTable, Derivation
 from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)
@@ -129,15 +129,21 @@ class IcebergTable:
         self._catalog: Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
         self._uuid: UUID | None = None
+        self._transforms = target.transforms
         self._fields: Mapping[str, pa.Field | None] = {}
-        self._partitions: list[int] | None = None  # the columns of its partition spec at the start
+        self._derived: Mapping[str, Derivation] = {}
+        self._texts: frozenset[str] | None = None  # its partitions that are text columns, at the start
         self._commits = 0
         self._silent: list[threading.Thread] = []  # without an answer until now
 
     # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
 
     def check(self) -> CatalogTable | None:
-        return self.table()
+        """Returns what ``table`` does, which also raises ``ConfigError`` for a new table that cannot be made."""
+        found = self.table()
+        if found is None:
+            self._check_transforms()
+        return found
 
     def table(self) -> CatalogTable | None:
         """Returns the table, or ``None`` if the catalog does not know it.
@@ -150,6 +156,7 @@ class IcebergTable:
     def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
         """Creates the table with its partition columns; files bring the others."""
         there = self._address + location.removeprefix(self._store.uri)
+        self._check_transforms()
         self._ask(f"creating {self._words}", lambda: self._create(there, wanted.order))
         created = self.table()
         if created is None:
@@ -222,30 +229,47 @@ class IcebergTable:
         if table is None:
             return None
         self._check(table.metadata)
-        self._fields = fields_of_files(table.metadata)
+        self._learn(table.metadata)
         columns = pa.schema([its.with_name(name) for name, its in self._fields.items() if its is not None])
-        partitions = [self._fields[table.schema().find_field(source).name] for source in self._partitions or ()]
-        names = tuple(its.name for its in partitions if its is not None)
-        return CatalogTable(table.location().rstrip("/"), names, columns=columns, fields=lambda: self._fields)
+        texts = text_columns(table.metadata)
+        if self._texts is None:
+            self._texts = frozenset(texts)
+            if table.metadata.sort_order().fields:
+                logger.warning("%s has a sort order, by which its files are not sorted. See SORT_COLUMN", self._words)
+        return CatalogTable(
+            table.location().rstrip("/"),
+            texts,
+            columns=columns,
+            fields=lambda: self._fields,
+            derived=lambda: self._derived,
+            partitions=in_words(table.metadata),
+        )
+
+    def _learn(self, metadata: TableMetadata) -> None:
+        """Notes what files have from now on."""
+        self._fields, self._derived = fields_of_files(metadata), derivations(metadata)
 
     def _check(self, metadata: TableMetadata) -> None:
         """Refuses, with ``ConfigError``, a table to which files of the connector do not fit."""
-        spec, schema = metadata.spec().fields, metadata.schema()
-        partitions = [field.source_id for field in spec]
-        self._partitions = partitions if self._partitions is None else self._partitions
+        schema = metadata.schema()
         required = ", ".join(field.name for field in schema.fields if field.required)
         cause = f"requires values in {required}" if required else ""
         if metadata.format_version > _FORMAT:
             cause = f"has format version {metadata.format_version}"
-        elif self._partitions != partitions or not all(
-            isinstance(field.transform, IdentityTransform) and schema.find_type(field.source_id) == StringType()
-            for field in spec
-        ):
-            names = [(field.transform, schema.find_field(field.source_id)) for field in spec]
-            shown = ", ".join(f"{made}({field.name} {field.field_type})" for made, field in names)
-            cause = f"is partitioned by {shown}, and not by the identities of the text columns in HIVE_COLUMNS"
+        for partition in metadata.spec().fields:
+            column = schema.find_field(partition.source_id)
+            if not is_written(partition.transform, column.field_type):
+                cause = f"is partitioned by {partition.transform}({column.name} {column.field_type})"
         if cause:
             raise ConfigError(f"continuing {self._words}", f"it {cause}, which this connector cannot write", _ANOTHER)
+
+    def _check_transforms(self) -> None:
+        """Refuses, with ``ConfigError``, a new table to which files of the connector would not fit."""
+        columns = pa.schema([(name, kind) for _, name, kind in self._transforms])
+        for (words, name, kind), field in zip(self._transforms, with_ids(columns).fields, strict=True):
+            if not is_written(parse_transform(words), field.field_type):
+                cause = f"{words}({name}) does not take a {kind}, or one of that length"
+                raise ConfigError(f"creating {self._words}", cause, "Check HIVE_COLUMNS and COLUMN_TYPES")
 
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:
         assert self._catalog is not None, "the table was looked for"  # noqa: S101
@@ -255,16 +279,21 @@ class IcebergTable:
                     self._catalog.create_namespace(self._namespace[:depth])
         except ForbiddenError:
             logger.debug("the namespace is there, or the next request says that it is not")
-        schema = pa.schema([(name, pa.string()) for name in partition_columns])
+        sources = {name: kind for _, name, kind in self._transforms}
+        schema = pa.schema({**sources, **dict.fromkeys(partition_columns, pa.string())}.items())
+        partitions = [(IDENTITY, name, name) for name in partition_columns]
+        partitions += [
+            (words, name, f"{name}_{words.replace('[', '_').strip(']')}") for words, name, _ in self._transforms
+        ]
         try:
             with self._catalog.create_table_transaction(
                 self._identifier, schema, location=location, properties=dict(_NEW_TABLE)
             ) as transaction:
                 with transaction.update_spec() as spec:
-                    for name in partition_columns:
+                    for words, name, its in partitions:
                         # DuckDB crashes where a name in Avro is not ASCII. In the style of Iceberg: gr_xf6_xdfe.
-                        ascii_name = name.encode("ascii", "backslashreplace").decode().replace("\\", "_")
-                        spec.add_field(name, IdentityTransform(), ascii_name)
+                        ascii_name = its.encode("ascii", "backslashreplace").decode().replace("\\", "_")
+                        spec.add_field(name, parse_transform(words), ascii_name)
                 _map_names(transaction)
         except (TableAlreadyExistsError, CommitFailedException):
             logger.debug("another member has created %s", self._words)
@@ -280,7 +309,7 @@ class IcebergTable:
                 self._table = table
                 return
             self._check(table.metadata)
-            table.metadata = _of_references(table.metadata)
+            table.metadata = _of_references(table.metadata, self._spec_id(table.metadata, files))
             try:
                 self._commit(table, files, marks)
             except FileNotFoundError as error:
@@ -291,10 +320,29 @@ class IcebergTable:
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.05 * 2**conflicts)))  # noqa: S311
             else:
                 self._table = table
-                self._fields = fields_of_files(table.metadata)
+                self._learn(table.metadata)
                 self._expire()
+                self._follow(table.metadata)
                 return
         raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
+
+    def _spec_id(self, metadata: TableMetadata, files: Sequence[DataFile]) -> int:
+        found = {spec.spec_id if spec else -1 for spec in (spec_of(metadata, file.partition_values) for file in files)}
+        if found - {-1} == found and len(found) == 1:
+            return found.pop()
+        raise FatalError(
+            f"committing files to {self._words}",
+            f"{files[0].uri} fits no partitions that the table has or had",
+            "Partition the table as it was, in your engine",
+        )
+
+    def _follow(self, metadata: TableMetadata) -> None:
+        if self._texts is not None and (new := set(text_columns(metadata)) - self._texts):
+            raise RestartError(
+                f"writing to {self._words}",
+                f"it is now partitioned by {', '.join(sorted(new))}",
+                "A restart follows it",
+            )
 
     def _commit(self, table: Table, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         table.metadata.properties[_RETRIES] = "0"  # in memory: pyiceberg would commit again without a look
@@ -359,11 +407,14 @@ class IcebergTable:
             self._table = None
 
 
-def _of_references(metadata: TableMetadata) -> TableMetadata:
-    """Leaves out snapshots that no branch or tag names: pyiceberg copies all twenty times a commit."""
+def _of_references(metadata: TableMetadata, spec_id: int) -> TableMetadata:
+    """Leaves out snapshots that no branch or tag names: pyiceberg copies all twenty times a commit.
+
+    Files are committed with the partitions of this spec.
+    """
     named = {reference.snapshot_id for reference in metadata.refs.values()}
     kept = [each for each in metadata.snapshots if each.snapshot_id in named]
-    return metadata.model_copy(update={"snapshots": kept, "snapshot_log": []})
+    return metadata.model_copy(update={"snapshots": kept, "snapshot_log": [], "default_spec_id": spec_id})
 
 
 def _map_names(transaction: Transaction) -> None:
@@ -383,8 +434,9 @@ def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
     for field_id in plan.keys() - metadata.schema().field_ids:
         plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
         _warn_of_dropped(plan[field_id].column_name)
-    for field in metadata.spec().fields:  # their values come from the bounds, whatever the table's properties say
-        plan[field.source_id] = replace(plan[field.source_id], mode=MetricsMode(MetricModeTypes.FULL))
+    for key in plan.keys() & {field.source_id for field in metadata.spec().fields}:
+        # Their values come from the bounds, whatever the table's properties say.
+        plan[key] = replace(plan[key], mode=MetricsMode(MetricModeTypes.FULL))
     return plan, parquet_path_to_id_mapping(schema)
 
 
@@ -404,7 +456,7 @@ def _data_file(metadata: TableMetadata, plan: _Plan, file: DataFile) -> IcebergF
         content=DataFileContent.DATA,
         file_path=file.uri,
         file_format=FileFormat.PARQUET,
-        partition=statistics.partition(metadata.spec(), metadata.schema()),
+        partition=partition_of(metadata.spec(), metadata.schema(), statistics, file.partition_values),
         file_size_in_bytes=file.size,
         sort_order_id=None,
         spec_id=metadata.default_spec_id,

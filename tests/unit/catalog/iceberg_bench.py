@@ -48,10 +48,11 @@ class IcebergBench:
             member.create_table(f"{self.store.uri}/{ROOT}", wanted or spec(self.partition))
         return member
 
-    def new_member(self, keep_days: float = 1.0, group: str = "group") -> IcebergTable:
-        return IcebergTable(
-            IcebergTarget("", self.properties, self.store.uri, self.namespace, "readings", group, keep_days), self.store
-        )
+    def new_member(
+        self, keep_days: float = 1.0, group: str = "group", transforms: Sequence[tuple[str, str, pa.DataType]] = ()
+    ) -> IcebergTable:
+        named = (self.store.uri, self.namespace, "readings", group)
+        return IcebergTable(IcebergTarget("", self.properties, *named, keep_days, transforms), self.store)
 
     def create(self, schema: Schema, *partitions: PartitionField) -> Table:
         catalog = load_catalog("default", **self.properties)

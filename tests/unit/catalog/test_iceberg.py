@@ -20,8 +20,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
-from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType, TimestampType
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from app.catalog.iceberg import table as iceberg
 from app.catalog.iceberg.marks import are_in, properties_of
@@ -115,15 +115,6 @@ def test_two_members_add_the_same_column_at_once(bench: IcebergBench, monkeypatc
     commits(monkeypatch, before=quicker)
     one.add_files([late], "readings", marks(1))
     assert [row["new"] for row in bench.rows("a", "new")] == [None, None, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("transform", "kind"), [(DayTransform(), TimestampType()), (IdentityTransform(), LongType())], ids=["day", "long"]
-)
-def test_a_table_with_other_partitions_is_refused(bench: IcebergBench, transform: Any, kind: Any) -> None:
-    bench.create(Schema(NestedField(1, "at", kind, required=False)), PartitionField(1, 1000, transform, "of_at"))
-    with pytest.raises(ConfigError, match=r"lake\.readings: it is partitioned by (day|identity)\(at"):
-        bench.member()
 
 
 def test_a_table_of_another_writer_is_continued(bench: IcebergBench) -> None:
@@ -338,20 +329,6 @@ def test_a_column_that_somebody_made_required_ends_the_work_and_stays_required(b
     with pytest.raises(ConfigError, match="requires values in n"):
         member.add_files([bench.file("three", {"m": [2]})], "readings", marks(2))
     assert bench.table.schema().find_field("n").required
-
-
-def test_a_new_partition_spec_ends_the_work_and_the_former_one_continues_it(bench: IcebergBench) -> None:
-    member = bench.member()
-    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
-    with bench.table.update_spec() as spec:
-        spec.add_field("n", BucketTransform(4), "of_n")
-    member.add_files([bench.file("two", {"n": [1]})], "readings", marks(1))  # does not look again before
-    with pytest.raises(ConfigError, match=r"partitioned by identity\(place string\), bucket\[4\]\(n long\)"):
-        member.add_files([bench.file("three", {"n": [2]})], "readings", marks(2))
-    with bench.table.update_spec() as spec:
-        spec.remove_field("of_n")
-    member.add_files([bench.file("last", {"n": [2]})], "readings", marks(2))
-    assert [row["n"] for row in bench.rows("n")] == [1, 1, 2]
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])

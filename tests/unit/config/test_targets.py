@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 
 from app.catalog.targets import IcebergTarget, QuixTarget
@@ -253,6 +254,9 @@ class TestIceberg:
             ({"AUTO_DISCOVER": "false"}, "AUTO_DISCOVER"),
             ({"HIVE_COLUMNS": "a,~b"}, "HIVE_COLUMNS"),
             ({"HIVE_COLUMNS": "a.b"}, "HIVE_COLUMNS"),
+            ({"HIVE_COLUMNS": "day(at)"}, "must not hold day(at) without a type of at: name it in COLUMN_TYPES"),
+            ({"HIVE_COLUMNS": "bucket(4,a)", "DROP_COLUMNS": "a", "COLUMN_TYPES": "a:int"}, "DROP_COLUMNS"),
+            ({"HIVE_COLUMNS": "bucket(4,a)", "CATALOG_TYPE": "quix"}, "only Iceberg has transforms"),
             ({"TIMESTAMP_COLUMN": "a.b"}, "TIMESTAMP_COLUMN"),
             ({"COLUMN_TYPES": "a.b:double"}, "COLUMN_TYPES"),
             ({"CATALOG_CLIENT_SECRET": "s"}, "CATALOG_CLIENT_SECRET"),
@@ -263,6 +267,23 @@ class TestIceberg:
     def test_what_does_not_fit_is_named(self, variables: dict[str, str], named: str) -> None:
         base = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "https://c"}
         assert named in "".join(problems(**(base | variables)))
+
+    def test_transforms_have_columns_with_types(self) -> None:
+        settings = load(
+            CATALOG_TYPE="iceberg",
+            CATALOG_URL="https://c",
+            HIVE_COLUMNS="place,day(at), bucket( 16 , id ),bucket(2,place),truncate(0,b),temp(C)",
+            TIMESTAMP_AS="at",
+            COLUMN_TYPES="id:int",
+        )
+        assert settings.partitions[:4] == ("place", "day(at)", "bucket(16,id)", "bucket(2,place)")
+        assert settings.spec.columns == ("place", "truncate(0,b)", "temp(C)")
+        assert isinstance(settings.catalog, IcebergTarget)
+        assert settings.catalog.transforms == [
+            ("day", "at", pa.timestamp("us", "UTC")),
+            ("bucket[16]", "id", pa.int32()),
+            ("bucket[2]", "place", pa.string()),
+        ]
 
     def test_the_librarys_own_variables_can_name_the_catalog(self) -> None:
         catalog = load(CATALOG_TYPE="Iceberg", PYICEBERG_CATALOG__DEFAULT__TYPE="glue").catalog

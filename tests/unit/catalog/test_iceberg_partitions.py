@@ -1,0 +1,263 @@
+"""Partitions that are computed: each file has one value of each, and the table's metadata says which."""
+
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.expressions import EqualTo, IsNull, Reference
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IDENTITY, parse_transform
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from app.catalog.iceberg.table import IcebergTable, RestartError
+from app.errors import ConfigError
+from app.model import DataFile
+from tests.fakes.arrow_writer import ArrowWriter
+from tests.fakes.memory_schema import MemorySchema
+from tests.support.batches import batch, spec, stage, stager
+from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
+
+KINDS: dict[str, tuple[IcebergType, pa.DataType]] = {
+    "n": (LongType(), pa.int64()),
+    "i": (IntegerType(), pa.int32()),
+    "ok": (BooleanType(), pa.bool_()),
+    "price": (DecimalType(12, 2), pa.decimal128(12, 2)),
+    "born": (DateType(), pa.date32()),
+    "local": (TimestampType(), pa.timestamp("us")),
+    "at": (TimestamptzType(), pa.timestamp("us", "UTC")),
+    "name": (StringType(), pa.string()),
+    "x": (DoubleType(), pa.float64()),
+}
+TYPES = {name: kind for name, (_, kind) in KINDS.items()}
+FIELDS = [NestedField(1, "place", StringType(), required=False)]
+FIELDS += [NestedField(number, name, kind, required=False) for number, (name, (kind, _)) in enumerate(KINDS.items(), 2)]
+IDS = {field.name: field.field_id for field in FIELDS}
+
+TIMES = [
+    "2024-01-15T00:00:00",
+    "2024-01-15T23:59:59.999999",
+    "2024-02-01T00:00:00",
+    "1969-12-31T23:59:59",
+    "1950-03-01T05:00:00",
+]
+VALUES: dict[str, list[Any]] = {
+    "n": [0, 1, -1, -17, 2**62, 16],
+    "i": [0, 3, -5],
+    "ok": [True, False],
+    "price": [Decimal(text) for text in ("1.25", "-0.01", "12.34", "12.30")],
+    "born": ["2024-01-15", "1969-12-31", "1970-01-01"],
+    "local": TIMES,
+    "at": [f"{time}Z" for time in TIMES],
+    "name": ["", "a", "Zürich / Süd", "Zürich West", "😀😀😀😀😀", "x" * 6_000],
+}
+COMPUTED = [
+    *(("n", each) for each in (IDENTITY, "truncate[10]", "bucket[8]")),
+    *(("i", each) for each in (IDENTITY, "truncate[10]", "bucket[8]")),
+    ("ok", IDENTITY),
+    *(("price", each) for each in (IDENTITY, "truncate[50]", "bucket[8]")),
+    *(("born", each) for each in (IDENTITY, "year", "month", "day", "bucket[8]")),
+    *(("local", each) for each in (IDENTITY, "year", "month", "day", "hour", "bucket[8]")),
+    *(("at", each) for each in (IDENTITY, "year", "month", "day", "hour", "bucket[8]")),
+    *(("name", each) for each in ("truncate[4]", "bucket[8]")),
+]
+
+
+class Writing:
+    """Batches through the connector's own steps, with pyarrow in Spark's place."""
+
+    def __init__(self, bench: IcebergBench, member: IcebergTable, folder: Path, batches: int = 0) -> None:
+        self.bench, self.member, self.folder = bench, member, folder
+        known = member.table()
+        assert known is not None
+        self.known = known
+        self.schema = MemorySchema()
+        self.batches = batches
+
+    def files(self, *rows: dict[str, Any]) -> list[DataFile]:
+        """The files of a batch, in the store."""
+        self.batches += 1
+        folder = self.folder / f"batch-{self.batches}"
+        folder.mkdir(parents=True)
+        wanted = replace(spec(*self.known.partition_spec), in_files=True)
+        staging = stager(wanted, table_root=ROOT, schema=self.schema, types=TYPES, derived=self.known.derived)
+        given = batch(*({"ts_ms": 1, **row} for row in rows), first=self.batches * 1_000)
+        staged = stage(staging, given, folder / "staged.parquet", self.batches)
+        assert staged.file
+        assert not staged.rescued
+        files = []
+        for file in ArrowWriter().write(staged.file, folder / "out"):
+            self.bench.store.upload(file.path, file.key)
+            files.append(replace(file, footer=pq.read_metadata(file.path), uri=f"{self.bench.store.uri}/{file.key}"))
+        return files
+
+    def add(self, *rows: dict[str, Any]) -> None:
+        self.member.add_files(self.files(*rows), "readings", marks(self.batches))
+
+
+def field(number: int, column: str, transform: str) -> PartitionField:
+    return PartitionField(IDS[column], 1000 + number, parse_transform(transform), f"of_{column}_{number}")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> IcebergBench:
+    return IcebergBench(tmp_path)
+
+
+def continued(bench: IcebergBench, tmp_path: Path, *partitions: tuple[str, str]) -> Writing:
+    """A table that somebody has made with these partitions, and a member that writes to it."""
+    bench.create(Schema(*FIELDS), *(field(number, *each) for number, each in enumerate(partitions)))
+    return Writing(bench, bench.member(), tmp_path / "batches")
+
+
+def assert_each_file_has_its_values(bench: IcebergBench) -> None:
+    """By the transforms of pyiceberg, from the rows that each file has."""
+    table = bench.table
+    names = {number: name for name, number in IDS.items()}
+    for task in table.scan().plan_files():
+        rows = pq.ParquetFile(task.file.file_path.removeprefix("file://")).read()
+        for number, each in enumerate(table.specs()[task.file.spec_id].fields):
+            name = names[each.source_id]
+            kind = table.schema().find_type(each.source_id)
+            column = rows[name] if name in rows.column_names else pa.nulls(len(rows))
+            if pa.types.is_temporal(column.type):
+                column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+            apply = each.transform.transform(kind)
+            assert {apply(value) for value in column.to_pylist()} == {task.file.partition[number]}, each
+
+
+@pytest.mark.parametrize(("column", "transform"), COMPUTED)
+def test_each_file_of_a_computed_partition_has_one_value(
+    bench: IcebergBench, tmp_path: Path, column: str, transform: str
+) -> None:
+    writing = continued(bench, tmp_path, (column, transform))
+    rows = [{column: value, "x": number} for number, value in enumerate([*VALUES[column], None])]
+    writing.add(*rows, *rows)
+    writing.add({"x": -1})  # a file without the column
+    assert_each_file_has_its_values(bench)
+    found = bench.rows(column, "x")
+    assert len(found) == 2 * len(rows) + 1
+    for row in found:
+        term = Reference(column)
+        wanted = IsNull(term=term) if row[column] is None else EqualTo(term=term, value=literal(row[column]))
+        assert row in bench.table.scan(wanted, selected_fields=(column, "x")).to_arrow().to_pylist()
+
+
+def literal(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def test_computed_and_plain_partitions_go_together(bench: IcebergBench, tmp_path: Path) -> None:
+    writing = continued(
+        bench,
+        tmp_path,
+        ("place", IDENTITY),
+        ("at", "day"),
+        ("n", "bucket[4]"),
+        ("place", "bucket[2]"),
+        ("name", "void"),
+    )
+    assert writing.known.partitions == ("place", "day(at)", "bucket(4,n)", "bucket(2,place)")
+    rows = [
+        {"place": place, "at": at, "n": n} for place in ("Rome", None) for at in (*VALUES["at"], None) for n in range(9)
+    ]
+    writing.add(*rows)
+    assert_each_file_has_its_values(bench)
+    assert len(bench.rows()) == len(rows)
+    folders = {path.partition(ROOT)[2] for path in bench.table.inspect.files()["file_path"].to_pylist()}
+    assert any(each.startswith("/place=Rome/of_at_1=2024-01-15/of_n_2=") for each in folders)
+
+
+def test_a_table_that_is_unpartitioned_is_continued(bench: IcebergBench, tmp_path: Path) -> None:
+    writing = continued(bench, tmp_path)
+    writing.add({"n": 1, "place": "Rome"})
+    assert [row["place"] for row in bench.rows("place")] == ["Rome"]
+
+
+# --- changed by an engine while files are written ---------------------------------------------------------------------
+
+
+def test_files_that_are_on_their_way_keep_the_former_partitions_and_later_ones_have_the_new(
+    bench: IcebergBench, tmp_path: Path
+) -> None:
+    writing = continued(bench, tmp_path, ("at", "month"))
+    writing.add({"at": "2024-01-15T00:00:00Z", "n": 1})
+    on_their_way = writing.files(*({"at": f"2024-02-0{day}T00:00:00Z", "n": 2} for day in (1, 2, 3)))
+    with bench.table.update_spec() as change:
+        change.remove_field("of_at_0")
+        change.add_field("at", parse_transform("day"), "at_day")
+        change.add_field("n", parse_transform("bucket[4]"), "n_bucket")
+    writing.member.add_files(on_their_way, "readings", marks(2))
+    writing.add(*({"at": f"2024-02-0{day}T00:00:00Z", "n": 3} for day in (1, 2, 3)))
+    assert_each_file_has_its_values(bench)
+    assert sorted(task.file.spec_id for task in bench.table.scan().plan_files()) == [0, 0, 1, 1, 1]
+    assert len(bench.rows()) == 7
+
+
+def test_a_new_text_column_among_the_partitions_is_followed_by_a_restart(bench: IcebergBench, tmp_path: Path) -> None:
+    writing = continued(bench, tmp_path, ("at", "day"))
+    writing.add({"at": "2024-01-15T00:00:00Z", "place": "Rome"})
+    with bench.table.update_spec() as change:
+        change.add_identity("place")
+    with pytest.raises(RestartError, match="it is now partitioned by place"):
+        writing.add({"at": "2024-01-16T00:00:00Z", "place": "Oslo"})
+    Writing(bench, bench.member(), tmp_path / "next", 2).add({"at": "2024-01-17T00:00:00Z", "place": "Bern"})
+    assert_each_file_has_its_values(bench)
+    assert [row["place"] for row in bench.rows("place")] == ["Bern", "Oslo", "Rome"]
+
+
+# --- new tables -------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_table_gets_its_transforms(bench: IcebergBench, tmp_path: Path) -> None:
+    transforms = [("day", "at", TYPES["at"]), ("bucket[4]", "größe", pa.string()), ("truncate[2]", "name", pa.string())]
+    member = bench.new_member(transforms=transforms)
+    assert member.check() is None
+    created = member.create_table(f"{bench.store.uri}/{ROOT}", spec("place"))
+    assert created.partition_spec == ("place",)
+    assert created.partitions == ("place", "day(at)", "bucket(4,größe)", "truncate(2,name)")
+    names = [each.name for each in bench.table.spec().fields]
+    assert names == ["place", "at_day", "gr_xf6_xdfe_bucket_4", "name_truncate_2"]
+    Writing(bench, member, tmp_path / "batches").add(
+        {"place": "Rome", "at": "2024-01-15T00:00:00Z", "größe": "L", "name": "Anna"}
+    )
+    [path] = bench.table.inspect.files()["file_path"].to_pylist()
+    assert "/place=Rome/at_day=2024-01-15/gr_xf6_xdfe_bucket_4=" in path
+
+
+@pytest.mark.parametrize(
+    ("transform", "column"),
+    [("hour", "born"), ("day", "n"), ("bucket[4]", "x"), ("truncate[2]", "at"), ("truncate[51]", "name")],
+)
+def test_a_transform_that_does_not_fit_its_column_is_refused_before_the_table_is_made(
+    bench: IcebergBench, transform: str, column: str
+) -> None:
+    member = bench.new_member(transforms=[(transform, column, TYPES[column])])
+    with pytest.raises(ConfigError, match=f"{column}.* HIVE_COLUMNS"):
+        member.check()
+
+
+@pytest.mark.parametrize(("transform", "column"), [(IDENTITY, "x"), ("truncate[51]", "name"), ("zorder", "n")])
+def test_a_table_with_partitions_that_cannot_be_written_is_refused(
+    bench: IcebergBench, transform: str, column: str
+) -> None:
+    bench.create(Schema(*FIELDS), field(0, column, transform))
+    with pytest.raises(ConfigError, match=r"is partitioned by .*which this connector cannot write"):
+        bench.member()
