@@ -52,6 +52,7 @@ _OF_PIPELINE = ("tests/unit/delivery/test_pipeline.py", "tests/unit/delivery/tes
 _LOG = "app/journal/log.py"
 _TAKEOVER = "app/journal/takeover.py"
 _OF_ICEBERG = ("tests/unit/catalog/test_iceberg.py",)
+_OF_PARTITIONS = ("tests/unit/catalog/test_iceberg_partitions.py",)
 _OF_JOURNAL = (
     "tests/unit/journal/test_own_log.py",
     "tests/unit/journal/test_fencing.py",
@@ -79,8 +80,8 @@ MUTANTS = (
     Mutant(
         "the values of rows are swapped",
         _STAGE,
-        "rows.table.append_column(self._group_column, ids)",
-        "rows.table.set_column(0, rows.table.schema[0], rows.table[0][::-1]).append_column(self._group_column, ids)",
+        "table.append_column(self._group_column, ids)",
+        "table.set_column(0, table.schema[0], table[0][::-1]).append_column(self._group_column, ids)",
         _OF_STAGE,
     ),
     Mutant(
@@ -243,6 +244,20 @@ MUTANTS = (
         '        table.metadata.properties[_RETRIES] = "0"',
         '        table.metadata.properties[_RETRIES] = "4"',
         _OF_ICEBERG,
+    ),
+    Mutant(
+        "files that were on their way get the new partitions of an Iceberg table",
+        "app/catalog/iceberg/partitions.py",
+        "            if all(name in values for name, _ in _folders(metadata, spec)):\n",
+        "            if spec:\n",
+        _OF_PARTITIONS,
+    ),
+    Mutant(
+        "hours of a day share a file of an Iceberg table",
+        "app/catalog/iceberg/partitions.py",
+        'unit="hour"',
+        'unit="day"',
+        _OF_PARTITIONS,
     ),
     Mutant(
         "marks of an Iceberg table are those of all partitions",
