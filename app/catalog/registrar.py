@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from app.catalog.virtual_index import write_index
 from app.errors import ConfigError, FatalError, blaming, cut
 from app.formatting import counted
 from app.model import DataFile, LocalObject, Mark
-from app.table.catalog_table import CatalogTable, Derivation
+from app.table.catalog_table import CatalogTable, Computed
 from app.table.compatibility import check_catalog_table
 from app.table.layout import PartitionSpec, index_key
 from app.table.location import TableLocation
@@ -31,7 +31,7 @@ _LEFT_OUT = (
 
 
 class MovedError(FatalError):
-    """The table was registered at another location since the start; the next start writes there."""
+    """The table was registered otherwise since the start; the next start writes it as it is there."""
 
     exit_code = 75
 
@@ -90,9 +90,9 @@ class Registrar:
                 self._left_out.add(name)
         return pa.table(kept) if kept else rows
 
-    def derived(self) -> Mapping[str, Derivation]:
-        """Returns the folder columns that are computed from the columns of files, as the catalog has them now."""
-        return self._known.derived() if self._known else {}
+    def computed(self) -> Sequence[Computed]:
+        """Returns the folder columns that are in no record, as the catalog has them now."""
+        return self._known.computed() if self._known else ()
 
     @property
     def is_needed(self) -> bool:
@@ -104,15 +104,18 @@ class Registrar:
         """Whether the catalog is ready for an upload."""
         return self._catalog is None or self._is_prepared
 
-    def prepare(self) -> None:
+    def prepare(self, *, has_batch: bool = True) -> None:
         """Checks, before the first upload, that the catalog has the table here; creates it where it is unknown.
 
+        Args:
+            has_batch: whether files may have been made already.
+
         Raises:
-            MovedError: the catalog has it elsewhere.
+            MovedError: the catalog has it elsewhere, or with partitions that such files do not have.
         """
         with self._lock:
             if self._catalog is not None and not self._is_prepared:
-                self._prepare(self._catalog)
+                self._prepare(self._catalog, has_batch=has_batch)
 
     def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:
         """Writes the indexes of virtual partitions that go beside these local files into this folder."""
@@ -158,11 +161,11 @@ class Registrar:
         if self._on_registered is not None:
             self._on_registered(named)
 
-    def _prepare(self, catalog: Catalog) -> None:
+    def _prepare(self, catalog: Catalog, *, has_batch: bool) -> None:
         found = self._known or catalog.table()  # another member may have created it since the start
         table = found or catalog.create_table(self._location.uri, self._wanted)
         if table is not self._known:
-            self._check(table)
+            self._check(table, has_batch=has_batch)
         if found:
             catalog.sync_properties(found, self._wanted)
         else:
@@ -172,8 +175,14 @@ class Registrar:
         self._is_prepared = True
         catalog.add_source(self._topic)
 
-    def _check(self, table: CatalogTable) -> None:
+    def _check(self, table: CatalogTable, *, has_batch: bool) -> None:
         check_catalog_table(table, self._wanted)
+        if has_batch and table.computed():
+            raise MovedError(
+                f"registering the table at {self._location.uri}",
+                f"meanwhile another writer has made it, partitioned by {', '.join(table.partitions)}",
+                "Restart: the connector then writes these partitions, beginning with what is not in the lake yet",
+            )
         if table.location and not self._location.is_named_by(table.location):
             raise MovedError(
                 f"registering the table at {self._location.uri}",

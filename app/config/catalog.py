@@ -75,6 +75,8 @@ class CatalogVariables(TableVariables):
             yield "CATALOG_AUTH_TOKEN", "must be one word of visible ASCII, as it goes into a header"
         if not self.auto_discover:
             yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
+        if self.null_partition != "auto":
+            yield "NULL_PARTITION", "has no effect with CATALOG_TYPE=iceberg: a missing value is null"
         if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in self.partitions):
             yield "HIVE_COLUMNS", "must have neither ~ nor dots in names with CATALOG_TYPE=iceberg"
         for variable, names in (("TIMESTAMP_COLUMN", (self.timestamp_column,)), ("COLUMN_TYPES", self.column_types)):

@@ -148,7 +148,7 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
     Raises:
         BadRowsError: there are some; it names all of them.
     """
-    name = max((file_name([_grown(part)]) for part in of), key=len)
+    name = "x" * spec.computed_bytes + max((file_name([_grown(part)]) for part in of), key=len)
     if not values or _are_surely_short(values, name, spec, table_root):
         return
     ids = group_ids(values)

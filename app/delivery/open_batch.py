@@ -27,7 +27,7 @@ from app.model import (
 )
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
-from app.table.catalog_table import Derivation
+from app.table.catalog_table import Computed
 from app.table.layout import PartitionSpec, data_key, dead_letter_key, file_name
 
 _GROUP_COLUMN = "__file_group"
@@ -57,7 +57,7 @@ class _Group:
 class OpenBatch:
     """Gathers rows of the partitions of one generation, and writes its files beside ``path``; for one thread.
 
-    ``derived`` has the folder columns that are computed from the columns of the file.
+    ``computed`` are the folder columns that are in no record.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class OpenBatch:
         path: Path,
         table_root: str,
         spec: PartitionSpec,
-        derived: Mapping[str, Derivation] = {},
+        computed: Sequence[Computed] = (),
     ) -> None:
         self._number = number
         self._path = path
         self._table_root = table_root
         self._spec = spec
-        self._derived = derived
+        self._computed = computed
         self._writer: StagedWriter | None = None
         self._group_column = _GROUP_COLUMN
         self._groups: dict[tuple[str, ...], _Group] = {}  # by their values
@@ -136,17 +136,15 @@ class OpenBatch:
 
     def _data_file(self, group: _Group) -> DataFile:
         name = file_name(self._sorted_parts(group.tps))
-        return DataFile(data_key(self._table_root, group.partition_values, name), group.partition_values, group.rows)
+        values = group.partition_values
+        shown = {**values, **{each.name: each.folder(values[each.name]) for each in self._computed}}
+        return DataFile(data_key(self._table_root, shown, name), values, group.rows)
 
     def _sorted_parts(self, tps: Iterable[TopicPartition]) -> tuple[BatchPart, ...]:
         return tuple(self._parts[tp] for tp in sorted(tps))
 
     def _append(self, rows: Rows, tps: Sequence[TopicPartition]) -> None:
-        folders = dict(zip(self._spec.columns, rows.partition_values, strict=True))
-        table = rows.table
-        for name, values in folders.items() if self._spec.in_files else ():
-            table = table.append_column(name, nulls_of(values, self._spec))
-        folders |= {name: derive(table) for name, derive in self._derived.items()}
+        table, folders = with_folders(rows, self._spec, self._computed)
         ids = self._group(folders, rows.parts, tps)
         if self._writer is None:
             self._group_column = _unused_name(table.column_names)
@@ -174,6 +172,17 @@ class OpenBatch:
         if all(group.number == each for each, group in groups.items()):
             return ids
         return pa.array([groups[each].number for each in range(len(groups))], pa.int32()).take(ids)
+
+
+def with_folders(
+    rows: Rows, spec: PartitionSpec, computed: Sequence[Computed]
+) -> tuple[pa.Table, Mapping[str, pa.Array]]:
+    """Returns the columns of the file, and the text of each folder column."""
+    folders = dict(zip(spec.columns, rows.partition_values, strict=True))
+    table = rows.table
+    for name, values in folders.items() if spec.in_files else ():
+        table = table.append_column(name, nulls_of(values, spec))
+    return table, folders | {each.name: each.texts(table) for each in computed}
 
 
 def _joined(before: BatchPart | None, part: BatchPart) -> BatchPart:

@@ -119,7 +119,7 @@ def new_stager(
         read_message=read_message,
         field_rules=field_rules,
     )
-    return Stager(converter, lake.location.root, spec, lake.registrar.derived)
+    return Stager(converter, lake.location.root, spec, lake.registrar.computed)
 
 
 def new_batch_limits(settings: Settings, timings: Timings, scratch: Path, commit_seconds: float = inf) -> BatchLimits:

@@ -4,7 +4,7 @@ A ``ConnectorError`` of the store or the catalog comes through every function he
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from app.storage.base import ObjectStore
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.compatibility import open_table
-from app.table.layout import PartitionSpec, dead_letter_root, journal_folder, object_roots
+from app.table.layout import COMPUTED_BYTES, PartitionSpec, dead_letter_root, journal_folder, object_roots
 from app.table.location import TableLocation, adopted
 from app.table.null_folder import HIVE_NULL, QUIX_NULL
 from app.table.schema import TableSchema
@@ -57,7 +57,7 @@ def open_lake(settings: Settings, waits: Waits) -> Lake:
     lake = waits.at_start("store", lambda: new_lake(settings, store, location, known, catalog, query_api))
     waits.at_start("store", lake.schema.open)
     if settings.transforms:  # the first batch needs them
-        waits.at_start("catalog", lake.registrar.prepare)
+        waits.at_start("catalog", lambda: lake.registrar.prepare(has_batch=False))
     return lake
 
 
@@ -116,6 +116,8 @@ def new_lake(
     """
     default_null = QUIX_NULL if isinstance(settings.catalog, QuixTarget) else HIVE_NULL
     spec = open_table(store, known, location.root, settings.spec, default_null)
+    if settings.transforms or (known and known.computed()):
+        spec = replace(spec, computed_bytes=COMPUTED_BYTES)
     if settings.is_iceberg and known and settings.partitions and {*settings.partitions} != {*known.partitions}:
         logger.warning(
             "the table is partitioned by %s, and HIVE_COLUMNS=%s is for new tables: the partitions of the table hold",

@@ -45,12 +45,14 @@ def open_table(
 ) -> PartitionSpec:
     """Compares the settings with the table in the store and in the catalog, and decides on the null folder's name.
 
-    ``known`` is ``None`` without a catalog, and for a table that it does not know. That of Iceberg is partitioned as it
-    says there. With ``auto`` a table without a null folder gets ``default_null``. Raises what ``check_spec`` does.
+    ``known`` is ``None`` without a catalog, and for a table that it does not know. One of Iceberg is partitioned as
+    the catalog says. With ``auto`` a table without a null folder gets ``default_null``.
+
+    Raises what ``check_spec`` does.
     """
-    if known and known.columns is not None:
-        null = default_null if wanted.null_value == "auto" else wanted.null_value
-        return replace(wanted, columns=known.partition_spec, order=known.partition_spec, null_value=null)
+    if wanted.in_files:
+        columns = known.partition_spec if known else wanted.columns
+        return replace(wanted, columns=columns, order=columns, null_value=HIVE_NULL)
     location = f"{store.uri}/{table_root}"
     found, values = existing_layout(store, table_root, wanted.columns, most_files)
     check_spec(wanted.columns, found, f"the table at {location}", wanted.virtual)

@@ -18,6 +18,7 @@ KAFKA_PARTITIONS = ("__topic", "__partition")  # metadata that a table may be pa
 
 MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
 MAX_KEY_BYTES = 1024  # S3's limit for a key
+COMPUTED_BYTES = 400  # of a key: folders of columns that are in no record
 
 # Readers skip folders whose names begin with an underscore or a dot and have no equals sign.
 _DEAD_LETTER_FOLDER = "_dead_letter"
@@ -55,6 +56,7 @@ class PartitionSpec:
         in_files: whether the files have the partition columns too, as text. They do in an Iceberg table.
         sort_column: orders the rows of a file; ``None`` for the order of arrival.
         stats_columns: the only columns with bounds; empty for all that can have them.
+        computed_bytes: of a key that other folders need.
     """
 
     columns: tuple[str, ...]
@@ -64,6 +66,7 @@ class PartitionSpec:
     in_files: bool = False
     sort_column: str | None = None
     stats_columns: tuple[str, ...] = ()
+    computed_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not self.order:

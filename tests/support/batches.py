@@ -14,7 +14,7 @@ from app.delivery.limits import BatchLimits
 from app.delivery.open_batch import Staged
 from app.delivery.stage import Stager
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
-from app.table.catalog_table import Derivation
+from app.table.catalog_table import Computed
 from app.table.layout import PartitionSpec
 from app.table.null_folder import HIVE_NULL
 from tests.fakes.memory_schema import MemorySchema
@@ -69,7 +69,7 @@ def stager(
     metadata: Sequence[str] = (),
     types: Mapping[str, pa.DataType] | None = None,
     read_message: ReadMessage | None = None,
-    derived: Callable[[], Mapping[str, Derivation]] = dict,
+    computed: Callable[[], Sequence[Computed]] = tuple,
 ) -> Stager:
     converter = BatchConverter(
         spec=wanted,
@@ -80,4 +80,4 @@ def stager(
         bad_records=BadRecords(choice, lambda _: None),
         read_message=read_message,
     )
-    return Stager(converter, table_root, wanted, derived)
+    return Stager(converter, table_root, wanted, computed)

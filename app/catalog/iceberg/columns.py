@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
-from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.schema import index_by_id
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.name_mapping import MappedField, NameMapping, update_mapping
+from pyiceberg.types import IcebergType
 
 from app.table.schema import TableSchema
 
@@ -37,10 +38,10 @@ def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
     return partitions | {name: fields.get(each.names[0]) for each in mapped for name in each.names}
 
 
-def with_ids(columns: pa.Schema) -> Schema:
-    """Returns columns without parts in the types of Iceberg; their ids are of no table."""
-    names = [{"field-id": number, "names": [name]} for number, name in enumerate(columns.names)]
-    return pyarrow_to_schema(columns, NameMapping.model_validate(names))
+def type_of(kind: pa.DataType) -> IcebergType:
+    """Returns a type without parts as Iceberg has it."""
+    mapping = NameMapping.model_validate([{"field-id": 1, "names": ["x"]}])
+    return pyarrow_to_schema(pa.schema({"x": kind}), mapping).find_type(1)
 
 
 def columns_of_table(metadata: TableMetadata, columns: pa.Schema) -> pa.Schema:

@@ -4,17 +4,18 @@ Partitions that are text columns come from the records, as those of plain folder
 columns of the file, so that no row can be in the file of another partition.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.conversions import partition_to_py
-from pyiceberg.io.fileformat import DataFileStatistics
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import (
+    IDENTITY,
     BucketTransform,
     DayTransform,
     HourTransform,
@@ -27,72 +28,125 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DateType,
     DecimalType,
     IcebergType,
     IntegerType,
     LongType,
+    PrimitiveType,
     StringType,
     TimestampType,
     TimestamptzType,
 )
 
 from app.catalog.iceberg.columns import fields_of_files
-from app.table.catalog_table import Derivation
+from app.table.layout import COMPUTED_BYTES, escape
 from app.table.null_folder import HIVE_NULL
 
 _TIMES: Final = (YearTransform, MonthTransform, DayTransform, HourTransform)
-_WHOLE: Final = (IntegerType, LongType, DecimalType)
-_AS_THEY_ARE: Final = (*_WHOLE, StringType, BooleanType, DateType, TimestampType, TimestamptzType)
-_LONGEST: Final = 50  # characters of a text in the name of a folder: it may have 255 bytes
+_EXACT: Final = (IntegerType, LongType, DecimalType, StringType, DateType, TimestampType, TimestamptzType)
+_LONGEST: Final = 40  # bytes of a value in the name of a folder
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition that is computed.
+
+    Attributes:
+        name: of its folders. It does not depend on the name in the catalog, which an engine may give to another one.
+        column: of the files.
+    """
+
+    transform: Transform[Any, Any]
+    column: pa.Field
+    kind: IcebergType
+
+    @property
+    def name(self) -> str:
+        words = str(self.transform).replace("[", "_").rstrip("]")
+        return str(self.column.name) if words == IDENTITY else f"{self.column.name}_{words}"
+
+    @property
+    def words(self) -> str:
+        """As in ``HIVE_COLUMNS``."""
+        made, _, number = str(self.transform).rstrip("]").partition("[")
+        if made == IDENTITY:
+            return self.name
+        return f"{made}({number},{self.column.name})" if number else f"{made}({self.column.name})"
+
+    @property
+    def is_text_column(self) -> bool:
+        return isinstance(self.transform, IdentityTransform) and isinstance(self.kind, StringType)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether files can be written for it."""
+        return is_written(self.transform, self.kind)
+
+    def texts(self, rows: pa.Table) -> pa.Array:
+        """Returns the value of each row as text."""
+        if self.column.name not in rows.column_names:
+            return pa.repeat(HIVE_NULL, len(rows))
+        values = rows[self.column.name].combine_chunks()
+        try:
+            values = values.cast(self.column.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # the commit will refuse such a column
+            return pa.repeat(HIVE_NULL, len(rows))
+        encoded = _as_iceberg_has(values, self.transform).dictionary_encode()
+        apply = self.transform.transform(self.kind)
+        texts = [HIVE_NULL if each is None else _text(apply(each)) for each in encoded.dictionary.to_pylist()]
+        return pc.fill_null(pa.array(texts, pa.string()).take(encoded.indices), HIVE_NULL)
+
+    def value(self, text: str) -> Any:
+        """Returns the value in the metadata that this text stands for."""
+        kind = self.transform.result_type(self.kind)
+        if self.is_text_column or text == HIVE_NULL or not isinstance(kind, StringType):
+            assert isinstance(kind, PrimitiveType)  # noqa: S101 - results have no parts
+            return _wrapped(partition_to_py(kind, text), kind)
+        return text[1:]
+
+    def folder(self, text: str) -> str:
+        """Returns the text in the name of a folder: that of Iceberg, or a hash of it where it cannot be a folder's."""
+        if text == HIVE_NULL:
+            return text
+        try:
+            shown: str = self.transform.to_human_string(self.kind, self.value(text))
+        except (OverflowError, ValueError):  # a time beyond the year 9999
+            shown = text
+        if shown == HIVE_NULL or len(escape(shown).encode()) > _LONGEST:
+            return hashlib.sha256(text.encode()).hexdigest()[:_LONGEST]
+        return shown
 
 
 def is_written(transform: Transform[Any, Any], kind: IcebergType) -> bool:
-    """Whether files can be written for this partition."""
+    """Whether files can be written for a partition by this transform of a column of this type."""
     match transform:
-        case VoidTransform():
-            return True
         case IdentityTransform():
-            return isinstance(kind, _AS_THEY_ARE)
+            return isinstance(kind, (*_EXACT, BooleanType))
+        case BucketTransform():
+            return isinstance(kind, (*_EXACT, BinaryType))
         case TruncateTransform():
-            return isinstance(kind, _WHOLE) or (isinstance(kind, StringType) and transform.width <= _LONGEST)
-        case BucketTransform() | YearTransform() | MonthTransform() | DayTransform() | HourTransform():
+            return isinstance(kind, IntegerType | LongType | StringType)
+        case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
             return transform.can_transform(kind)
     return False
 
 
-def text_columns(metadata: TableMetadata) -> tuple[str, ...]:
-    """Returns the partitions that are text columns, by their names in files."""
-    schema = metadata.schema()
-    return tuple(name for name, field in _folders(metadata, metadata.spec()) if _is_text(field, schema))
+def partitions(metadata: TableMetadata) -> list[Partition]:
+    """Returns the table's partitions.
 
-
-def derivations(metadata: TableMetadata) -> Mapping[str, Derivation]:
-    """Returns how to compute the others, by the names of their folders."""
-    schema, fields = metadata.schema(), fields_of_files(metadata)
-    found = {}
-    for name, field in _folders(metadata, metadata.spec()):
-        column = fields[schema.find_field(field.source_id).name]
-        if column is not None and not _is_text(field, schema):
-            found[name] = _derivation(field.transform, schema.find_type(field.source_id), column.name)
+    Raises:
+        ValueError: some cannot be told apart by their folders, or have no column of files.
+    """
+    found = list(_partitions(metadata, metadata.spec()))
+    names = [each.name for each in found]
+    if len({*names}) < len(names):
+        raise ValueError(f"has two partitions whose folders would be {max(names, key=names.count)}=…")
+    if sum(len(escape(each.name).encode()) + _LONGEST for each in found if not each.is_text_column) > COMPUTED_BYTES:
+        raise ValueError("has partitions whose folders would have too long names")
     return found
-
-
-def in_words(metadata: TableMetadata) -> tuple[str, ...]:
-    """Returns the partitions as ``HIVE_COLUMNS`` has them."""
-    schema = metadata.schema()
-    words = []
-    for name, field in _folders(metadata, metadata.spec()):
-        column = schema.find_field(field.source_id).name
-        match field.transform:
-            case IdentityTransform():
-                words.append(name if _is_text(field, schema) else column)
-            case BucketTransform(num_buckets=number) | TruncateTransform(width=number):
-                words.append(f"{str(field.transform).partition('[')[0]}({number},{column})")
-            case _:
-                words.append(f"{field.transform}({column})")
-    return tuple(words)
 
 
 def spec_of(metadata: TableMetadata, values: Mapping[str, str]) -> PartitionSpec | None:
@@ -102,54 +156,44 @@ def spec_of(metadata: TableMetadata, values: Mapping[str, str]) -> PartitionSpec
     """
     for spec in (metadata.spec(), *reversed(metadata.partition_specs)):
         try:
-            if all(name in values for name, _ in _folders(metadata, spec)):
+            if all(each.name in values for each in _partitions(metadata, spec)):
                 return spec
         except ValueError:  # a column of a former one was dropped
             continue
     return None
 
 
-def partition_of(
-    spec: PartitionSpec, schema: Schema, statistics: DataFileStatistics, values: Mapping[str, str]
-) -> Record:
-    """Returns a file's values: from its bounds or, where these do not tell, from its folders."""
-    return Record(*(_value(field, schema, statistics, values) for field in spec.fields))
+def record_of(metadata: TableMetadata, spec: PartitionSpec, values: Mapping[str, str]) -> Record:
+    """Returns the values of a file with these folders."""
+    by_field = (None if isinstance(field.transform, VoidTransform) else field for field in spec.fields)
+    found = _partitions(metadata, spec)
+    return Record(*(None if field is None else (each := next(found)).value(values[each.name]) for field in by_field))
 
 
-def _value(field: PartitionField, schema: Schema, statistics: DataFileStatistics, values: Mapping[str, str]) -> Any:
-    if isinstance(field.transform, BucketTransform | TruncateTransform):
-        kind = field.transform.result_type(schema.find_type(field.source_id))
-        return partition_to_py(kind, values[field.name])  # type: ignore[arg-type]  # results are primitive
-    return statistics.partition(PartitionSpec(field), schema)[0]
-
-
-def _folders(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[tuple[str, PartitionField]]:
-    """Yields the names of the folders, and the fields that they are of."""
+def _partitions(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Partition]:
     schema, fields = metadata.schema(), fields_of_files(metadata)
+    columns = {field.field_id: field for field in schema.fields}
     for field in spec.fields:
-        column = fields.get(schema.find_field(field.source_id).name)
-        if not isinstance(field.transform, VoidTransform):
-            yield column.name if column is not None and _is_text(field, schema) else field.name, field
+        if isinstance(field.transform, VoidTransform):
+            continue
+        its = columns.get(field.source_id)
+        column = fields.get(its.name) if its else None
+        if its is None or column is None:
+            raise ValueError(f"is partitioned by {field.name}, whose source is no column of its files")
+        yield Partition(field.transform, column, its.field_type)
 
 
-def _is_text(field: PartitionField, schema: Schema) -> bool:
-    return isinstance(field.transform, IdentityTransform) and schema.find_type(field.source_id) == StringType()
+def _text(value: Any) -> str:
+    """Returns a value that is not null as text; that of a text is not the one of null."""
+    return f"={value}" if isinstance(value, str) else str(value).lower()
 
 
-def _derivation(transform: Transform[Any, Any], kind: IcebergType, column: str) -> Derivation:
-    apply: Callable[[Any], Any] = transform.transform(kind)
-
-    def text(value: Any) -> str:
-        return HIVE_NULL if value is None else transform.to_human_string(kind, apply(value))
-
-    def texts(rows: pa.Table) -> pa.Array:
-        if column not in rows.column_names:
-            return pa.repeat(HIVE_NULL, len(rows))
-        encoded = _as_iceberg_has(rows[column].combine_chunks(), transform).dictionary_encode()
-        shown = pa.array(map(text, encoded.dictionary.to_pylist()), pa.string())
-        return pc.fill_null(shown.take(encoded.indices), HIVE_NULL)
-
-    return texts
+def _wrapped(value: Any, kind: IcebergType) -> Any:
+    """Returns what a whole number becomes in the bits of its type, as Java has it: the smallest one rounded down."""
+    if not isinstance(kind, IntegerType | LongType) or value is None:
+        return value
+    half = 2 ** (31 if isinstance(kind, IntegerType) else 63)
+    return (value + half) % (2 * half) - half
 
 
 def _as_iceberg_has(values: pa.Array, transform: Transform[Any, Any]) -> pa.Array:

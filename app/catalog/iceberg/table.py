@@ -52,15 +52,15 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IDENTITY, parse_transform
 from pyiceberg.utils.config import Config
 
-from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of, with_ids
+from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of, type_of
 from app.catalog.iceberg.marks import are_in, properties_of
-from app.catalog.iceberg.partitions import derivations, in_words, is_written, partition_of, spec_of, text_columns
+from app.catalog.iceberg.partitions import Partition, is_written, partitions, record_of, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words, one_line
 from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
-from app.table.catalog_table import CatalogTable, Derivation
+from app.table.catalog_table import CatalogTable
 from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class IcebergTable:
         self._uuid: UUID | None = None
         self._transforms = target.transforms
         self._fields: Mapping[str, pa.Field | None] = {}
-        self._derived: Mapping[str, Derivation] = {}
+        self._partitions: Sequence[Partition] = ()
         self._texts: frozenset[str] | None = None  # its partitions that are text columns, at the start
         self._commits = 0
         self._silent: list[threading.Thread] = []  # without an answer until now
@@ -231,7 +231,7 @@ class IcebergTable:
         self._check(table.metadata)
         self._learn(table.metadata)
         columns = pa.schema([its.with_name(name) for name, its in self._fields.items() if its is not None])
-        texts = text_columns(table.metadata)
+        texts = tuple(each.name for each in self._partitions if each.is_text_column)
         if self._texts is None:
             self._texts = frozenset(texts)
             if table.metadata.sort_order().fields:
@@ -241,13 +241,13 @@ class IcebergTable:
             texts,
             columns=columns,
             fields=lambda: self._fields,
-            derived=lambda: self._derived,
-            partitions=in_words(table.metadata),
+            computed=lambda: [each for each in self._partitions if not each.is_text_column],
+            partitions=tuple(each.words for each in self._partitions),
         )
 
     def _learn(self, metadata: TableMetadata) -> None:
         """Notes what files have from now on."""
-        self._fields, self._derived = fields_of_files(metadata), derivations(metadata)
+        self._fields, self._partitions = fields_of_files(metadata), partitions(metadata)
 
     def _check(self, metadata: TableMetadata) -> None:
         """Refuses, with ``ConfigError``, a table to which files of the connector do not fit."""
@@ -256,19 +256,19 @@ class IcebergTable:
         cause = f"requires values in {required}" if required else ""
         if metadata.format_version > _FORMAT:
             cause = f"has format version {metadata.format_version}"
-        for partition in metadata.spec().fields:
-            column = schema.find_field(partition.source_id)
-            if not is_written(partition.transform, column.field_type):
-                cause = f"is partitioned by {partition.transform}({column.name} {column.field_type})"
+        try:
+            others = [f"{each.words}, of type {each.kind}" for each in partitions(metadata) if not each.is_written]
+            cause = cause or (f"is partitioned by {', '.join(others)}" if others else "")
+        except ValueError as error:
+            cause = cause or str(error)
         if cause:
             raise ConfigError(f"continuing {self._words}", f"it {cause}, which this connector cannot write", _ANOTHER)
 
     def _check_transforms(self) -> None:
         """Refuses, with ``ConfigError``, a new table to which files of the connector would not fit."""
-        columns = pa.schema([(name, kind) for _, name, kind in self._transforms])
-        for (words, name, kind), field in zip(self._transforms, with_ids(columns).fields, strict=True):
-            if not is_written(parse_transform(words), field.field_type):
-                cause = f"{words}({name}) does not take a {kind}, or one of that length"
+        for words, name, kind in self._transforms:
+            if pa.types.is_nested(kind) or not is_written(parse_transform(words), type_of(kind)):
+                cause = f"{words} does not take {name}, whose type is {kind}"
                 raise ConfigError(f"creating {self._words}", cause, "Check HIVE_COLUMNS and COLUMN_TYPES")
 
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:
@@ -281,16 +281,14 @@ class IcebergTable:
             logger.debug("the namespace is there, or the next request says that it is not")
         sources = {name: kind for _, name, kind in self._transforms}
         schema = pa.schema({**sources, **dict.fromkeys(partition_columns, pa.string())}.items())
-        partitions = [(IDENTITY, name, name) for name in partition_columns]
-        partitions += [
-            (words, name, f"{name}_{words.replace('[', '_').strip(']')}") for words, name, _ in self._transforms
-        ]
+        wanted = [(IDENTITY, name, name) for name in partition_columns]
+        wanted += [(words, name, f"{name}_{words.replace('[', '_').strip(']')}") for words, name, _ in self._transforms]
         try:
             with self._catalog.create_table_transaction(
                 self._identifier, schema, location=location, properties=dict(_NEW_TABLE)
             ) as transaction:
                 with transaction.update_spec() as spec:
-                    for words, name, its in partitions:
+                    for words, name, its in wanted:
                         # DuckDB crashes where a name in Avro is not ASCII. In the style of Iceberg: gr_xf6_xdfe.
                         ascii_name = its.encode("ascii", "backslashreplace").decode().replace("\\", "_")
                         spec.add_field(name, parse_transform(words), ascii_name)
@@ -320,9 +318,10 @@ class IcebergTable:
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.05 * 2**conflicts)))  # noqa: S311
             else:
                 self._table = table
-                self._learn(table.metadata)
+                with suppress(ValueError):  # the next batch is refused
+                    self._learn(table.metadata)
                 self._expire()
-                self._follow(table.metadata)
+                self._follow()
                 return
         raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
 
@@ -336,12 +335,12 @@ class IcebergTable:
             "Partition the table as it was, in your engine",
         )
 
-    def _follow(self, metadata: TableMetadata) -> None:
-        if self._texts is not None and (new := set(text_columns(metadata)) - self._texts):
+    def _follow(self) -> None:
+        """Ends the process where the records have to bring the text of a new partition."""
+        texts = [each.name for each in self._partitions if each.is_text_column]
+        if self._texts is not None and (new := [name for name in texts if name not in self._texts]):
             raise RestartError(
-                f"writing to {self._words}",
-                f"it is now partitioned by {', '.join(sorted(new))}",
-                "A restart follows it",
+                f"writing to {self._words}", f"it is now partitioned by {', '.join(new)}", "A restart follows it"
             )
 
     def _commit(self, table: Table, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
@@ -434,9 +433,6 @@ def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
     for field_id in plan.keys() - metadata.schema().field_ids:
         plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
         _warn_of_dropped(plan[field_id].column_name)
-    for key in plan.keys() & {field.source_id for field in metadata.spec().fields}:
-        # Their values come from the bounds, whatever the table's properties say.
-        plan[key] = replace(plan[key], mode=MetricsMode(MetricModeTypes.FULL))
     return plan, parquet_path_to_id_mapping(schema)
 
 
@@ -456,7 +452,7 @@ def _data_file(metadata: TableMetadata, plan: _Plan, file: DataFile) -> IcebergF
         content=DataFileContent.DATA,
         file_path=file.uri,
         file_format=FileFormat.PARQUET,
-        partition=partition_of(metadata.spec(), metadata.schema(), statistics, file.partition_values),
+        partition=record_of(metadata, metadata.spec(), file.partition_values),
         file_size_in_bytes=file.size,
         sort_order_id=None,
         spec_id=metadata.default_spec_id,

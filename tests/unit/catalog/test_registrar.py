@@ -190,6 +190,24 @@ def test_the_place_of_a_quicker_creator_counts() -> None:
     assert (catalog.sources, catalog.requests) == ([], [])
 
 
+def test_files_that_lack_the_partitions_of_a_quicker_creator_are_not_uploaded() -> None:
+    class Day:
+        name = "at_day"
+
+        def texts(self, rows: pa.Table) -> pa.Array:
+            return pa.nulls(len(rows), pa.string())
+
+        def folder(self, text: str) -> str:
+            return text
+
+    there = CatalogTable(LOCATION, ("place", "driver"), computed=lambda: [Day()], partitions=("place", "day(at)"))
+    registering = registrar(MemoryCatalog(there))
+    with pytest.raises(MovedError, match=r"meanwhile another writer has made it, partitioned by place, day\(at\)"):
+        registering.prepare()
+    registering.prepare(has_batch=False)
+    assert [each.name for each in registering.computed()] == ["at_day"]
+
+
 def test_files_get_the_address_that_the_table_is_known_by() -> None:
     known = CatalogTable("s3://container/data/t", ())
     catalog = MemoryCatalog(known)

@@ -256,6 +256,11 @@ class TestIceberg:
             ({"HIVE_COLUMNS": "a.b"}, "HIVE_COLUMNS"),
             ({"HIVE_COLUMNS": "day(at)"}, "must not hold day(at) without a type of at: name it in COLUMN_TYPES"),
             ({"HIVE_COLUMNS": "bucket(4,a)", "DROP_COLUMNS": "a", "COLUMN_TYPES": "a:int"}, "DROP_COLUMNS"),
+            *(
+                ({"HIVE_COLUMNS": odd}, f"must have {odd.partition(', ')[0]} in a form such as day(at)")
+                for odd in ("DAY(at)", "days(at)", "bucket(0,x)", "~day(at)", "bucket(device,16)", "bucket(16, a(b))")
+            ),
+            ({"NULL_PARTITION": "none"}, "NULL_PARTITION"),
             ({"HIVE_COLUMNS": "bucket(4,a)", "CATALOG_TYPE": "quix"}, "only Iceberg has transforms"),
             ({"TIMESTAMP_COLUMN": "a.b"}, "TIMESTAMP_COLUMN"),
             ({"COLUMN_TYPES": "a.b:double"}, "COLUMN_TYPES"),
@@ -272,12 +277,12 @@ class TestIceberg:
         settings = load(
             CATALOG_TYPE="iceberg",
             CATALOG_URL="https://c",
-            HIVE_COLUMNS="place,day(at), bucket( 16 , id ),bucket(2,place),truncate(0,b),temp(C)",
+            HIVE_COLUMNS="place,day(at), bucket( 16 , id ),bucket(2,place),temp(C)",
             TIMESTAMP_AS="at",
             COLUMN_TYPES="id:int",
         )
         assert settings.partitions[:4] == ("place", "day(at)", "bucket(16,id)", "bucket(2,place)")
-        assert settings.spec.columns == ("place", "truncate(0,b)", "temp(C)")
+        assert settings.spec.columns == ("place", "temp(C)")
         assert isinstance(settings.catalog, IcebergTarget)
         assert settings.catalog.transforms == [
             ("day", "at", pa.timestamp("us", "UTC")),

@@ -12,6 +12,7 @@ import pytest
 
 from app.delivery.open_batch import Staged
 from app.model import TopicPartition
+from app.table.layout import COMPUTED_BYTES
 from app.table.schema import TableSchema
 from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stage, stager
@@ -155,3 +156,11 @@ def test_nothing_is_told_of_a_partition_column_with_a_value(
     column: str, record: dict[str, Any], path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert warnings_of(column, {"n": 0}, record, path=path, caplog=caplog) == []
+
+
+def test_a_key_has_room_for_the_folders_that_are_computed(tmp_path: Path) -> None:
+    value = {name: name * 220 for name in "abc"}
+    for computed_bytes, rejected in ((0, 0), (COMPUTED_BYTES, 1)):
+        staging = stager(replace(spec(*"abc"), computed_bytes=computed_bytes))
+        staged = stage(staging, batch(value), tmp_path / f"{computed_bytes}.parquet")
+        assert len(staged.rejected) == rejected

@@ -66,6 +66,15 @@ def test_a_new_table_takes_the_settings(lake: Path) -> None:
     assert opened(lake, "year", "place") == PartitionSpec(("year", "place"), "ts_ms", HIVE_NULL)
 
 
+def test_an_iceberg_table_is_partitioned_as_the_catalog_says(lake: Path) -> None:
+    put(lake, f"{ROOT}/at_day=2024-01-15/data_1.parquet")  # as of a table that was dropped
+    wanted = PartitionSpec(("place",), "ts_ms", "auto", in_files=True)
+    known = CatalogTable(f"file://{lake}/{ROOT}", ("room", "year"))
+    for table, columns in ((None, ("place",)), (known, ("room", "year"))):
+        found = open_table(LocalStore(lake), table, ROOT, wanted, HIVE_NULL)
+        assert found == PartitionSpec(columns, "ts_ms", HIVE_NULL, in_files=True)
+
+
 NYC = f"{ROOT}/year=2024/place=NYC/data_1.parquet"
 
 
