@@ -41,8 +41,8 @@ class TableVariables(StoreVariables):
     hash_salt: str | None = env("HASH_SALT", secret=True, only_with="HASH_COLUMNS")
     """Secret text before each value that is hashed."""
     null_partition: Annotated[str, BeforeValidator(parse.null_folder)] = env("NULL_PARTITION", "auto")
-    """Folder value for missing values; not for Iceberg. `auto`: the one that the table already has, else `__None__` with a catalog and
-    `__HIVE_DEFAULT_PARTITION__` without.
+    """Folder value for missing values; not for Iceberg. `auto`: the one that the table already has, else `__None__`
+    with a catalog and `__HIVE_DEFAULT_PARTITION__` without.
     """
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     """Compression of the files."""
