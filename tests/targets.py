@@ -29,6 +29,7 @@ NIGHT: Mapping[str, Sequence[str]] = {
     ),
     "reads what tests/e2e/test_iceberg.py reads every day, and downloads a Spark of its own": (
         "tests/integration/test_iceberg_engines.py",
+        "tests/integration/test_iceberg_catalogs.py",
     ),
     "other stores and catalogs, dead members, outages, and procedures of the Spark above": (
         "tests/e2e/test_iceberg.py::test_each_row_is_there_once",

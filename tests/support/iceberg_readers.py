@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.table import Table
 
-from dev import iceberg_duckdb, iceberg_spark
+from dev import iceberg_clickhouse, iceberg_duckdb, iceberg_spark
 from dev.iceberg_catalog import LocalIcebergCatalog
 
 Rows = list[dict[str, Any]]
@@ -47,6 +47,20 @@ def read_with_polars(catalog: LocalIcebergCatalog, namespace: str, table: str, s
         reader_override="native",  # by default it lets PyIceberg read what it cannot
     )
     return sorted_rows(scanned.collect().to_arrow())
+
+
+def read_with_clickhouse(catalog: LocalIcebergCatalog, namespace: str, table: str, snapshot: int | None = None) -> Rows:
+    rows = iceberg_clickhouse.query(catalog, namespace, table, snapshot).to_pylist()
+    return sorted_rows(pa.Table.from_pylist([{name: _text(value) for name, value in row.items()} for row in rows]))
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _text(each) for name, each in value.items()}
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
 
 
 def sorted_rows(table: pa.Table) -> Rows:
