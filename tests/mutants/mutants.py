@@ -248,7 +248,7 @@ MUTANTS = (
     Mutant(
         "files that were on their way get the new partitions of an Iceberg table",
         "app/catalog/iceberg/partitions.py",
-        "            if all(each.name in values for each in _partitions(metadata, spec)):\n",
+        "            if all(each.name in folders for each in _partitions(metadata, spec)):\n",
         "            if spec:\n",
         _OF_PARTITIONS,
     ),

@@ -5,7 +5,7 @@ columns of the file, so that no row can be in the file of another partition.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -149,25 +149,25 @@ def partitions(metadata: TableMetadata) -> list[Partition]:
     return found
 
 
-def spec_of(metadata: TableMetadata, values: Mapping[str, str]) -> PartitionSpec | None:
-    """Returns the newest spec of which a file with these folders has one value each.
+def spec_of(metadata: TableMetadata, folders: Collection[str]) -> PartitionSpec | None:
+    """Returns the newest spec of which a file with these folder columns has one value each.
 
     It is not the newest of all if an engine has changed the table's partitions while the file was written.
     """
     for spec in (metadata.spec(), *reversed(metadata.partition_specs)):
         try:
-            if all(each.name in values for each in _partitions(metadata, spec)):
+            if all(each.name in folders for each in _partitions(metadata, spec)):
                 return spec
         except ValueError:  # a column of a former one was dropped
             continue
     return None
 
 
-def record_of(metadata: TableMetadata, spec: PartitionSpec, values: Mapping[str, str]) -> Record:
-    """Returns the values of a file with these folders."""
-    by_field = (None if isinstance(field.transform, VoidTransform) else field for field in spec.fields)
-    found = _partitions(metadata, spec)
-    return Record(*(None if field is None else (each := next(found)).value(values[each.name]) for field in by_field))
+def new_record(metadata: TableMetadata) -> Callable[[Mapping[str, str]], Record]:
+    """Returns what makes a file's values in the default spec of those of its folders."""
+    found = _partitions(metadata, metadata.spec())
+    made = [None if isinstance(field.transform, VoidTransform) else next(found) for field in metadata.spec().fields]
+    return lambda values: Record(*(each and each.value(values[each.name]) for each in made))
 
 
 def _partitions(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Partition]:

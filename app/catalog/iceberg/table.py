@@ -50,11 +50,12 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IDENTITY, parse_transform
+from pyiceberg.typedef import Record
 from pyiceberg.utils.config import Config
 
 from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of, type_of
 from app.catalog.iceberg.marks import are_in, properties_of
-from app.catalog.iceberg.partitions import Partition, is_written, partitions, record_of, spec_of
+from app.catalog.iceberg.partitions import Partition, is_written, new_record, partitions, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words, one_line
@@ -326,14 +327,15 @@ class IcebergTable:
         raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
 
     def _spec_id(self, metadata: TableMetadata, files: Sequence[DataFile]) -> int:
-        found = {spec.spec_id if spec else -1 for spec in (spec_of(metadata, file.partition_values) for file in files)}
-        if found - {-1} == found and len(found) == 1:
-            return found.pop()
-        raise FatalError(
-            f"committing files to {self._words}",
-            f"{files[0].uri} fits no partitions that the table has or had",
-            "Partition the table as it was, in your engine",
-        )
+        """Returns the spec of the files of a batch, which have the same folder columns."""
+        spec = spec_of(metadata, files[0].partition_values)
+        if spec is None:
+            raise FatalError(
+                f"committing files to {self._words}",
+                f"{files[0].uri} fits no partitions that the table has or had",
+                "Partition the table as it was, in your engine",
+            )
+        return spec.spec_id
 
     def _follow(self) -> None:
         """Ends the process where the records have to bring the text of a new partition."""
@@ -354,9 +356,10 @@ class IcebergTable:
             transaction.set_properties(properties_of(table.properties, self._group, marks))
             metadata = transaction.table_metadata
             plans = {arrow: _plan(metadata, arrow) for arrow in dict.fromkeys(schemas)}
+            record = new_record(metadata)
             with transaction.update_snapshot().merge_append() as append:
                 for file, arrow in zip(files, schemas, strict=True):
-                    append.append_data_file(_data_file(metadata, plans[arrow], file))
+                    append.append_data_file(_data_file(metadata, plans[arrow], file, record(file.partition_values)))
 
     def _widen(self, schema: UpdateSchema, metadata: TableMetadata, arrow: pa.Schema) -> None:
         try:
@@ -442,7 +445,7 @@ def _warn_of_dropped(name: str) -> None:
         logger.warning("%s was dropped from the table: its values are in new files, where no engine reads them", name)
 
 
-def _data_file(metadata: TableMetadata, plan: _Plan, file: DataFile) -> IcebergFile:
+def _data_file(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Record) -> IcebergFile:
     statistics = data_file_statistics_from_parquet_metadata(file.footer, *plan)
     for field_id, found in list(statistics.column_aggregates.items()):
         # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.
@@ -452,7 +455,7 @@ def _data_file(metadata: TableMetadata, plan: _Plan, file: DataFile) -> IcebergF
         content=DataFileContent.DATA,
         file_path=file.uri,
         file_format=FileFormat.PARQUET,
-        partition=record_of(metadata, metadata.spec(), file.partition_values),
+        partition=partition,
         file_size_in_bytes=file.size,
         sort_order_id=None,
         spec_id=metadata.default_spec_id,
