@@ -176,8 +176,9 @@ class Registrar:
         catalog.add_source(self._topic)
 
     def _check(self, table: CatalogTable, *, has_batch: bool) -> None:
-        check_catalog_table(table, self._wanted)
-        if has_batch and table.computed():
+        if table.columns is None:
+            check_catalog_table(table, self._wanted)
+        elif {*table.partition_spec} != {*self._wanted.order} or (has_batch and table.computed()):
             raise MovedError(
                 f"registering the table at {self._location.uri}",
                 f"meanwhile another writer has made it, partitioned by {', '.join(table.partitions)}",

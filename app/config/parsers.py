@@ -90,7 +90,7 @@ _extensions = listed(r"[A-Za-z]+=.+", "must be name=value, several with commas b
 _NAMES = "must be column names with commas between them, none of them empty or with control characters"
 _column_names = listed(r"[^\x00-\x1f\x7f]+", _NAMES)
 _partitions = listed(r"[^\x00-\x1f\x7f]+", _NAMES, r",(?![^()]*\))")
-_like_transform = re.compile(rf"{VIRTUAL_MARK}?\s*(year|month|day|hour|bucket|truncate)s?\s*\(", re.IGNORECASE)
+_like_transform = re.compile(r"~?\s*(identity|void|years?|months?|days?|hours?|bucket|truncate)\s*[(\[]", re.IGNORECASE)
 _transform = re.compile(r"(year|month|day|hour)\((.+)\)|(bucket|truncate)\(\s*([1-9][0-9]{0,8})\s*,(.+)\)")
 _renames = listed(
     r"[^:\x00-\x1f\x7f]+:[^:\x00-\x1f\x7f]+",
@@ -117,8 +117,6 @@ def partitions(text: str) -> tuple[str, ...]:
     """Parses partition columns; the names of virtual ones keep their ``~``, and transforms their parentheses."""
     entries = tuple(re.sub(rf"^{VIRTUAL_MARK}\s*", VIRTUAL_MARK, entry) for entry in _partitions(text))
     entries = tuple(re.sub(r"\s*([(),])\s*", r"\1", entry) if transform(entry) else entry for entry in entries)
-    if odd := [entry for entry in entries if _like_transform.match(entry) and not transform(entry)]:
-        raise ValueError(f"must have {odd[0]} in a form such as day(at), bucket(16,device) or truncate(3,code)")
     _once(tuple(entry.removeprefix(VIRTUAL_MARK) for entry in entries))
     if VIRTUAL_MARK in entries:
         raise ValueError(f"must have a name behind each {VIRTUAL_MARK}")
@@ -136,6 +134,11 @@ def transform(entry: str) -> tuple[str, str] | None:
         return None
     time, of_time, sized, size, of_size = found.groups()
     return (time, of_time.strip()) if time else (f"{sized}[{size}]", of_size.strip())
+
+
+def is_odd_transform(entry: str) -> bool:
+    """Whether this is meant to be a transform, and is none."""
+    return bool(_like_transform.match(entry)) and not transform(entry)
 
 
 def metadata_columns(text: str) -> tuple[str, ...]:

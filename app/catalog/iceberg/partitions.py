@@ -42,12 +42,14 @@ from pyiceberg.types import (
 )
 
 from app.catalog.iceberg.columns import fields_of_files
+from app.errors import FatalError
 from app.table.layout import COMPUTED_BYTES, escape
 from app.table.null_folder import HIVE_NULL
 
 _TIMES: Final = (YearTransform, MonthTransform, DayTransform, HourTransform)
 _EXACT: Final = (IntegerType, LongType, DecimalType, StringType, DateType, TimestampType, TimestamptzType)
-_LONGEST: Final = 40  # bytes of a value in the name of a folder
+_HASH: Final = 40  # digits in the name of a folder, where a value has fewer bytes: no value looks like a hash
+_LONGEST_NAME: Final = 200  # bytes, of 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,20 @@ class Partition:
         return is_written(self.transform, self.kind)
 
     def texts(self, rows: pa.Table) -> pa.Array:
-        """Returns the value of each row as text."""
+        """Returns the value of each row as text.
+
+        Raises:
+            FatalError: the column has another type in the table.
+        """
         if self.column.name not in rows.column_names:
             return pa.repeat(HIVE_NULL, len(rows))
         values = rows[self.column.name].combine_chunks()
-        try:
-            values = values.cast(self.column.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # the commit will refuse such a column
-            return pa.repeat(HIVE_NULL, len(rows))
+        if not _fits(values.type, self.column.type):
+            raise FatalError(
+                f"partitioning by {self.words}",
+                f"the records have {values.type}, and the column of the table has {self.column.type}",
+                "Somebody has added such a column: drop it in the table, or see docs/iceberg.md",
+            )
         encoded = _as_iceberg_has(values, self.transform).dictionary_encode()
         apply = self.transform.transform(self.kind)
         texts = [HIVE_NULL if each is None else _text(apply(each)) for each in encoded.dictionary.to_pylist()]
@@ -115,8 +123,8 @@ class Partition:
             shown: str = self.transform.to_human_string(self.kind, self.value(text))
         except (OverflowError, ValueError):  # a time beyond the year 9999
             shown = text
-        if shown == HIVE_NULL or len(escape(shown).encode()) > _LONGEST:
-            return hashlib.sha256(text.encode()).hexdigest()[:_LONGEST]
+        if shown == HIVE_NULL or len(escape(shown).encode()) >= _HASH:
+            return hashlib.sha256(text.encode()).hexdigest()[:_HASH]
         return shown
 
 
@@ -144,7 +152,8 @@ def partitions(metadata: TableMetadata) -> list[Partition]:
     names = [each.name for each in found]
     if len({*names}) < len(names):
         raise ValueError(f"has two partitions whose folders would be {max(names, key=names.count)}=…")
-    if sum(len(escape(each.name).encode()) + _LONGEST for each in found if not each.is_text_column) > COMPUTED_BYTES:
+    sizes = [len(escape(each.name).encode()) for each in found if not each.is_text_column]
+    if max(sizes, default=0) > _LONGEST_NAME or sum(size + _HASH for size in sizes) > COMPUTED_BYTES:
         raise ValueError("has partitions whose folders would have too long names")
     return found
 
@@ -181,6 +190,13 @@ def _partitions(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Partit
         if its is None or column is None:
             raise ValueError(f"is partitioned by {field.name}, whose source is no column of its files")
         yield Partition(field.transform, column, its.field_type)
+
+
+def _fits(values: pa.DataType, column: pa.DataType) -> bool:
+    """Whether these values can be in the column: the commit gives it more digits if they need some."""
+    if pa.types.is_decimal(values) and pa.types.is_decimal(column):
+        return bool(values.scale == column.scale)
+    return bool(values == column or (pa.types.is_integer(values) and pa.types.is_integer(column)))
 
 
 def _text(value: Any) -> str:

@@ -89,6 +89,7 @@ _NEW_TABLE: Final = {
     "write.metadata.previous-versions-max": "20",
 }
 _LASTING = (
+    ArithmeticError,
     BadRequestError,
     ForbiddenError,
     NotImplementedError,
@@ -296,6 +297,9 @@ class IcebergTable:
                 _map_names(transaction)
         except (TableAlreadyExistsError, CommitFailedException):
             logger.debug("another member has created %s", self._words)
+        except ValueError as error:
+            hint = "Check HIVE_COLUMNS and COLUMN_TYPES"
+            raise ConfigError(f"creating {self._words}", one_line(str(error)), hint) from None
 
     def _append(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         table, self._table = self._table, None  # a try that goes on behind its deadline must not share it

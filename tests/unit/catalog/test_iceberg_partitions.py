@@ -1,5 +1,6 @@
 """Partitions that are computed: each file has one value of each, and the table's metadata says which."""
 
+import hashlib
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -242,7 +243,7 @@ def test_values_that_the_column_of_another_writer_does_not_take_are_told(bench: 
     with bench.table.update_spec() as change:
         change.add_field("since", parse_transform("day"), "since_day")
     writing.add({"n": 1})
-    with pytest.raises(FatalError, match=r"adding columns.*since"):
+    with pytest.raises(FatalError, match=r"day\(since\): the records have string, and the column .* has timestamp"):
         writing.add({"since": "yesterday"})
 
 
@@ -278,6 +279,30 @@ def test_a_new_text_column_among_the_partitions_is_followed_by_a_restart(bench: 
     Writing(bench, bench.member(), tmp_path / "next", 2).add({"at": "2024-01-17T00:00:00Z", "place": "Bern"})
     assert_each_file_has_its_values(bench)
     assert [row["place"] for row in bench.rows("place")] == ["Bern", "Oslo", "Rome"]
+
+
+def test_a_column_that_gets_more_digits_has_right_values(bench: IcebergBench, tmp_path: Path) -> None:
+    fields = [
+        NestedField(1, "n", IntegerType(), required=False),
+        NestedField(2, "price", DecimalType(4, 2), required=False),
+    ]
+    bench.create(
+        Schema(*fields),
+        PartitionField(1, 1000, parse_transform("bucket[4]"), "a"),
+        PartitionField(2, 1001, parse_transform(IDENTITY), "b"),
+    )
+    Writing(bench, bench.member(), tmp_path / "batches").add(
+        *({"n": n, "price": Decimal(price)} for n in (7, 2**40) for price in ("1.25", "1234567.25"))
+    )
+    for n in (7, 2**40):
+        assert bench.table.scan(f"n == {n}").to_arrow().num_rows == 2
+
+
+def test_no_value_looks_like_the_hash_of_another(bench: IcebergBench, tmp_path: Path) -> None:
+    writing = continued(bench, tmp_path, ("name", "truncate[50]"))
+    hashed = hashlib.sha256(b"=" + b"x" * 45).hexdigest()[:40]
+    writing.add({"name": "x" * 45}, {"name": hashed})
+    assert sorted(row["name"] for row in bench.rows("name")) == sorted(["x" * 45, hashed])
 
 
 # --- new tables -------------------------------------------------------------------------------------------------------
@@ -332,6 +357,13 @@ def test_two_partitions_with_the_same_folders_are_refused(bench: IcebergBench) -
     )
     with pytest.raises(ConfigError, match="it has two partitions whose folders would be a_bucket_4=…"):
         bench.member()
+
+
+def test_partitions_that_iceberg_refuses_are_named(bench: IcebergBench) -> None:
+    member = bench.new_member(transforms=[("day", "at", TYPES["at"]), ("hour", "at", TYPES["at"])])
+    assert member.check() is None
+    with pytest.raises(ConfigError, match=r"Cannot add time partition field.* Check HIVE_COLUMNS"):
+        member.create_table(f"{bench.store.uri}/{ROOT}", spec("place"))
 
 
 @pytest.mark.parametrize(("transform", "column"), [(IDENTITY, "x"), ("truncate[2]", "price"), ("zorder", "n")])

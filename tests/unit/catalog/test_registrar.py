@@ -200,7 +200,11 @@ def test_files_that_lack_the_partitions_of_a_quicker_creator_are_not_uploaded() 
         def folder(self, text: str) -> str:
             return text
 
-    there = CatalogTable(LOCATION, ("place", "driver"), computed=lambda: [Day()], partitions=("place", "day(at)"))
+    there = CatalogTable(
+        LOCATION, ("place", "driver"), columns=pa.schema([]), computed=lambda: [Day()], partitions=("place", "day(at)")
+    )
+    with pytest.raises(MovedError, match="partitioned by place"):
+        registrar(MemoryCatalog(replace(there, partition_spec=("place",)))).prepare(has_batch=False)
     registering = registrar(MemoryCatalog(there))
     with pytest.raises(MovedError, match=r"meanwhile another writer has made it, partitioned by place, day\(at\)"):
         registering.prepare()

@@ -258,8 +258,17 @@ class TestIceberg:
             ({"HIVE_COLUMNS": "bucket(4,a)", "DROP_COLUMNS": "a", "COLUMN_TYPES": "a:int"}, "DROP_COLUMNS"),
             *(
                 ({"HIVE_COLUMNS": odd}, f"must have {odd.partition(', ')[0]} in a form such as day(at)")
-                for odd in ("DAY(at)", "days(at)", "bucket(0,x)", "~day(at)", "bucket(device,16)", "bucket(16, a(b))")
+                for odd in (
+                    "DAY(at)",
+                    "days(at)",
+                    "bucket(0,x)",
+                    "bucket(device,16)",
+                    "bucket(16, a(b))",
+                    "day[at]",
+                    "identity(a)",
+                )
             ),
+            ({"HIVE_COLUMNS": "Hours (utc)"}, "must have Hours (utc) in a form"),
             ({"NULL_PARTITION": "none"}, "NULL_PARTITION"),
             ({"HIVE_COLUMNS": "bucket(4,a)", "CATALOG_TYPE": "quix"}, "only Iceberg has transforms"),
             ({"TIMESTAMP_COLUMN": "a.b"}, "TIMESTAMP_COLUMN"),
