@@ -1,5 +1,6 @@
 """Kinds of catalogs that pyiceberg's own variables name: each batch is in the table once."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,11 +29,12 @@ def glue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Properties]:
 @pytest.fixture
 def postgresql(monkeypatch: pytest.MonkeyPatch) -> Iterator[Properties]:
     monkeypatch.syspath_prepend(str(other_packages("postgresql-16", POSTGRESQL, "fetching PostgreSQL once, 16 MB")))
-    import pgserver  # noqa: PLC0415 - fetched above
+    with warnings.catch_warnings(action="ignore"):  # of classes that only this process has
+        import pgserver  # noqa: PLC0415 - fetched above
 
-    # The name of a socket takes 107 bytes.
-    with TemporaryDirectory(prefix="pg-") as folder, pgserver.get_server(folder) as server:
-        yield {"type": "sql", "uri": server.get_uri().replace("postgresql:", "postgresql+psycopg2:")}
+        # The name of a socket takes 107 bytes.
+        with TemporaryDirectory(prefix="pg-") as folder, pgserver.get_server(folder) as server:
+            yield {"type": "sql", "uri": server.get_uri().replace("postgresql:", "postgresql+psycopg2:")}
 
 
 @pytest.mark.parametrize("kind", ["glue", "postgresql"])
