@@ -1,16 +1,13 @@
 """A private server that speaks the API of Google Cloud Storage: fake-gcs-server, which asks for no credentials."""
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import ClassVar
 
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Client
 
 from dev.go_program import GoProgram
-from dev.server import NativeServer, free_ports
+from dev.server import NativeServer, answers_ok, free_ports
 
 _PROGRAM = GoProgram(
     title="fake-gcs-server",
@@ -50,8 +47,4 @@ class LocalGcsServer(NativeServer):
         return {}
 
     def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.endpoint_url}/_internal/healthcheck", timeout=2.0) as answer:  # noqa: S310
-                return bool(answer.status == HTTPStatus.OK)
-        except (urllib.error.URLError, OSError):
-            return False
+        return answers_ok(f"{self.endpoint_url}/_internal/healthcheck", timeout=2.0)

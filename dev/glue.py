@@ -1,14 +1,11 @@
 """A private server that speaks the API of AWS Glue: moto's, which keeps everything in memory."""
 
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import ClassVar
 
 from dev.other_packages import other_packages
-from dev.server import NativeServer, free_ports
+from dev.server import NativeServer, answers_ok, free_ports
 
 _VERSION = "5.2.5"
 
@@ -31,8 +28,4 @@ class LocalGlue(NativeServer):
         return {"PYTHONPATH": str(packages)}
 
     def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.endpoint_url}/moto-api/", timeout=2.0) as answer:  # noqa: S310
-                return bool(answer.status == HTTPStatus.OK)
-        except (urllib.error.URLError, OSError):
-            return False
+        return answers_ok(f"{self.endpoint_url}/moto-api/", timeout=2.0)

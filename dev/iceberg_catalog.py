@@ -1,9 +1,6 @@
 """A private Iceberg REST catalog: the reference implementation, which the Iceberg project tests its clients with."""
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +9,7 @@ import pyspark
 from dev.java import find_java
 from dev.maven_jars import Jars, maven_jars
 from dev.minio import LocalMinio
-from dev.server import NativeServer, free_ports
+from dev.server import NativeServer, answers_ok, free_ports
 
 ICEBERG_VERSION = "1.11.0"
 _JETTY = "11.0.25"
@@ -89,8 +86,4 @@ class LocalIcebergCatalog(NativeServer):
         return {"CATALOG_PROPERTIES": "\n".join(f"{name}={value}" for name, value in properties.items())}
 
     def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/v1/config", timeout=5.0) as answer:  # noqa: S310
-                return bool(answer.status == HTTPStatus.OK)
-        except (urllib.error.URLError, OSError):
-            return False
+        return answers_ok(f"{self.url}/v1/config", timeout=5.0)

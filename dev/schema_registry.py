@@ -1,14 +1,11 @@
 """A private schema registry that keeps its schemas in memory: Apicurio, which has the API of Confluent's too."""
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import ClassVar
 
 from dev.java import find_java
 from dev.maven_jars import Jars, maven_jars
-from dev.server import NativeServer, free_ports
+from dev.server import NativeServer, answers_ok, free_ports
 
 _VERSION = "3.3.3"
 
@@ -41,8 +38,4 @@ class LocalSchemaRegistry(NativeServer):
         }
 
     def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5.0) as answer:  # noqa: S310
-                return bool(answer.status == HTTPStatus.OK)
-        except (urllib.error.URLError, OSError):
-            return False
+        return answers_ok(f"{self.url}/subjects", timeout=5.0)

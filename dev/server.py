@@ -8,8 +8,11 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
@@ -42,6 +45,15 @@ def free_ports(count: int) -> list[int]:
             _given.add(port)
             ports.append(port)
     raise ServiceError(f"no {count} free TCP ports between {FIRST_PORT} and {LAST_PORT} on 127.0.0.1")
+
+
+def answers_ok(url: str, timeout: float) -> bool:
+    """Whether this address answers with code 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:  # noqa: S310
+            return bool(answer.status == HTTPStatus.OK)
+    except (urllib.error.URLError, OSError):
+        return False
 
 
 def tail(log: Path, lines: int = LOG_TAIL_LINES) -> str:
