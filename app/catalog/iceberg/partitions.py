@@ -17,14 +17,11 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import (
     IDENTITY,
     BucketTransform,
-    DayTransform,
-    HourTransform,
     IdentityTransform,
-    MonthTransform,
+    TimeTransform,
     Transform,
     TruncateTransform,
     VoidTransform,
-    YearTransform,
 )
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -46,7 +43,6 @@ from app.errors import FatalError
 from app.table.layout import COMPUTED_BYTES, escape
 from app.table.null_folder import HIVE_NULL
 
-_TIMES: Final = (YearTransform, MonthTransform, DayTransform, HourTransform)
 _EXACT: Final = (IntegerType, LongType, DecimalType, StringType, DateType, TimestampType, TimestamptzType)
 _HASH: Final = 40  # digits in the name of a folder, where a value has fewer bytes: no value looks like a hash
 _LONGEST_NAME: Final = 200  # bytes, of 255
@@ -54,7 +50,7 @@ _LONGEST_NAME: Final = 200  # bytes, of 255
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition that is computed.
+    """A partition of a table.
 
     Attributes:
         name: of its folders. It does not depend on the name in the catalog, which an engine may give to another one.
@@ -67,8 +63,7 @@ class Partition:
 
     @property
     def name(self) -> str:
-        words = str(self.transform).replace("[", "_").rstrip("]")
-        return str(self.column.name) if words == IDENTITY else f"{self.column.name}_{words}"
+        return folder_name(str(self.transform), self.column.name)
 
     @property
     def words(self) -> str:
@@ -128,6 +123,11 @@ class Partition:
         return shown
 
 
+def folder_name(transform: str, column: str) -> str:
+    """Returns the name of the folders, as ``at_day`` or ``id_bucket_16``; the transform is in the words of Iceberg."""
+    return column if transform == IDENTITY else f"{column}_{transform.replace('[', '_').rstrip(']')}"
+
+
 def is_written(transform: Transform[Any, Any], kind: IcebergType) -> bool:
     """Whether files can be written for a partition by this transform of a column of this type."""
     match transform:
@@ -137,7 +137,7 @@ def is_written(transform: Transform[Any, Any], kind: IcebergType) -> bool:
             return isinstance(kind, (*_EXACT, BinaryType))
         case TruncateTransform():
             return isinstance(kind, IntegerType | LongType | StringType)
-        case YearTransform() | MonthTransform() | DayTransform() | HourTransform():
+        case TimeTransform():
             return transform.can_transform(kind)
     return False
 
@@ -218,6 +218,6 @@ def _as_iceberg_has(values: pa.Array, transform: Transform[Any, Any]) -> pa.Arra
         return values.view(pa.int32())
     if not pa.types.is_timestamp(values.type):
         return values
-    if isinstance(transform, _TIMES):  # without its zone, which would need a database of zones
+    if isinstance(transform, TimeTransform):  # without its zone, which would need a database of zones
         values = pc.floor_temporal(values.view(pa.timestamp("us")), unit="hour")
     return values.view(pa.int64())

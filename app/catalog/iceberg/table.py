@@ -55,7 +55,7 @@ from pyiceberg.utils.config import Config
 
 from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of, type_of
 from app.catalog.iceberg.marks import are_in, properties_of
-from app.catalog.iceberg.partitions import Partition, is_written, new_record, partitions, spec_of
+from app.catalog.iceberg.partitions import Partition, folder_name, is_written, new_record, partitions, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words, one_line
@@ -283,17 +283,17 @@ class IcebergTable:
             logger.debug("the namespace is there, or the next request says that it is not")
         sources = {name: kind for _, name, kind in self._transforms}
         schema = pa.schema({**sources, **dict.fromkeys(partition_columns, pa.string())}.items())
-        wanted = [(IDENTITY, name, name) for name in partition_columns]
-        wanted += [(words, name, f"{name}_{words.replace('[', '_').strip(']')}") for words, name, _ in self._transforms]
+        wanted = [(IDENTITY, name) for name in partition_columns]
+        wanted += [(words, name) for words, name, _ in self._transforms]
         try:
             with self._catalog.create_table_transaction(
                 self._identifier, schema, location=location, properties=dict(_NEW_TABLE)
             ) as transaction:
                 with transaction.update_spec() as spec:
-                    for words, name, its in wanted:
+                    for words, name in wanted:
                         # DuckDB crashes where a name in Avro is not ASCII. In the style of Iceberg: gr_xf6_xdfe.
-                        ascii_name = its.encode("ascii", "backslashreplace").decode().replace("\\", "_")
-                        spec.add_field(name, parse_transform(words), ascii_name)
+                        its = folder_name(words, name).encode("ascii", "backslashreplace").decode().replace("\\", "_")
+                        spec.add_field(name, parse_transform(words), its)
                 _map_names(transaction)
         except (TableAlreadyExistsError, CommitFailedException):
             logger.debug("another member has created %s", self._words)
