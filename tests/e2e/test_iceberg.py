@@ -96,7 +96,7 @@ def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: S
 def test_engines_read_every_value_and_partition(new_scenario: NewScenario, site: Site, writer: str) -> None:
     scenario = new_scenario()
     scenario.produce(records(1_000, first=0))
-    partitions = "__partition,location,year,day(at),bucket(4,n)"
+    partitions = "__partition,location,year,month,day(at),bucket(4,n)"
     connector = scenario.connector(site.settings, HIVE_COLUMNS=partitions, TIMESTAMP_AS="at", COLUMN_TYPES="n:bigint")
     scenario.wait_until_committed(1_000, by=connector)
     assert connector.stop() == 0
@@ -106,9 +106,9 @@ def test_engines_read_every_value_and_partition(new_scenario: NewScenario, site:
     for n in range(1_000):
         wanted = value(n)
         assert {name: by_number[n][name] for name in wanted} == wanted
-        assert [by_number[n][name] for name in ("__partition", "year")] == ["0", "2024"]
+        assert [by_number[n][name] for name in ("__partition", "year", "month")] == ["0", "2024", "01"]
     partitions_of_table = [str(each.transform) for each in site.table(scenario).spec().fields]
-    assert partitions_of_table == ["identity", "identity", "identity", "day", "bucket[4]"]
+    assert partitions_of_table == ["identity"] * 4 + ["day", "bucket[4]"]
     site.assert_whole(scenario, 1_000)
 
 
