@@ -253,7 +253,8 @@ class StagedFile:
     names do not hold them, otherwise empty.
 
     ``largest_row`` is an upper bound of a row's bytes, 0 if unknown. ``large_values`` are Spark's paths of the leaf
-    columns with a value of more than 64 KiB. The columns ``without_dictionary`` are not worth one.
+    columns with a value of more than 64 KiB. The columns ``without_dictionary`` are not worth one. ``constants``, if
+    there are any, are columns that the file lacks: for each of the ``groups`` their one text, or null.
     """
 
     path: Path
@@ -264,3 +265,4 @@ class StagedFile:
     largest_row: int = 0
     large_values: Sequence[tuple[str, ...]] = ()
     without_dictionary: Sequence[str] = ()
+    constants: Sequence[Mapping[str, str | None]] = ()

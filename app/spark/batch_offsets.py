@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.model import OffsetRange, TopicPartition
 
-_ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _OFFSETS: Final = "kafka_offsets"
 
 
@@ -41,6 +41,6 @@ def read_column_metadata(footer: Mapping[bytes, bytes] | None, name: str) -> Any
     Raises:
         ValueError, TypeError, KeyError, AttributeError: no column has it, or several; or another program wrote it.
     """
-    fields = json.loads((footer or {}).get(_ROW_METADATA, b"{}"))["fields"]
+    fields = json.loads((footer or {}).get(ROW_METADATA, b"{}"))["fields"]
     [found] = [field["metadata"][name] for field in fields if name in field["metadata"]]
     return found

@@ -76,16 +76,21 @@ def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb
 
 
 def use_scratch_file_system(session: Any) -> None:
-    """Compiles the file system with the compiler that Spark ships, and makes it the one for ``file:`` paths."""
-    jvm = session._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(_FILE_SYSTEM_SOURCE)
+    """Makes the file system that is compiled here the one for ``file:`` paths."""
+    jvm, loader = session._jvm, compiled(session, _FILE_SYSTEM_SOURCE)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
     _forget_defaults(jvm, hadoop, session.sparkContext.getConf().getAll())
-    hadoop.setClassLoader(compiler.getClassLoader())
+    hadoop.setClassLoader(loader)
     hadoop.set("fs.file.impl", _FILE_SYSTEM_CLASS)
     jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # instances of the former class are cached
+
+
+def compiled(session: Any, source: str) -> Any:
+    """Returns a class loader for this source text, compiled by the compiler that Spark ships."""
+    compiler = session._jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(session._jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source)
+    return compiler.getClassLoader()
 
 
 def _forget_defaults(jvm: Any, hadoop: Any, conf: Iterable[tuple[str, str]]) -> None:

@@ -3,7 +3,7 @@
 It is read once, on this machine, so it is uncompressed and has no dictionaries or statistics: 200,000 rows take 30 ms.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -56,12 +56,21 @@ class StagedWriter:
         groups: tuple[DataFile, ...],
         sort_column: str | None = None,
         offsets: tuple[OffsetRange, ...] = (),
+        constants: Sequence[Mapping[str, str | None]] = (),
     ) -> StagedFile:
         """Closes the file and returns it with what is known of its rows."""
         self.close()
         large = sorted(self._large)
         return StagedFile(
-            self.path, group_column, groups, sort_column, offsets, self._largest, large, self.without_dictionary
+            self.path,
+            group_column,
+            groups,
+            sort_column,
+            offsets,
+            self._largest,
+            large,
+            self.without_dictionary,
+            constants,
         )
 
 

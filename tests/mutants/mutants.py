@@ -78,6 +78,13 @@ MUTANTS = (
         _OF_STAGE,
     ),
     Mutant(
+        "a missing value is the name of its folder in the files of an Iceberg table",
+        _STAGE,
+        "None if text == self._spec.null_value else text",
+        "text",
+        _OF_STAGE,
+    ),
+    Mutant(
         "the values of rows are swapped",
         _STAGE,
         "table.append_column(self._group_column, ids)",

@@ -1,5 +1,6 @@
 """A batch as it is handed to Spark: which rows go into which file, and what is in them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,22 @@ def test_many_rows_in_many_groups_are_all_there(path: Path) -> None:
         wanted = [v for v in range(1_000) if (str(v % 37), str(v % 3)) == tuple(group.partition_values.values())] * 2
         assert [values["v"] for values in found] == wanted, "one partition after the other"
         assert group.rows == len(wanted)
+
+
+@pytest.mark.parametrize("rows", [10, 5_000])
+def test_files_of_an_iceberg_table_have_their_partition_columns(path: Path, rows: int) -> None:
+    """As columns of the rows, or as one text for each file where it has many of them."""
+    places = ("Rome", None, "a/b")
+    some = batch(*({"p": places[i % 3], "q": i // rows, "v": i} for i in range(3 * rows)))
+    file = staged(some, replace(spec("p", "q"), in_files=True), path)
+    of_files = file.constants or [{}] * len(file.groups)
+    assert any(of_files) == (rows == 5_000)
+    found = {
+        values["v"]: (values["p"], values["q"])
+        for in_file, constants in zip(rows_of(file), of_files, strict=True)
+        for values in ({**row, **constants} for row in in_file)
+    }
+    assert found == {i: (places[i % 3], str(i // rows)) for i in range(3 * rows)}
 
 
 # --- columns --------------------------------------------------------------------------------------------------------
