@@ -1,6 +1,8 @@
 """An Iceberg table of a real catalog gets each row once, also where members are killed at work and others join."""
 
 import os
+import subprocess
+import sys
 import uuid
 from datetime import date, timedelta
 from pathlib import Path
@@ -13,6 +15,7 @@ from pyiceberg.table import Table
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.storage.s3.store import S3Store
 from dev import iceberg_spark
+from dev.connector import REPO, environment
 from dev.iceberg_catalog import LocalIcebergCatalog
 from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
@@ -22,7 +25,7 @@ from tests.e2e.scenario import Scenario, s3_store
 from tests.e2e.test_every_store import azure_home, gcs_home, local_home  # noqa: F401 - fixtures
 from tests.faults.tcp_detour import TcpDetour
 from tests.support.iceberg_readers import pyiceberg_catalog, read_with_duckdb, read_with_pyiceberg
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 A_SECOND = 2_000
 TRANSFORMED = "__partition,location,year,month,day(at),bucket(4,n)"
@@ -49,6 +52,21 @@ class Site:
     def numbers(self, scenario: Scenario) -> list[int]:
         numbers: list[int] = self.table(scenario).scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()
         return sorted(numbers)
+
+    def compact(self, scenario: Scenario) -> subprocess.Popen[str]:
+        """A run of the command that has just begun."""
+        return subprocess.Popen(
+            [sys.executable, str(REPO / "main.py"), "compact", "--when-cold", "0h"],
+            env=environment({**self.settings, "input": scenario.topic}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def merged(self, scenario: Scenario) -> list[str]:
+        """The files in the store that ``compact`` has made."""
+        listed = self.home.store.list(f"data/{scenario.topic}/")
+        return [found.key for found in listed if "data_merged_" in found.key]
 
     def assert_whole(self, scenario: Scenario, count: int) -> None:
         """Each record is a row, once; and the table and the store have the same files."""
@@ -169,6 +187,29 @@ def test_engines_maintain_the_table_while_it_is_written(new_scenario: NewScenari
     assert connector.stop() == 0
     assert site.numbers(scenario) == list(range(produced[0]))
     assert {1} < set(site.table(scenario).inspect.files()["spec_id"].to_pylist())
+
+
+def test_compact_merges_while_members_write_and_others_compact(new_scenario: NewScenario, site: Site) -> None:
+    scenario = new_scenario(partitions=2)
+    with scenario.load(A_SECOND // 4) as produced:
+        connector = scenario.connector(site.settings, TARGET_FILE_MB="0")
+        connector.wait_for_log("batch 5 ")
+        killed = site.compact(scenario)
+        wait_until(lambda: any(site.merged(scenario)), "the first merged file")
+        killed.kill()
+        runs = [site.compact(scenario) for _ in range(2)]
+        said = [run.communicate(timeout=PATIENCE)[0] for run in runs]
+        assert [run.returncode for run in runs] == [0, 0], said
+    scenario.wait_until_committed(produced[0], by=connector)
+    assert connector.stop() == 0
+    before = len(site.table(scenario).inspect.files())
+    last = site.compact(scenario)
+    assert "files became" in last.communicate(timeout=PATIENCE)[0]
+    assert len(site.table(scenario).inspect.files()) < before
+    assert site.numbers(scenario) == list(range(produced[0]))
+    assert "replace" in {each.summary.operation.value for each in site.table(scenario).snapshots() if each.summary}
+    of_duckdb = read_with_duckdb(site.catalog, site.namespace, scenario.topic)
+    assert of_duckdb == read_with_pyiceberg(site.catalog, site.namespace, scenario.topic)
 
 
 def test_removing_orphans_keeps_the_journal(new_scenario: NewScenario, site: Site) -> None:

@@ -247,10 +247,24 @@ MUTANTS = (
     ),
     Mutant(
         "the library appends to an Iceberg table again without a look",
-        "app/catalog/iceberg/table.py",
-        '        table.metadata.properties[_RETRIES] = "0"',
-        '        table.metadata.properties[_RETRIES] = "4"',
+        "app/catalog/iceberg/entries.py",
+        '    metadata.properties[_RETRIES] = "0"',
+        '    metadata.properties[_RETRIES] = "4"',
         _OF_ICEBERG,
+    ),
+    Mutant(
+        "files that somebody has changed are replaced by merged ones of an Iceberg table",
+        "app/catalog/iceberg/rewrite.py",
+        "if all((task := live.get(its.task.file.file_path)) and not task.delete_files for its in each.inputs)",
+        "if any((task := live.get(its.task.file.file_path)) and not task.delete_files for its in each.inputs)",
+        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+    ),
+    Mutant(
+        "files with other ids of columns become one in an Iceberg table",
+        "app/catalog/iceberg/rewrite.py",
+        "any(map(_has_ids, (one, other)))",
+        "False",
+        ("tests/unit/catalog/test_iceberg_rewrite.py",),
     ),
     Mutant(
         "files that were on their way get the new partitions of an Iceberg table",

@@ -21,7 +21,7 @@ class StoreIO(FileIO):
         self._address: str = properties[ADDRESS]
 
     def new_input(self, location: str) -> "StoreFile":
-        return StoreFile(self._store, self._key(location), location)
+        return StoreFile(self._store, self.key(location), location)
 
     def new_output(self, location: str) -> "StoreFile":
         return self.new_input(location)
@@ -34,9 +34,10 @@ class StoreIO(FileIO):
         """
         location = location if isinstance(location, str) else location.location
         if location.endswith(".metadata.json"):
-            self._store.delete(self._key(location))
+            self._store.delete(self.key(location))
 
-    def _key(self, location: str) -> str:
+    def key(self, location: str) -> str:
+        """Returns the key in the store of a location in the metadata."""
         path = _path(location)
         key = path.removeprefix(f"{_path(self._address)}/")
         if key == path:

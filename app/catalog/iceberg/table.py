@@ -7,16 +7,13 @@ compaction gives rows other files.
 """
 
 import logging
-import math
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -35,25 +32,14 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
     ValidationError,
 )
-from pyiceberg.io.pyarrow import (
-    MetricModeTypes,
-    MetricsMode,
-    StatisticsCollector,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    pyarrow_to_schema,
-)
-from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import DataFileContent, FileFormat
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IDENTITY, parse_transform
-from pyiceberg.typedef import Record
 from pyiceberg.utils.config import Config
 
-from app.catalog.iceberg.columns import columns_of_table, fields_of_files, mapping_of, type_of
+from app.catalog.iceberg.columns import columns_of_table, fields_of_files, type_of
+from app.catalog.iceberg.entries import entries, map_names, prepare, schema_of
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.partitions import Partition, folder_name, is_written, new_record, partitions, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
@@ -78,8 +64,6 @@ _MOST_SNAPSHOTS = 1_000  # each commit reads and writes the list of all: with 3,
 _FORMAT = 2  # the newest that pyiceberg writes
 _ANOTHER = "Change it back, or set TABLE_NAME to begin another table"
 _RESTART = "A restart creates it, or goes on with the one in its place"
-_MAPPING = "schema.name-mapping.default"  # the files have no field ids
-_RETRIES = "commit.retry.num-retries"
 _NEW_TABLE: Final = {
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
@@ -101,7 +85,6 @@ _LASTING = (
     ValueError,
 )
 _T = TypeVar("_T")
-_Plan = tuple[dict[int, StatisticsCollector], dict[str, int]]
 
 
 class RestartError(FatalError):
@@ -125,7 +108,7 @@ class IcebergTable:
         self._address = target.address
         self._namespace = tuple(target.namespace.split("."))
         self._identifier = (*self._namespace, target.table)
-        self._words = f"the Iceberg table {'.'.join(self._identifier)}"
+        self.words = f"the Iceberg table {'.'.join(self._identifier)}"
         self._group = target.group
         self._keep = timedelta(days=target.keep_days)
         self._catalog: Catalog | None = None
@@ -153,16 +136,16 @@ class IcebergTable:
         Raises:
             ConfigError: it is partitioned in a way that the connector does not write.
         """
-        return self._ask(f"reading {self._words}", self._described)
+        return self.ask(f"reading {self.words}", self._described)
 
     def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
         """Creates the table with its partition columns; files bring the others."""
         there = self._address + location.removeprefix(self._store.uri)
         self._check_transforms()
-        self._ask(f"creating {self._words}", lambda: self._create(there, wanted.order))
+        self.ask(f"creating {self.words}", lambda: self._create(there, wanted.order))
         created = self.table()
         if created is None:
-            raise RetryableError(f"creating {self._words}", "the catalog does not know it yet")
+            raise RetryableError(f"creating {self.words}", "the catalog does not know it yet")
         return created
 
     def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
@@ -178,19 +161,19 @@ class IcebergTable:
 
     def has(self, marks: Sequence[Mark]) -> bool:
         def look() -> bool:
-            table = self._load()
+            table = self.load()
             return table is not None and are_in(table.properties, self._group, marks)
 
-        return self._ask(f"reading {self._words}", look)
+        return self.ask(f"reading {self.words}", look)
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
         """Appends the files of a batch, unless the table has them already; see ``app.catalog.base.Catalog``."""
         seconds = _DEADLINE_SECONDS + len(files) * _SECONDS_A_FILE
-        self._ask(f"committing files to {self._words}", lambda: self._append(files, marks), seconds)
+        self.ask(f"committing files to {self.words}", lambda: self._append(files, marks), seconds)
 
     # --- on a thread of its own -------------------------------------------------------------------------------------
 
-    def _ask(self, doing: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
+    def ask(self, doing: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
         """Does this within the deadline. If it goes on behind it, it changes nothing that a later try does not see."""
         self._silent = [thread for thread in self._silent if thread.is_alive()]
         if len(self._silent) >= _MOST_SILENT:
@@ -214,7 +197,7 @@ class IcebergTable:
             self._table = None
             raise _translated(doing, error, self._secrets) from None
 
-    def _load(self) -> Table | None:
+    def load(self) -> Table | None:
         if self._catalog is None:
             self._catalog = load_catalog(NAME, **self._properties)
         try:
@@ -222,12 +205,12 @@ class IcebergTable:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         if self._uuid not in (None, table.metadata.table_uuid):
-            raise RestartError(f"reading {self._words}", "somebody has dropped it and made it anew", _RESTART)
+            raise RestartError(f"reading {self.words}", "somebody has dropped it and made it anew", _RESTART)
         self._uuid = table.metadata.table_uuid
         return table
 
     def _described(self) -> CatalogTable | None:
-        table = self._load()
+        table = self.load()
         if table is None:
             return None
         self._check(table.metadata)
@@ -237,7 +220,7 @@ class IcebergTable:
         if self._texts is None:
             self._texts = frozenset(texts)
             if table.metadata.sort_order().fields:
-                logger.warning("%s has a sort order, by which its files are not sorted. See SORT_COLUMN", self._words)
+                logger.warning("%s has a sort order, by which its files are not sorted. See SORT_COLUMN", self.words)
         return CatalogTable(
             table.location().rstrip("/"),
             texts,
@@ -264,14 +247,14 @@ class IcebergTable:
         except ValueError as error:
             cause = cause or str(error)
         if cause:
-            raise ConfigError(f"continuing {self._words}", f"it {cause}, which this connector cannot write", _ANOTHER)
+            raise ConfigError(f"continuing {self.words}", f"it {cause}, which this connector cannot write", _ANOTHER)
 
     def _check_transforms(self) -> None:
         """Refuses, with ``ConfigError``, a new table to which files of the connector would not fit."""
         for words, name, kind in self._transforms:
             if pa.types.is_nested(kind) or not is_written(parse_transform(words), type_of(kind)):
                 cause = f"{words} does not take {name}, whose type is {kind}"
-                raise ConfigError(f"creating {self._words}", cause, "Check HIVE_COLUMNS and COLUMN_TYPES")
+                raise ConfigError(f"creating {self.words}", cause, "Check HIVE_COLUMNS and COLUMN_TYPES")
 
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:
         assert self._catalog is not None, "the table was looked for"  # noqa: S101
@@ -294,31 +277,31 @@ class IcebergTable:
                         # DuckDB crashes where a name in Avro is not ASCII. In the style of Iceberg: gr_xf6_xdfe.
                         its = folder_name(words, name).encode("ascii", "backslashreplace").decode().replace("\\", "_")
                         spec.add_field(name, parse_transform(words), its)
-                _map_names(transaction)
+                map_names(transaction)
         except (TableAlreadyExistsError, CommitFailedException):
-            logger.debug("another member has created %s", self._words)
+            logger.debug("another member has created %s", self.words)
         except ValueError as error:
             hint = "Check HIVE_COLUMNS and COLUMN_TYPES"
-            raise ConfigError(f"creating {self._words}", one_line(str(error)), hint) from None
+            raise ConfigError(f"creating {self.words}", one_line(str(error)), hint) from None
 
     def _append(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         table, self._table = self._table, None  # a try that goes on behind its deadline must not share it
         for conflicts in range(_MOST_CONFLICTS):
-            table = table or self._load()
+            table = table or self.load()
             if table is None:
-                raise RestartError(f"committing files to {self._words}", "the catalog does not know it", _RESTART)
+                raise RestartError(f"committing files to {self.words}", "the catalog does not know it", _RESTART)
             if are_in(table.properties, self._group, marks):
-                logger.info("%s has the files of this batch already", self._words)
+                logger.info("%s has the files of this batch already", self.words)
                 self._table = table
                 return
             self._check(table.metadata)
-            table.metadata = _of_references(table.metadata, self._spec_id(table.metadata, files))
+            prepare(table, self._spec_id(table.metadata, files))
             try:
                 self._commit(table, files, marks)
             except FileNotFoundError as error:
                 raise self._broken(str(error)) from None
             except (CommitFailedException, NoSuchTableError) as error:
-                logger.debug("%s: another commit was quicker: %s", self._words, error)
+                logger.debug("%s: another commit was quicker: %s", self.words, error)
                 table = None
                 time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.05 * 2**conflicts)))  # noqa: S311
             else:
@@ -328,14 +311,14 @@ class IcebergTable:
                 self._expire()
                 self._follow()
                 return
-        raise RetryableError(f"committing files to {self._words}", f"{_MOST_CONFLICTS} other commits were quicker")
+        raise RetryableError(f"committing files to {self.words}", f"{_MOST_CONFLICTS} other commits were quicker")
 
     def _spec_id(self, metadata: TableMetadata, files: Sequence[DataFile]) -> int:
         """Returns the spec of the files of a batch, which have the same folder columns."""
         spec = spec_of(metadata, files[0].partition_values)
         if spec is None:
             raise FatalError(
-                f"committing files to {self._words}",
+                f"committing files to {self.words}",
                 f"{files[0].uri} fits no partitions that the table has or had",
                 "Partition the table as it was, in your engine",
             )
@@ -346,38 +329,37 @@ class IcebergTable:
         texts = [each.name for each in self._partitions if each.is_text_column]
         if self._texts is not None and (new := [name for name in texts if name not in self._texts]):
             raise RestartError(
-                f"writing to {self._words}", f"it is now partitioned by {', '.join(new)}", "A restart follows it"
+                f"writing to {self.words}", f"it is now partitioned by {', '.join(new)}", "A restart follows it"
             )
 
     def _commit(self, table: Table, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
-        table.metadata.properties[_RETRIES] = "0"  # in memory: pyiceberg would commit again without a look
-        schemas = _schemas(files)
+        schemas = [*map(schema_of, files)]
         with table.transaction() as transaction:
             with transaction.update_schema() as schema:
                 for arrow in dict.fromkeys(schemas):
                     self._widen(schema, table.metadata, arrow)
-            _map_names(transaction)
+            map_names(transaction)
             transaction.set_properties(properties_of(table.properties, self._group, marks))
             metadata = transaction.table_metadata
-            plans = {arrow: _plan(metadata, arrow) for arrow in dict.fromkeys(schemas)}
             record = new_record(metadata)
             with transaction.update_snapshot().merge_append() as append:
-                for file, arrow in zip(files, schemas, strict=True):
-                    append.append_data_file(_data_file(metadata, plans[arrow], file, record(file.partition_values)))
+                values = (record(file.partition_values) for file in files)
+                for entry in entries(metadata, zip(files, schemas, values, strict=True)):
+                    append.append_data_file(entry)
 
     def _widen(self, schema: UpdateSchema, metadata: TableMetadata, arrow: pa.Schema) -> None:
         try:
             schema.union_by_name(columns_of_table(metadata, arrow))
         except (ValueError, ValidationError) as error:
             raise FatalError(
-                f"adding columns to {self._words}",
+                f"adding columns to {self.words}",
                 one_line(str(error)),
                 "Somebody has added or renamed such a column: drop it in the table, or see docs/iceberg.md",
             ) from None
 
     def _broken(self, missing: str) -> ConnectorError:
         """Returns the error where an object of the table's metadata is gone."""
-        table = self._load()
+        table = self.load()
         assert table is not None, "it was there"  # noqa: S101
 
         def is_there(place: str) -> bool:
@@ -390,7 +372,7 @@ class IcebergTable:
             and all(is_there(each.manifest_path) for each in snapshot.manifests(table.io))
         )
         return FatalError(
-            f"committing files to {self._words}",
+            f"committing files to {self.words}",
             f"{missing} is missing, so that nobody can read the newest snapshot",
             f"Bring it back, or the last whole snapshot ({next(whole, 'there is none')}) as docs/iceberg.md says",
         )
@@ -402,71 +384,15 @@ class IcebergTable:
             return
         oldest = datetime.now(UTC) - self._keep
         try:
-            table = self._load()
+            table = self.load()
             times = sorted(each.timestamp_ms for each in table.metadata.snapshots) if table else []
             if len(times) > _MOST_SNAPSHOTS:
                 oldest = max(oldest, datetime.fromtimestamp(times[-_MOST_SNAPSHOTS] / 1000, UTC))
             if table and times and times[0] < oldest.timestamp() * 1000:
                 table.maintenance.expire_snapshots().older_than(oldest).commit()
         except Exception as error:  # noqa: BLE001 - the files are committed
-            logger.info("expiring snapshots of %s: %s; it is tried again later", self._words, one_line(str(error)))
+            logger.info("expiring snapshots of %s: %s; it is tried again later", self.words, one_line(str(error)))
             self._table = None
-
-
-def _of_references(metadata: TableMetadata, spec_id: int) -> TableMetadata:
-    """Leaves out snapshots that no branch or tag names: pyiceberg copies all twenty times a commit.
-
-    Files are committed with the partitions of this spec.
-    """
-    named = {reference.snapshot_id for reference in metadata.refs.values()}
-    kept = [each for each in metadata.snapshots if each.snapshot_id in named]
-    return metadata.model_copy(update={"snapshots": kept, "snapshot_log": [], "default_spec_id": spec_id})
-
-
-def _map_names(transaction: Transaction) -> None:
-    mapping = mapping_of(transaction.table_metadata)
-    if mapping != transaction.table_metadata.name_mapping():
-        transaction.set_properties({_MAPPING: mapping.model_dump_json()})
-
-
-def _schemas(files: Sequence[DataFile]) -> list[pa.Schema]:
-    return [file.footer.schema.to_arrow_schema().remove_metadata() for file in files]
-
-
-def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
-    """Returns what statistics a file's columns get, which may be narrower or dropped, and the columns' ids."""
-    schema = pyarrow_to_schema(arrow, mapping_of(metadata))
-    plan = compute_statistics_plan(schema, metadata.properties)
-    for field_id in plan.keys() - metadata.schema().field_ids:
-        plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
-        _warn_of_dropped(plan[field_id].column_name)
-    return plan, parquet_path_to_id_mapping(schema)
-
-
-@cache  # one warning for each
-def _warn_of_dropped(name: str) -> None:
-    if "." in name:  # whole columns are left out of later files, with a warning
-        logger.warning("%s was dropped from the table: its values are in new files, where no engine reads them", name)
-
-
-def _data_file(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Record) -> IcebergFile:
-    statistics = data_file_statistics_from_parquet_metadata(file.footer, *plan)
-    for field_id, found in list(statistics.column_aggregates.items()):
-        # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.
-        if any(isinstance(value, float) and math.isnan(value) for value in (found.current_min, found.current_max)):
-            del statistics.column_aggregates[field_id]
-    return IcebergFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=file.uri,
-        file_format=FileFormat.PARQUET,
-        partition=partition,
-        file_size_in_bytes=file.size,
-        sort_order_id=None,
-        spec_id=metadata.default_spec_id,
-        equality_ids=None,
-        key_metadata=None,
-        **statistics.to_serialized_dict(),
-    )
 
 
 def _translated(doing: str, error: Exception, secrets: Sequence[str]) -> ConnectorError:

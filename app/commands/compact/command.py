@@ -20,20 +20,14 @@ from app.table.type_names import type_name
 _MEGABYTE = 1 << 20
 _WHILE_KEPT = timedelta(days=1)  # how long the name of a merged file stays taken, against uploads that are late
 _CODEC = "ZSTD"
-_ICEBERG = """\
-{table} is a table of Iceberg, whose engines merge its files. In Spark, with the catalog under the name lake:
-  CALL lake.system.rewrite_data_files(table => '{table}')
-  CALL lake.system.expire_snapshots(table => '{table}')
-  CALL lake.system.remove_orphan_files(table => '{table}')
-In Trino: ALTER TABLE {table} EXECUTE optimize
-"""
 
 
 def compact(settings: Settings, options: Namespace) -> int:
     """Merge files, or list what would be merged; an error if folders had to be left as they are."""
     if settings.is_iceberg:
-        print_line(_ICEBERG.format(table=f"{settings.catalog_namespace}.{settings.table}").rstrip())
-        return 0
+        from app.commands.compact.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
+
+        return compact_iceberg(settings, options)
     with new_job(settings, options.folder, writes=not options.dry_run) as job:
         planner = _Planner(job.table, options.target_mb * _MEGABYTE, options.when_cold)
         if not options.dry_run:

@@ -79,7 +79,7 @@ class TableAtWork:
         coming = (StoredObject(key, 0, datetime.now(UTC)) for key in pending)
         by_key = merge(files, coming, key=attrgetter("key"))
         for path, group in groupby(by_key, lambda found: self.folder_of(found.key)):
-            if not globs or any(fnmatchcase(path, glob) or fnmatchcase(path, f"{glob}/*") for glob in globs):
+            if is_chosen(path, globs):
                 yield path, [found for found in group if found.size]
 
     def folder_of(self, key: str) -> str:
@@ -143,3 +143,8 @@ class TableAtWork:
             return
         for _ in side_by_side(self.settings.max_write_workers, self.store.delete, keys):
             pass
+
+
+def is_chosen(path: str, globs: Sequence[str]) -> bool:
+    """Whether one of the patterns matches the path of a folder, or of one above it; without patterns all are chosen."""
+    return not globs or any(fnmatchcase(path, glob) or fnmatchcase(path, f"{glob}/*") for glob in globs)

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -24,6 +23,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from app.catalog.iceberg import table as iceberg
+from app.catalog.iceberg.entries import prepare
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
 from app.catalog.iceberg.table import IcebergTable, RestartError
@@ -33,28 +33,12 @@ from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.batches import spec
 from tests.support.waiting import PATIENCE, join, wait_for, wait_until
 from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
+from tests.unit.catalog.iceberg_commits import commits
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> IcebergBench:
     return IcebergBench(tmp_path)
-
-
-def commits(monkeypatch: pytest.MonkeyPatch, *, before: Any = None, after: Any = None) -> list[int]:
-    """Let these happen before or after each commit that the catalog carries out; returns a count of commits."""
-    commit, count = SqlCatalog.commit_table, [0]
-
-    def committed(*args: Any) -> Any:
-        count[0] += 1
-        if before:
-            before(count[0])
-        answer = commit(*args)
-        if after:
-            after(count[0])
-        return answer
-
-    monkeypatch.setattr(SqlCatalog, "commit_table", committed)
-    return count
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -425,19 +409,19 @@ def test_a_try_behind_its_deadline_shares_no_table_with_the_next_one(
 ) -> None:
     member = bench.member()
     member.add_files([bench.file("zero", {"n": [0]})], "readings", marks(9))
-    schemas, tries = iceberg._schemas, list[threading.Thread]()
+    tries = list[threading.Thread]()
     second = threading.Event()
 
-    def slow(files: Any) -> Any:
+    def slow(*of: Any) -> None:
         tries.append(threading.current_thread())
         if len(tries) == 1:
             wait_for(second, "the second try has begun")
         else:
             second.set()
             join(tries[0])
-        return schemas(files)
+        prepare(*of)
 
-    monkeypatch.setattr(iceberg, "_schemas", slow)
+    monkeypatch.setattr("app.catalog.iceberg.table.prepare", slow)
     monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 0.1)
     monkeypatch.setattr(iceberg, "_SECONDS_A_FILE", 0.0)
     file = bench.file("one", {"n": [1]})

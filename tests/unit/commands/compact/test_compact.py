@@ -234,13 +234,6 @@ def test_a_record_of_another_release_is_not_touched(lake: Lake, capsys: pytest.C
     assert len(lake.files()) == 2
 
 
-def test_an_iceberg_table_is_left_to_its_engines(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1"}
-    assert lake.run("compact", **variables) == 0
-    assert "CALL lake.system.rewrite_data_files(table => 'default.readings')" in capsys.readouterr().out
-    assert lake.run("erase", "--where", "n = 1", **variables) == 2
-
-
 @pytest.mark.parametrize("option", [[], ["--dry-run"]])
 def test_a_column_that_only_the_settings_and_other_programs_know_gets_the_type_of_the_settings(
     lake: Lake, capsys: pytest.CaptureFixture[str], option: list[str]

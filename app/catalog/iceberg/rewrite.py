@@ -1,0 +1,260 @@
+"""Merges files of an Iceberg table, and puts merged ones in their place by one commit.
+
+Each try looks at the newest snapshot: the files must be in it, without deletes. The catalog takes the commit only while
+that is the newest one. So what others commit stays, and after a lost answer the next try sees what it has done.
+
+Rows are copied under the names, types and field ids that the files have: nothing depends on the columns of the table.
+pyiceberg's own reader would not do: of a null list of structures it makes an empty one.
+"""
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.typedef import EMPTY_DICT
+
+from app.catalog.iceberg.columns import columns_of_table
+from app.catalog.iceberg.entries import entries, prepare, schema_of
+from app.catalog.iceberg.store_io import StoreIO
+from app.catalog.iceberg.table import IcebergTable
+from app.errors import ConfigError, FatalError, RetryableError
+from app.model import DataFile
+from app.storage.base import ObjectStore
+
+_SECONDS: Final = 600.0  # for a plan, or a try to commit, of a large table
+_MOST_TRIES: Final = 20
+_LONGEST_PAUSE: Final = 5.0  # between two tries, in seconds
+_MOST_BYTES: Final = 128 << 20  # of rows in memory, which become a row group
+_TOKEN_BYTES: Final = 12
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file of the newest snapshot.
+
+    Attributes:
+        key: in the store.
+        group: id of the partition spec, and values; files with equal ones may be merged.
+        has_deletes: whether some of its rows were deleted by another file.
+    """
+
+    key: str
+    size: int
+    rows: int
+    group: tuple[int, Hashable]
+    has_deletes: bool
+    task: FileScanTask = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A file with the rows of others."""
+
+    inputs: Sequence[LiveFile]
+    file: DataFile
+
+
+class Rewrite:
+    """Works on one table; for one thread.
+
+    Args:
+        sort_column: orders the rows of each row group, if the table has it.
+        row_group_rows: of the merged files.
+    """
+
+    def __init__(self, table: IcebergTable, store: ObjectStore, sort_column: str | None, row_group_rows: int) -> None:
+        self._table = table
+        self._store = store
+        self._sort_column = sort_column
+        self._row_group_rows = row_group_rows
+
+    def files(self) -> list[LiveFile]:
+        """Returns the data files of the newest snapshot."""
+
+        def plan() -> list[LiveFile]:
+            table = self._loaded()
+            return [_live(table, task) for task in table.scan().plan_files()]
+
+        return self._ask("planning", plan)
+
+    def referenced(self) -> set[str]:
+        """Returns the keys of all data files that a snapshot has."""
+
+        def look() -> set[str]:
+            table = self._loaded()
+            paths = table.inspect.all_data_files()["file_path"].to_pylist() if table.snapshots() else []
+            return {*map(_io(table).key, paths)}
+
+        return self._ask("reading the snapshots of", look)
+
+    def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[list[LiveFile]]:
+        """Splits files of one group, given with their columns, into those that fit into one file."""
+        table = self._ask("reading", self._loaded)
+        found: list[tuple[pa.Schema, list[LiveFile]]] = []
+        for file, schema in files:
+            for index, (known, some) in enumerate(found):
+                if joined := _joined(table.metadata, known, schema):
+                    found[index] = joined, [*some, file]
+                    break
+            else:
+                found.append((schema, [file]))
+        return [some for _, some in found]
+
+    def merge(self, inputs: Sequence[LiveFile], scratch: Path) -> Merged:
+        """Uploads a file with the rows of these, which fit, into the folder of the first.
+
+        Raises:
+            FatalError: it has another number of rows.
+        """
+        paths = [scratch / f"{number}.parquet" for number in range(len(inputs))]
+        for each, path in zip(inputs, paths, strict=True):
+            self._store.download(each.key, path)
+        merged = scratch / "merged.parquet"
+        schema = pa.unify_schemas([pq.read_schema(path).remove_metadata() for path in paths])
+        with pq.ParquetWriter(
+            merged, schema, compression="zstd", store_schema=False, store_decimal_as_integer=True
+        ) as writer:
+            for rows in self._row_groups(paths, schema):
+                writer.write_table(self._sorted(rows), row_group_size=len(rows))
+        footer = pq.read_metadata(merged)
+        if footer.num_rows != (wanted := sum(each.rows for each in inputs)):
+            raise FatalError(
+                f"merging {inputs[0].key} and others",
+                f"the merged file has {footer.num_rows:,} rows instead of {wanted:,}",
+                "Nothing was changed; find out who has changed the files",
+            )
+        name = f"data_merged_{secrets.token_hex(_TOKEN_BYTES)}.parquet"
+        uri = f"{inputs[0].task.file.file_path.rpartition('/')[0]}/{name}"
+        key = f"{inputs[0].key.rpartition('/')[0]}/{name}"
+        stored = self._store.upload(merged, key)
+        return Merged(inputs, DataFile(key, {}, footer.num_rows, stored.size, footer=footer, uri=uri))
+
+    def commit(self, merged: Sequence[Merged]) -> Sequence[Merged]:
+        """Puts the merged files, all of one spec, in the place of those that they are merged of.
+
+        Returns:
+            Those that are in the table. The inputs of the others were changed meanwhile, and hold.
+        """
+        failed: RetryableError | None = None
+        for tries in range(_MOST_TRIES):
+            try:
+                return self._ask("committing merged files to", lambda: self._replace(merged))
+            except RetryableError as error:
+                failed = error
+                time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**tries)))  # noqa: S311
+        assert failed is not None, "there was a try"  # noqa: S101
+        raise failed
+
+    def _ask(self, what: str, work: Callable[[], _T]) -> _T:
+        return self._table.ask(f"{what} {self._table.words}", work, _SECONDS)
+
+    def _loaded(self) -> Table:
+        table = self._table.load()
+        if table is None:
+            raise ConfigError(f"looking for {self._table.words}", "the catalog does not know it", "Check TABLE_NAME")
+        return table
+
+    def _row_groups(self, paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+        rows = schema.empty_table()
+        for path in paths:
+            with pq.ParquetFile(path) as file:
+                for index in range(file.num_row_groups):
+                    found = file.read_row_group(index).replace_schema_metadata()
+                    rows = pa.concat_tables([rows, found], promote_options="default")
+                    if len(rows) >= self._row_group_rows or rows.nbytes >= _MOST_BYTES:
+                        yield rows
+                        rows = schema.empty_table()
+        if len(rows):
+            yield rows
+
+    def _sorted(self, rows: pa.Table) -> pa.Table:
+        return rows.sort_by(self._sort_column) if self._sort_column in rows.column_names else rows
+
+    def _replace(self, merged: Sequence[Merged]) -> Sequence[Merged]:
+        table = self._loaded()
+        live = {task.file.file_path: task for task in table.scan().plan_files()}
+        if landed := [each for each in merged if each.file.uri in live]:
+            return landed  # the answer was lost
+        whole = [
+            each
+            for each in merged
+            if all((task := live.get(its.task.file.file_path)) and not task.delete_files for its in each.inputs)
+        ]
+        if not whole:
+            return []
+        prepare(table, whole[0].inputs[0].group[0])
+        try:
+            with table.transaction() as transaction:
+                metadata = transaction.table_metadata
+                added = ((each.file, schema_of(each.file), each.inputs[0].task.file.partition) for each in whole)
+                with _Replace(Operation.OVERWRITE, transaction, table.io) as producer:
+                    for entry in entries(metadata, added):
+                        producer.append_data_file(entry)
+                    for each in (its for merge in whole for its in merge.inputs):
+                        producer.delete_data_file(each.task.file)
+        except CommitFailedException as error:
+            raise RetryableError(f"committing merged files to {self._table.words}", str(error)) from None
+        return whole
+
+
+class _Replace(_OverwriteFiles):
+    """A snapshot with the same rows, which pyiceberg has no name for: readers of changes pass over it."""
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        found = super()._summary(snapshot_properties)
+        return Summary(Operation.REPLACE, **found.additional_properties)
+
+
+def _joined(metadata: TableMetadata, one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
+    """Returns the columns of a file with the rows of two, ``None`` where they have to stay apart.
+
+    Without field ids a missing column is one of nulls, unless it takes its value from the partition.
+    """
+    if one.equals(other, check_metadata=True):
+        return one
+    shared = [name for name in one.names if name in other.names]
+    sources = {metadata.schema().find_column_name(field.source_id) for field in metadata.spec().fields}
+    if (
+        any(map(_has_ids, (one, other)))
+        or any(one.field(name) != other.field(name) for name in shared)
+        or sources & ({*one.names} ^ {*other.names})
+    ):
+        return None
+    joined = pa.unify_schemas([one, other])
+    try:
+        columns_of_table(metadata, joined)
+    except ValueError:  # two names of one column
+        return None
+    return joined
+
+
+def _has_ids(columns: pa.Schema) -> bool:
+    return any(b"PARQUET:field_id" in (field.metadata or {}) for field in columns)
+
+
+def _io(table: Table) -> StoreIO:
+    return cast(StoreIO, table.io)
+
+
+def _live(table: Table, task: FileScanTask) -> LiveFile:
+    file = task.file
+    return LiveFile(
+        _io(table).key(file.file_path),
+        file.file_size_in_bytes,
+        file.record_count,
+        (file.spec_id, file.partition),
+        bool(task.delete_files),
+        task,
+    )

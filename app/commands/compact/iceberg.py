@@ -1,0 +1,140 @@
+"""``python main.py compact`` for an Iceberg table: merges small files, and lists those that no snapshot has."""
+
+from argparse import Namespace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+
+import pyarrow as pa
+
+from app.catalog.iceberg.rewrite import LiveFile, Rewrite
+from app.catalog.iceberg.table import IcebergTable
+from app.commands.compact.job import by_size
+from app.commands.compact.table import is_chosen
+from app.commands.output import print_line
+from app.commands.side_by_side import side_by_side
+from app.config.settings import Settings
+from app.formatting import counted
+from app.journal.survey import Survey, survey
+from app.service.lake import new_catalog, new_location, require_table
+from app.service.stores import new_store
+from app.spark.scratch import scratch_folder
+from app.storage.base import ObjectStore, StoredObject
+from app.table.layout import is_data_file
+from app.table.parquet_reader import read_footer
+
+_FILES_AT_ONCE = 1_000  # in one commit
+_LEFT_OVER = timedelta(days=1)  # older than a file whose batch may still be committed
+
+
+def compact_iceberg(settings: Settings, options: Namespace) -> int:
+    """Merge files, or list what would be merged."""
+    store = new_store(settings)
+    catalog = new_catalog(settings, store)
+    assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
+    location = new_location(settings, store, catalog.check())
+    require_table(store, location)
+    rewrite = Rewrite(catalog, store, settings.spec.sort_column, settings.spark.row_group_rows)
+    listed = {found.key: found for found in store.list(f"{location.root}/") if is_data_file(found.key, location.root)}
+    planner = _Planner(
+        rewrite, listed, location.root, options, partial(_with_columns, store, settings.max_write_workers)
+    )
+    before = after = 0
+    for _, of_spec in groupby(planner.bins(rewrite.files()), lambda files: files[0].group[0]):
+        for some in by_size(of_spec, _FILES_AT_ONCE, len):
+            for files, size in _unchanged(some) if options.dry_run else _merged(rewrite, some):
+                before, after = before + len(files), after + 1
+                former = f"{counted(len(files), 'file')}, {sum(each.size for each in files):,} bytes"
+                print_line(f"{planner.folder_of(files[0])}: {former} → 1 file" + (f", {size:,} bytes" if size else ""))
+    print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
+    planner.tell()
+    _list_orphans(rewrite, listed, survey(store, location.root))
+    return 0
+
+
+class _Planner:
+    """Decides which files become one."""
+
+    def __init__(
+        self,
+        rewrite: Rewrite,
+        listed: Mapping[str, StoredObject],
+        root: str,
+        options: Namespace,
+        with_columns: Callable[[Sequence[LiveFile]], Iterable[tuple[LiveFile, pa.Schema]]],
+    ) -> None:
+        self._rewrite = rewrite
+        self._with_columns = with_columns
+        self._listed = listed
+        self._root = root
+        self._globs: Sequence[str] = options.folder
+        self._target_bytes: int = options.target_mb << 20
+        self._cold = datetime.now(UTC) - options.when_cold
+        self._warm = 0
+        self._with_deletes = 0
+
+    def folder_of(self, file: LiveFile) -> str:
+        """The path of a file's folder below the table."""
+        return file.key.removeprefix(f"{self._root}/").rpartition("/")[0] or "."
+
+    def bins(self, files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
+        """Yield files that become one, by their specs and partitions."""
+        groups: dict[tuple[int, Hashable], list[LiveFile]] = {}
+        for file in files:
+            if is_chosen(self.folder_of(file), self._globs):
+                groups.setdefault(file.group, []).append(file)
+        for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
+            small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
+            self._with_deletes += sum(file.has_deletes for file in group)
+            if sum(file.size < self._target_bytes / 2 for file in small) <= 1:
+                continue
+            if any((found := self._listed.get(file.key)) and found.last_modified > self._cold for file in group):
+                self._warm += 1
+                continue
+            small.sort(key=attrgetter("key"))
+            for fitting in self._rewrite.fitting(self._with_columns(small)):
+                yield from (some for some in by_size(fitting, self._target_bytes, attrgetter("size")) if len(some) > 1)
+
+    def tell(self) -> None:
+        """Print what was left."""
+        if self._warm:
+            print_line(f"left for later: {counted(self._warm, 'partition')} with files younger than --when-cold")
+        if self._with_deletes:
+            left = counted(self._with_deletes, "file")
+            print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")
+
+
+def _with_columns(store: ObjectStore, workers: int, files: Sequence[LiveFile]) -> Iterator[tuple[LiveFile, pa.Schema]]:
+    for file, footer in side_by_side(workers, lambda its: read_footer(store, its.key, its.size), files):
+        yield file, footer.schema.to_arrow_schema().remove_metadata()
+
+
+def _unchanged(bins: Sequence[Sequence[LiveFile]]) -> Iterator[tuple[Sequence[LiveFile], int]]:
+    return ((files, 0) for files in bins)
+
+
+def _merged(rewrite: Rewrite, bins: Sequence[Sequence[LiveFile]]) -> Iterator[tuple[Sequence[LiveFile], int]]:
+    """Merge and commit, and yield files with the size of the one that they became."""
+    merged = []
+    for files in bins:
+        with scratch_folder() as scratch:
+            merged.append(rewrite.merge(files, scratch))
+    done = rewrite.commit(merged)
+    for each in done:
+        yield each.inputs, each.file.size
+    if len(done) < len(merged):
+        print_line(f"{counted(len(merged) - len(done), 'merge')} given up: their files have changed meanwhile")
+
+
+def _list_orphans(rewrite: Rewrite, listed: Mapping[str, StoredObject], journals: Survey) -> None:
+    """List data files that no snapshot has and no batch may still commit."""
+    old = datetime.now(UTC) - _LEFT_OVER
+    candidates = {key for key, found in listed.items() if found.last_modified < old} - journals.left_out
+    orphans = sorted(candidates - rewrite.referenced())
+    for key in orphans:
+        print_line(f"in no snapshot: {key}")
+    if orphans:
+        size = sum(listed[key].size for key in orphans)
+        print_line(f"{counted(len(orphans), 'file')} of {size:,} bytes in no snapshot: nothing needs them, delete them")

@@ -1,0 +1,92 @@
+"""``compact`` for an Iceberg table: which files it merges, and what it lists."""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import run_command
+from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
+from tests.unit.commands.local import local_settings
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> IcebergBench:
+    """Three files of Rome and two of Oslo, two days old."""
+    bench = IcebergBench(tmp_path)
+    member = bench.member()
+    for number, place in enumerate(("Rome", "Oslo", "Rome", "Oslo", "Rome")):
+        member.add_files([bench.file(f"f{number}", {"n": [number]}, place)], "readings", marks(number))
+    age(tmp_path, days=2)
+    return bench
+
+
+@pytest.fixture
+def run(tmp_path: Path, bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr("app.commands.compact.iceberg.new_catalog", lambda *_: bench.new_member())
+    variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "HIVE_COLUMNS": "place"}
+    return lambda *arguments: run_command(local_settings(tmp_path, **variables), "compact", *arguments)
+
+
+def age(folder: Path, days: float) -> None:
+    for path in (folder / ROOT).rglob("*.parquet"):
+        os.utime(path, (time.time() - days * 86_400,) * 2)
+
+
+def files(bench: IcebergBench) -> list[int]:
+    """The rows of each file in the table."""
+    return sorted(bench.table.inspect.files()["record_count"].to_pylist())
+
+
+def test_small_files_of_a_partition_become_one(
+    bench: IcebergBench, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = bench.rows()
+    assert run("--dry-run") == 0
+    assert files(bench) == [1, 1, 1, 1, 1]
+    assert "5 files would become 2" in capsys.readouterr().out
+    assert run() == 0
+    said = capsys.readouterr().out
+    assert "place=Rome: 3 files" in said
+    assert "5 files became 2" in said
+    assert files(bench) == [2, 3]
+    assert bench.rows() == before
+    assert run() == 0
+    assert "0 files became 0" in capsys.readouterr().out
+
+
+def test_folders_and_young_files_and_the_target_are_respected(
+    bench: IcebergBench, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--folder", "place=R*", "--dry-run") == 0
+    assert "3 files would become 1" in capsys.readouterr().out
+    assert run("--target-mb", "0", "--dry-run") == 0
+    assert "0 files would become 0" in capsys.readouterr().out
+    bench.member().add_files([bench.file("young", {"n": [9]})], "readings", marks(9))
+    assert run() == 0
+    assert "left for later: 1 partition" in capsys.readouterr().out
+    assert files(bench) == [1, 1, 1, 1, 2]
+    assert run("--when-cold", "0h") == 0
+    assert files(bench) == [2, 4]
+
+
+def test_files_that_no_snapshot_has_are_listed(
+    bench: IcebergBench, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.file("new on its way", {"n": [7]})
+    bench.file("left over", {"n": [8]})
+    os.utime(tmp_path / ROOT / "place=Rome" / "left over.parquet", (time.time() - 2 * 86_400,) * 2)
+    assert run("--when-cold", "0h") == 0
+    listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("in no snapshot")]
+    assert listed == [f"in no snapshot: {ROOT}/place=Rome/left over.parquet"], "former snapshots have the merged ones"
+    bench.table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    assert run() == 0
+    said = capsys.readouterr().out
+    assert said.count("\nin no snapshot: ") == 6
+    assert "6 files of" in said
+    assert sorted(row["n"] for row in bench.rows("n")) == [0, 1, 2, 3, 4]
