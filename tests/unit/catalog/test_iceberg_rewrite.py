@@ -160,6 +160,22 @@ def test_files_whose_columns_do_not_fit_stay_apart(bench: IcebergBench, tmp_path
     assert bench.rows() == before
 
 
+def test_a_column_of_the_name_of_a_dropped_one_is_another(bench: IcebergBench, tmp_path: Path) -> None:
+    """By the field ids that engines write."""
+    bench.member().add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+    for number in (2, 3):
+        table = bench.table
+        table.append(pa.table({"place": ["Rome"], "n": [number]}, table.schema().as_arrow()))
+        if number == 2:
+            with bench.table.update_schema() as schema:
+                schema.delete_column("n")
+                schema.add_column("n", LongType())
+    before = bench.rows()
+    some, files = merged(bench, tmp_path)
+    assert some.commit(files) == files
+    assert bench.rows() == before
+
+
 def test_files_of_former_partitions_keep_them(bench: IcebergBench, tmp_path: Path) -> None:
     fill(bench)
     with bench.table.update_spec() as spec:
