@@ -1,5 +1,6 @@
 """Variables of the topic, of the deserializers of its records, and of the schema registry that some of them need."""
 
+from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator
@@ -10,7 +11,7 @@ from app.config.fields import Area, Contradictions, env
 Deserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro"]
 ValueDeserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro", "json-schema"]
 Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
-OffsetReset = Literal["earliest", "latest"]
+OffsetReset = Annotated[str | datetime | timedelta, BeforeValidator(parse.offset_reset)]
 BadRecords = Literal["dead-letter", "skip", "fail"]
 OffAtZero = AfterValidator(lambda number: number if number > 0 else None)
 
@@ -26,7 +27,9 @@ class InputVariables(Area):
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
     """Consumer group. All replicas of one deployment share it. A second deployment needs another group."""
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
-    """Where the consumer group starts while it has no offsets."""
+    """Where the consumer group starts while it has no offsets: `earliest`, `latest`, with the first record since a time
+    such as `2026-11-01T00:00:00Z`, or since so many minutes, hours or days before the first start, such as `-7d`.
+    """
     key_deserializer: Annotated[Deserializer, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
     """How to deserialize keys. The key becomes the column `__key`."""
     value_deserializer: Annotated[ValueDeserializer, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
@@ -47,7 +50,8 @@ class InputVariables(Area):
     """File with the key of the client certificate, without a password, or its text in PEM."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
     """Any text, such as today's date. With a new text, each partition whose offset in the group was set by a tool or
-    another program begins there, once. Empty: always after the last row in the table.
+    another program begins there, once; with a time in `AUTO_OFFSET_RESET` all begin at that time. Empty: always after
+    the last row in the table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     """What to do with records that cannot become rows. `dead-letter`: keep them with the reason, beside the table.

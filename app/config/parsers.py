@@ -7,6 +7,7 @@ the variable's name: ``must be …``. It never repeats text that may hold a secr
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -228,6 +229,19 @@ def storage_url(text: str) -> str:
         case "az":
             return f"az://{container(rest.rstrip('/'))}"
     raise ValueError("must be s3://bucket, gs://bucket, az://container or file:///folder")
+
+
+def offset_reset(text: str) -> str | datetime | timedelta:
+    """Returns the word, the moment, in UTC where it names no zone, or how long ago it was."""
+    if (word := text.lower()) in ("earliest", "latest"):
+        return word
+    try:
+        if ago := re.fullmatch(r"-([0-9]+)([mhd])", text):
+            return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[ago[2]]: int(ago[1])})
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise ValueError("must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def heap_mb(text: str) -> int:

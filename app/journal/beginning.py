@@ -30,6 +30,9 @@ class Beginnings:
     first_offset: Callable[[TopicPartition, PartitionOffsets], int]  # where the group has no offset nor journal
     follow_offsets: str = ""  # the setting's text: where the log has another one, the group's offset decides
     keeps_state: bool = False  # whether ``transform()`` does, or repartitions
+    followed: Callable[[TopicPartition, PartitionOffsets], PartitionOffsets] = lambda _, kafka: (
+        kafka
+    )  # what is followed
 
     def check(self, tp: TopicPartition, former: Progress, cluster_id: str) -> None:
         """Raise ``ConfigError`` for a journal of another cluster, before its owner is fenced."""
@@ -48,6 +51,8 @@ class Beginnings:
         return Begin(start, progress, kafka.topic_id)
 
     def start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
+        if self._follows(former):
+            kafka = self.followed(tp, kafka)
         start = start_of(
             tp,
             former,

@@ -1,12 +1,12 @@
 """Chooses the first offset of a partition for which the consumer group has neither an offset nor a journal.
 
 Kafka's own rule, ``auto.offset.reset`` alone, loses records. A consumer notices an added partition only after a while,
-and ``latest`` would skip the records before that. So with ``latest`` there is one object for each group and topic,
-``_journal/<group>/<topic>/first-offsets``, with the offsets at which the group began:
+and ``latest`` would skip the records before that. So with ``latest`` and with a time there is one object for each group
+and topic, ``_journal/<group>/<topic>/first-offsets``, with the offsets at which the group began:
 
 - The first member that finds neither an offset nor a journal of any partition writes it, with the end of *every*
-  partition at that moment. The store lets only one member create it. It is written before any journal or commit of the
-  group.
+  partition at that moment, or its first record since the time. The store lets only one member create it. It is written
+  before any journal or commit of the group.
 - A partition in it begins at that offset, also if another member claims it later or after a crash.
 - A partition that is not in it was added later, and begins with its first record.
 - If there is no such object, and the group has an offset or a journal of another partition, the group is older than
@@ -19,7 +19,9 @@ They always begin with their first record.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from app.errors import ConnectorError, RetryableError
@@ -64,19 +66,19 @@ class FirstOffsets:
         journal: Journal,
         *,
         kafka: GroupOffsets,
-        reset: Literal["earliest", "latest"],
+        reset: str | datetime | timedelta,
         internal: Collection[str] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._journal = journal
         self._kafka = kafka
-        self._reset = reset
+        self._since = datetime.fromtimestamp(now(), UTC) - reset if isinstance(reset, timedelta) else reset
         self._internal = frozenset(internal)
         self._now = now
         self._lock = threading.Lock()
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:
-        if self._reset == "earliest" or tp.topic in self._internal:
+        if self._since == "earliest" or tp.topic in self._internal:
             return kafka.low
         with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
             has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object first of all
@@ -92,6 +94,12 @@ class FirstOffsets:
         if offset is None:
             return self._at_low(tp, kafka, "the partition was added after the consumer group began")
         return min(max(offset, kafka.low), kafka.high)
+
+    def followed(self, tp: TopicPartition, kafka: PartitionOffsets) -> PartitionOffsets:
+        """What is to be followed: the group's offset, or the time as if a tool had set it."""
+        if isinstance(self._since, str) or tp.topic in self._internal:
+            return kafka
+        return replace(kafka, committed=self._kafka.since(self._since, {tp: kafka.high})[tp], is_set=True)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -111,7 +119,7 @@ class FirstOffsets:
             topic_id=kafka.topic_id,
             cluster_id=kafka.cluster_id,
             since=int(self._now()),
-            offsets={str(partition): end for partition, end in self._kafka.ends(topic).items()},
+            offsets={str(tp.partition): offset for tp, offset in self._firsts(topic).items()},
         )
         try:
             document.write(beginning)
@@ -122,6 +130,10 @@ class FirstOffsets:
         self._log_passed_over(topic, beginning)
         return beginning
 
+    def _firsts(self, topic: str) -> Mapping[TopicPartition, int]:
+        ends = {TopicPartition(topic, partition): end for partition, end in self._kafka.ends(topic).items()}
+        return ends if isinstance(self._since, str) else self._kafka.since(self._since, ends)
+
     def _log_passed_over(self, topic: str, beginning: _GroupBeginning) -> None:
         try:
             lows = self._kafka.beginnings(topic)
@@ -131,9 +143,10 @@ class FirstOffsets:
         passed_over = sum(max(0, end - lows.get(int(partition), end)) for partition, end in beginning.offsets.items())
         if passed_over:
             logger.info(
-                "the consumer group %s is new and begins at the end of topic %s (AUTO_OFFSET_RESET=latest): %s are "
-                "passed over. To read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP",
+                "the consumer group %s is new and begins at %s of topic %s (AUTO_OFFSET_RESET): %s are passed over. To "
+                "read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP",
                 self._journal.group,
+                "the end" if isinstance(self._since, str) else f"the records since {self._since.isoformat()}",
                 topic,
                 counted(passed_over, "existing record"),
             )

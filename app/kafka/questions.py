@@ -1,7 +1,8 @@
 """Asks Kafka: one way for all questions, and one table of what the errors of its answers mean."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -147,6 +148,18 @@ class GroupOffsets:
     def beginnings(self, topic: str) -> dict[int, int]:
         """The offset of the first record that Kafka still has, for each partition of the topic."""
         return self._of_all(topic, OffsetSpec.earliest(), "beginnings")
+
+    def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The offset of the first record of this moment or later, for each partition; without one, of its end."""
+        milliseconds = int(moment.timestamp() * 1000)
+        wanted = [KafkaTopicPartition(*tp, milliseconds) for tp in ends]
+        what = f"the offsets since {moment.isoformat()}"
+        answers = ask(what, lambda: self.consumer.offsets_for_times(wanted, timeout=self._answer_seconds))
+        for answer in answers:
+            if answer.error:
+                raise failed(what, answer.error)
+        found = {TopicPartition(answer.topic, answer.partition): answer.offset for answer in answers}
+        return {tp: found[tp] if found[tp] >= 0 else end for tp, end in ends.items()}
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

@@ -199,7 +199,14 @@ def _new_takeover(
     return Takeover(
         journal,
         Settlement(lake.store, roll, lake.registrar.has, offsets, objects.map),
-        Beginnings(offsets, topic_ids, first_offsets.of, settings.follow_offsets, member.keeps_state),
+        Beginnings(
+            offsets,
+            topic_ids,
+            first_offsets.of,
+            settings.follow_offsets,
+            member.keeps_state,
+            first_offsets.followed,
+        ),
         claims.map,
     )
 

@@ -24,7 +24,6 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import org.apache.parquet.format.*;
 
 public class ConstantColumns {
@@ -40,14 +39,14 @@ public class ConstantColumns {
             file.seek(start);
             file.readFully(footer);
             file.seek(start);
-            file.write(joined(footer, start, ByteBuffer.wrap(others).order(ByteOrder.LITTLE_ENDIAN)));
+            file.write(joined(footer, start, ByteBuffer.wrap(others)));
         } finally {
             file.close();
         }
     }
 
     private static byte[] joined(byte[] footer, long start, ByteBuffer others) throws IOException {
-        int length = others.getInt(others.capacity() - ENDING);
+        int length = Integer.reverseBytes(others.getInt(others.capacity() - ENDING));
         int end = others.capacity() - ENDING - length;
         FileMetaData all = Util.readFileMetaData(new ByteArrayInputStream(footer));
         FileMetaData more = Util.readFileMetaData(new ByteArrayInputStream(others.array(), end, length));
@@ -71,7 +70,7 @@ public class ConstantColumns {
         int footerStart = joined.size();
         Util.writeFileMetaData(all, joined);
         int size = joined.size() - footerStart;
-        joined.write(ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putInt(size).array());
+        joined.write(ByteBuffer.allocate(4).putInt(Integer.reverseBytes(size)).array());
         joined.write(others.array(), 0, 4); // the magic number, with which it begins too
         return joined.toByteArray();
     }

@@ -50,7 +50,7 @@ def test_a_prefix_that_is_empty_is_the_one_that_the_pages_tell() -> None:
 
 def test_the_schema_tells_types_options_and_secrets() -> None:
     properties = json_schema()["properties"]
-    assert properties["AUTO_OFFSET_RESET"]["enum"] == ["earliest", "latest"]
+    assert properties["ON_BAD_RECORD"]["enum"] == ["dead-letter", "skip", "fail"]
     assert properties["COMMIT_INTERVAL"] | {"description": ""} == {
         "description": "",
         "type": ["number", "string"],

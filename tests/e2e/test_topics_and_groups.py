@@ -1,14 +1,17 @@
 """Topics and consumer groups that change while a connector runs or rests: nothing is passed over or doubled."""
 
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
 from dev.broker import QUIET
 from dev.kafka import LocalKafka
-from tests.e2e.records import records
-from tests.e2e.scenario import Scenario
+from tests.e2e.conftest import NewScenario
+from tests.e2e.records import records, value
+from tests.e2e.scenario import Scenario, tree_of
 from tests.support.waiting import wait_until
 
 FATAL = 1
@@ -31,3 +34,31 @@ def test_a_deleted_topic_stays_deleted_and_the_status_page_says_so(tmp_path: Pat
         connector.wait_until(lambda: ">The input topic is not available<" in connector.page(), "the page to say it")
         assert connector.wait() == FATAL
         assert scenario.topic not in admin.list_topics(timeout=30).topics
+
+
+@pytest.mark.parametrize("lane", ["plain", "framework"])
+def test_a_group_begins_at_a_time_and_follows_another_one(new_scenario: NewScenario, tmp_path: Path, lane: str) -> None:
+    """Partition 1 has no record since then, and begins at its end."""
+    scenario = new_scenario(partitions=2)
+    tree = tree_of(lane, tmp_path)
+    for n in range(100):
+        key, body, _, _ = next(records(1, first=n))
+        scenario.produce([(key, body, value(n)["ts_ms"], n % 2 if n < 50 else 0)])
+    since = datetime.fromtimestamp(value(60)["ts_ms"] / 1000, UTC)
+
+    def written(more: int, first: int, follow: str = "") -> list[int]:
+        connector = scenario.connector(root=tree, AUTO_OFFSET_RESET=since.isoformat(), FOLLOW_OFFSETS=follow)
+        connector.wait_for_log(r"assigned: \S+, ")
+        for n in range(first, first + more):
+            key, body, _, _ = next(records(1, first=n))
+            scenario.produce([(key, body, None, n % 2)])
+        scenario.wait_until_committed(100 + first - 1_000 + more, connector)
+        assert connector.stop() == 0
+        return sorted(scenario.lake.numbers())
+
+    wanted = [*range(60, 100), *range(1_000, 1_010)]
+    assert written(10, 1_000) == wanted
+    since = datetime.fromtimestamp(value(90)["ts_ms"] / 1000, UTC)
+    wanted += [*range(90, 100), *range(1_000, 1_020)]
+    assert written(10, 1_010, "once") == sorted(wanted)
+    assert written(10, 1_020, "once") == sorted([*wanted, *range(1_020, 1_030)])

@@ -1,6 +1,7 @@
 """What may be written into each variable, and what is said about other values."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,9 @@ class TestSingleValues:
             ("HTTP_FRAME_ANCESTORS", "https://a.example, http://*.b.example:8080", "http_frame_ancestors", ANCESTORS),
             ("AUTO_DISCOVER", "False", "auto_discover", False),
             ("AUTO_OFFSET_RESET", "Earliest", "auto_offset_reset", "earliest"),
+            ("AUTO_OFFSET_RESET", "2026-11-01", "auto_offset_reset", datetime(2026, 11, 1, tzinfo=UTC)),
+            ("AUTO_OFFSET_RESET", "2026-11-01T00:00:00Z", "auto_offset_reset", datetime(2026, 11, 1, tzinfo=UTC)),
+            ("AUTO_OFFSET_RESET", "-7d", "auto_offset_reset", timedelta(days=7)),
             ("LOGLEVEL", "debug", "loglevel", "DEBUG"),
             ("NULL_PARTITION", "__HIVE_DEFAULT_PARTITION__", "null_partition", "__HIVE_DEFAULT_PARTITION__"),
             ("SPARK_DRIVER_MEMORY", "512M", "heap_mb", 512),
@@ -52,6 +56,12 @@ class TestSingleValues:
     @pytest.mark.parametrize(
         ("variable", "value", "allowed"),
         [
+            (
+                "AUTO_OFFSET_RESET",
+                "newest",
+                "must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d",
+            ),
+            ("AUTO_OFFSET_RESET", "-99999999999d", "must be earliest, latest, a time"),
             ("BATCH_SIZE", "0", "must be greater than 0"),
             ("BATCH_SIZE", "many", "must be a valid integer"),
             ("MAX_WRITE_WORKERS", "257", "must be less than or equal to 256"),

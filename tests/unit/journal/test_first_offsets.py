@@ -1,11 +1,12 @@
 """Where a partition begins of which the group has neither an offset nor a journal."""
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,8 @@ class Kafka(GroupOffsets):
         self.high = {0: 100, 1: 200}
         self.cluster, self.topic = "one", "id"
         self.hides_beginnings = False
+        self.later: dict[int, int] = {}  # the first offset of a partition since any moment
+        self.asked: list[datetime] = []
 
     def begun(self, topic: str) -> set[int]:
         assert topic == "sensors"
@@ -37,6 +40,10 @@ class Kafka(GroupOffsets):
 
     def ends(self, topic: str) -> dict[int, int]:
         return dict(self.high)
+
+    def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self.asked.append(moment)
+        return {tp: self.later.get(tp.partition, end) for tp, end in ends.items()}
 
     def beginnings(self, topic: str) -> dict[int, int]:
         if self.hides_beginnings:
@@ -56,7 +63,7 @@ class Group:
     def member(
         self,
         *,
-        reset: Literal["earliest", "latest"] = "latest",
+        reset: str | datetime | timedelta = "latest",
         internal: Collection[str] = (),
     ) -> FirstOffsets:
         return FirstOffsets(
@@ -81,6 +88,30 @@ class Group:
 @pytest.fixture
 def group(tmp_path: Path) -> Group:
     return Group(tmp_path)
+
+
+def test_a_time_decides_for_all_partitions_once(group: Group) -> None:
+    """A partition without later records begins at its end, and one that is added later with its first record."""
+    week_ago = datetime.fromtimestamp(group.now(), UTC) - timedelta(days=7)
+    group.kafka.later = {0: 42}
+    member = group.member(reset=timedelta(days=7))
+    assert [member.of(tp, group.kafka.of(tp)) for tp in (P0, P1)] == [42, 200]
+    group.kafka.later = {0: 80, 1: 250}
+    group.kafka.high = {0: 150, 1: 300, 2: 10}
+    group.now.advance(HOUR)
+    again = group.member(reset=timedelta(days=7))
+    assert [again.of(tp, group.kafka.of(tp)) for tp in (P0, P1, P2)] == [42, 200, 7]
+    assert group.kafka.asked == [week_ago]
+
+
+def test_a_time_is_followed_as_an_offset_that_a_tool_has_set(group: Group) -> None:
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
+    group.kafka.later = {0: 42}
+    kafka = replace(group.kafka.of(P0), committed=90)
+    assert group.member(reset=moment).followed(P0, kafka) == replace(kafka, committed=42, is_set=True)
+    assert group.member(reset="latest").followed(P0, kafka) == kafka
+    assert group.member(reset=moment, internal=["sensors"]).followed(P0, kafka) == kafka
+    assert group.kafka.asked == [moment]
 
 
 @pytest.mark.parametrize("settings", [{"reset": "earliest"}, {"internal": ["sensors"]}], ids=str)
