@@ -129,13 +129,14 @@ SchemaId = int | UUID
 class RegisteredSchema:
     """A schema of a registry.
 
-    ``kind`` is ``AVRO``, ``JSON`` or ``PROTOBUF``. ``references`` are the schemas that ``text`` names; each stands
-    behind those that it names itself.
+    ``kind`` is ``AVRO``, ``JSON`` or ``PROTOBUF``, of which the texts are descriptors in base64. ``references`` are the
+    schemas that ``text`` names, by ``names``; each stands behind those that it names itself.
     """
 
     kind: str
     text: str
     references: Sequence[str] = ()
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

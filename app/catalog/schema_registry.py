@@ -20,6 +20,7 @@ _SERVICE = Service(
 )
 _PATIENCE = Patience(connect=5.0, read=10.0, whole=15.0)
 _MOST_REFERENCES = 100
+_DESCRIPTOR = "?format=serialized"  # of a schema in Protobuf, in base64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,12 @@ class SchemaRegistry:
         by = f"ids/{schema}" if isinstance(schema, int) else f"guids/{schema}"
         doing = f"asking the schema registry at {self._url} for the schema with the id {schema}"
         try:
-            found = self._ask(f"/schemas/{by}", doing)
+            found = self._ask_for(f"/schemas/{by}", doing)
             if found is None:
                 return None
             with _in_this_form(doing):
-                return RegisteredSchema(_kind(found), found["schema"], self._references(found, doing))
+                references = self._references(found, doing)
+                return RegisteredSchema(_kind(found), found["schema"], tuple(references.values()), tuple(references))
         except FatalError as error:
             raise RetryableError(error.doing, error.cause, error.hint).of("registry") from error
         except RetryableError as error:
@@ -69,8 +71,8 @@ class SchemaRegistry:
         with _in_this_form(doing):
             return LatestSchema(found["id"], found["version"], _kind(found), found["schema"])
 
-    def _references(self, found: Mapping[str, Any], doing: str) -> tuple[str, ...]:
-        """Returns the texts of all schemas that a schema names, each behind those that it names itself."""
+    def _references(self, found: Mapping[str, Any], doing: str) -> Mapping[str, str]:
+        """Returns the texts of all schemas that a schema names, by name, each behind those that it names itself."""
         texts: dict[str, str] = {}
         begun: set[str] = set()
 
@@ -82,14 +84,21 @@ class SchemaRegistry:
                 if len(begun) >= _MOST_REFERENCES:
                     raise FatalError(doing, f"it names more than {_MOST_REFERENCES} other schemas")
                 begun.add(path)
-                inner = self._ask(path, doing)
+                inner = self._ask_for(path, doing)
                 if inner is None:
                     raise FatalError(doing, f"the registry lacks {path}, which the schema names")
                 add(inner.get("references"))
-                texts[path] = inner["schema"]
+                texts[each["name"]] = inner["schema"]
 
         add(found.get("references"))
-        return tuple(texts.values())
+        return texts
+
+    def _ask_for(self, path: str, doing: str) -> Mapping[str, Any] | None:
+        """Asks for a schema, and where it is a text of Protobuf, for its descriptor."""
+        found = self._ask(path, doing)
+        if found and _kind(found) == "PROTOBUF" and ";" in found["schema"]:
+            return self._ask(path + _DESCRIPTOR, doing)
+        return found
 
     def _ask(self, path: str, doing: str) -> Mapping[str, Any] | None:
         answer = self._client.ask("GET", path, doing, patience=_PATIENCE)

@@ -9,7 +9,7 @@ from app.config import parsers as parse
 from app.config.fields import Area, Contradictions, env
 
 Deserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro"]
-ValueDeserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro", "json-schema"]
+ValueDeserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro", "json-schema", "protobuf"]
 Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
 OffsetReset = Annotated[str | datetime | timedelta, BeforeValidator(parse.offset_reset)]
 BadRecords = Literal["dead-letter", "skip", "fail"]
@@ -35,7 +35,7 @@ class InputVariables(Area):
     value_deserializer: Annotated[ValueDeserializer, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
     """How to deserialize values. Each value must become an object with fields, either here or in `app/transform.py`."""
     registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
-    """Address of the schema registry, with the API of Confluent's. The deserializer `avro` needs it."""
+    """Address of the schema registry, with the API of Confluent's. The deserializers `avro` and `protobuf` need it."""
     registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
     """User name or API key at the schema registry."""
     registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, only_with="SCHEMA_REGISTRY_USERNAME")
@@ -66,14 +66,14 @@ class InputVariables(Area):
 
     @property
     def needs_registry(self) -> bool:
-        return "avro" in (self.key_deserializer, self.value_deserializer)
+        return "avro" in (self.key_deserializer, self.value_deserializer) or self.value_deserializer == "protobuf"
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
         if self.needs_registry:
-            yield from self.require("must be set with the deserializer avro, to the registry of the schemas", _URL)
+            yield from self.require("must be set with avro and protobuf, to the registry of the schemas", _URL)
         else:
-            problem = "has no effect without KAFKA_VALUE_DESERIALIZER=avro or KAFKA_KEY_DESERIALIZER=avro"
+            problem = "has no effect without KAFKA_VALUE_DESERIALIZER=avro or protobuf, or KAFKA_KEY_DESERIALIZER=avro"
             yield from self.refuse(problem, _URL)
         if self.registry_username:
             yield from self.require("must be set with SCHEMA_REGISTRY_USERNAME", "SCHEMA_REGISTRY_PASSWORD")

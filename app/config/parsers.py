@@ -188,11 +188,6 @@ def is_pem(text: str) -> bool:
 
 def deserializer(text: str) -> str:
     """Parses a deserializer's name, which has a longer form in quixstreams too."""
-    if text.lower() == "protobuf":
-        raise ValueError(
-            "must not be protobuf: reading it needs classes that are compiled from the schema. Write Avro, JSON Schema "
-            "or JSON at the producer, or set bytes here and deserialize in transform()"
-        )
     return {"string": "str", "integer": "int"}.get(text.lower(), text)
 
 

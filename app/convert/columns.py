@@ -5,7 +5,7 @@ day of a datetime among dates, and the zone of a datetime among those without. S
 """
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from itertools import chain
@@ -279,3 +279,46 @@ def _differs(value: Any, kind: pa.DataType) -> bool:
     if pa.types.is_date(kind):
         return type(value) is not date
     return pa.types.is_binary(kind) and isinstance(value, str)
+
+
+def in_types(
+    arrays: Mapping[str, pa.Array], wanted: Mapping[str, pa.DataType], fixed: Container[str]
+) -> dict[str, pa.Array]:
+    """Casts columns to the table's types where these take all values; columns without a value get no type.
+
+    Raises:
+        ValueError: a value must be converted by itself.
+    """
+    converted = {}
+    for name, array in arrays.items():
+        kind = wanted.get(name)
+        if kind == array.type:
+            converted[name] = recast(array, kind)  # a struct without any value is null
+            continue
+        if name in fixed:
+            converted[name] = array
+            continue
+        found = _without_voids(array)
+        if kind is None:
+            converted[name] = found
+        elif accepts(kind, found.type):
+            try:
+                converted[name] = recast(found, kind)
+            except CONVERSION_ERRORS:
+                raise ValueError(name) from None
+        else:
+            converted[name] = array
+    return converted
+
+
+def _without_voids(array: pa.Array) -> pa.Array:
+    """Returns the array with the type null where it has no value, at any depth: the first value gives the type."""
+    if array.null_count == len(array):
+        return pa.nulls(len(array))
+    if pa.types.is_struct(array.type):
+        children = [_without_voids(child) for child in array.flatten()]
+        return pa.StructArray.from_arrays(children, [field.name for field in array.type], mask=array.is_null())
+    if pa.types.is_list(array.type):
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, _without_voids(array.values), mask=mask)
+    return array

@@ -1,4 +1,7 @@
-"""Finds the schema id of a key or value: Confluent's wire format, in front of its bytes or in a header."""
+"""Finds the schema id of a key or value: Confluent's wire format, in front of its bytes or in a header.
+
+In Protobuf the data begin with the path of the message in its file, which stands in the header too if the id does.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,8 +25,8 @@ class Payload(NamedTuple):
 
 def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> Payload:
     """Splits a key or value of a message with these headers; ``ValueError`` if it has no id."""
-    named, size = _named(raw, headers, _KEY_HEADER if is_key else _VALUE_HEADER)
-    return Payload(_schema_id(named), raw[size:])
+    named, data = _named(raw, headers, _KEY_HEADER if is_key else _VALUE_HEADER)
+    return Payload(_schema_id(named), data)
 
 
 def payloads(
@@ -36,20 +39,24 @@ def payloads(
             return {_schema_id(prefixes[0]): (range(len(values)), [value[_NUMBER_BYTES:] for value in values])}
     found: dict[bytes, tuple[list[int], list[bytes]]] = defaultdict(lambda: ([], []))
     for place, (value, its) in enumerate(zip(values, headers, strict=True)):
-        named, size = _named(value, its, _VALUE_HEADER)
+        named, rest = _named(value, its, _VALUE_HEADER)
         places, data = found[named]
         places.append(place)
-        data.append(value[size:])
+        data.append(rest)
     return {_schema_id(named): of_schema for named, of_schema in found.items()}
 
 
-def _named(raw: bytes, headers: Headers | None, header: str) -> tuple[bytes, int]:
-    """Returns the bytes of the id, and how many of them stand before the data."""
+def _named(raw: bytes, headers: Headers | None, header: str) -> tuple[bytes, bytes]:
+    """Returns the bytes of the id, and the data. What a header has behind the id belongs to the data."""
     for name, content in headers or ():
         if name == header:
-            return content.encode() if isinstance(content, str) else content or b"", 0
-    size = _GUID_BYTES if raw[:1] == _BY_GUID else _NUMBER_BYTES
-    return raw[:size], size
+            found = content.encode() if isinstance(content, str) else content or b""
+            return found[: (size := _size(found))], found[size:] + raw
+    return raw[: (size := _size(raw))], raw[size:]
+
+
+def _size(found: bytes) -> int:
+    return _GUID_BYTES if found[:1] == _BY_GUID else _NUMBER_BYTES
 
 
 def _schema_id(named: bytes) -> SchemaId:

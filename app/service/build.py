@@ -83,7 +83,7 @@ def one_by_one(settings: Settings) -> str | None:
 
     If a bad record ends the process, the records before it must reach the lake first: each is converted by itself.
     """
-    if settings.value_deserializer not in ("json", "json-schema", "avro"):
+    if settings.value_deserializer not in ("json", "json-schema", "avro", "protobuf"):
         return f"KAFKA_VALUE_DESERIALIZER={settings.value_deserializer}"
     if settings.key_deserializer not in ("str", "avro"):
         return f"KAFKA_KEY_DESERIALIZER={settings.key_deserializer}"

@@ -67,14 +67,31 @@ def new_formats(settings: Settings, find: Find | None) -> Formats:
     if find is None:
         value, key = (registered.get(name) or new_deserializer(name) for name in (values, keys))
         return Formats(value, KeyDeserializer(key), json)
-    # Polars takes a fifth of a second and 60 MB.
-    from app.convert.avro_messages import AvroMessages  # noqa: PLC0415
+    # Each loads a library that is not needed otherwise: Polars takes a fifth of a second and 60 MB.
+    asks: list[Callable[[Patiently], None]] = []
+    read_key: ReadKey | None = None
+    parser: MessageParser = json
+    if "avro" in (values, keys):
+        from app.convert.avro_messages import AvroMessages  # noqa: PLC0415
 
-    avro = AvroMessages(find)
-    registered["avro"] = RegisteredDeserializer(avro.read)
+        avro = AvroMessages(find)
+        registered["avro"] = RegisteredDeserializer(avro.read)
+        asks.append(avro.ask_with)
+        read_key = avro.read_key if keys == "avro" else None
+        parser = avro if values == "avro" else parser
+    if values == "protobuf":
+        from app.convert.protobuf_messages import ProtobufMessages  # noqa: PLC0415
+
+        parser = protobuf = ProtobufMessages(find)
+        registered["protobuf"] = RegisteredDeserializer(protobuf.read)
+        asks.append(protobuf.ask_with)
     value, key = (registered.get(name) or new_deserializer(name) for name in (values, keys))
-    read_key = avro.read_key if keys == "avro" else None
-    return Formats(value, KeyDeserializer(key), avro if values == "avro" else json, read_key, avro.ask_with)
+
+    def ask_with(patiently: Patiently) -> None:
+        for each in asks:
+            each(patiently)
+
+    return Formats(value, KeyDeserializer(key), parser, read_key, ask_with)
 
 
 def _read_json(raw: bytes, headers: Headers | None, is_key: bool) -> Any:

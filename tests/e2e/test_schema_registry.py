@@ -1,4 +1,4 @@
-"""Topics in Avro, as Confluent's own serializers write them."""
+"""Topics in Avro and Protobuf, as Confluent's own serializers write them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from dev.schema_registry import LocalSchemaRegistry
 from tests.e2e.lake import Lake
 from tests.e2e.scenario import Scenario, tree_of
 from tests.fakes.schema_registry import FakeSchemaRegistry
 from tests.support.avro import framed, record
+from tests.support.protobuf import field, file, message
 
 AT = {"type": "long", "logicalType": "timestamp-millis"}
 READING = record(("n", "long"), ("moment", AT), ("site", {"type": "enum", "name": "Site", "symbols": ["A", "B"]}))
@@ -84,6 +88,37 @@ def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
     assert "no schema with the id 99" in found[1][1]
     assert "no schema id" in found[2][1]
     assert registry.asked.count("/schemas/ids/1") == 1
+
+
+def test_protobuf_as_a_serializer_writes_it(scenario: Scenario, registry: FakeSchemaRegistry) -> None:
+    unit = file(message("Unit", field("name", "string")), name="lab/unit.proto", package="lab")
+    fields = field("n", "int64"), field("unit", ".lab.Unit"), field("tags", "string", repeated=True)
+    wrapping = message("Wrapping", field("x", "int64"), nested=[message("Reading", *fields)])
+    schema = file(wrapping, name="reading.proto", dependency=["lab/unit.proto"])
+    pool = DescriptorPool()
+    for each in (unit, schema):
+        pool.Add(each)
+    reading = GetMessageClass(pool.FindMessageTypeByName("Wrapping.Reading"))
+    client = SchemaRegistryClient({"url": registry.url})
+    serialize: Any = ProtobufSerializer(reading, client, {"use.deprecated.format": False})
+
+    def written(n: int) -> bytes:
+        value = reading(n=n, unit={"name": f"u{n % 3}"}, tags=["a", "b"])
+        return bytes(serialize(value, SerializationContext(scenario.topic, MessageField.VALUE)))
+
+    scenario.produce((None, written(n), None, 0) for n in range(1_000))
+    broken = written(0)[:-1]
+    scenario.produce([(None, broken, None, 0)])
+    settings = {"KAFKA_VALUE_DESERIALIZER": "protobuf", "SCHEMA_REGISTRY_URL": registry.url}
+    connector = scenario.connector(scenario.local_store | settings)
+    scenario.wait_until_committed(1_001, connector)
+    assert connector.stop() == 0
+    rows = scenario.lake.query("SELECT n, unit.name, tags FROM {source} ORDER BY n")
+    assert rows == [(n, f"u{n % 3}", ["a", "b"]) for n in range(1_000)]
+    dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
+    [(value, reason)] = dead.query("SELECT value, reason FROM {source}")
+    assert value == broken
+    assert "does not fit the message Wrapping.Reading" in reason
 
 
 def test_a_real_registry(scenario: Scenario, schema_registry: LocalSchemaRegistry) -> None:

@@ -20,6 +20,7 @@ from app.convert.avro_messages import AvroMessages
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
 from app.convert.json_parser import JsonMessages
+from app.convert.protobuf_messages import ProtobufMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
 from app.convert.whole_batches import MessageParser, WholeBatches
@@ -48,6 +49,7 @@ class Table:
     types: str = ""
     metadata: tuple[str, ...] = ()
     avro: AvroMessages | None = None
+    protobuf: ProtobufMessages | None = None
     avro_keys: bool = False
     json_schema: bool = False
     timestamp_as: str | None = None
@@ -83,7 +85,7 @@ class StagingStep:
         rules = Rules(table.timestamp, frozenset(spec.columns), types, table.timestamp_as)
         self.schema = MemorySchema()
         self.reader = CountingReader(_topic(table))
-        parser: MessageParser = table.avro or JsonMessages(have_schemas=table.json_schema)
+        parser: MessageParser = table.avro or table.protobuf or JsonMessages(have_schemas=table.json_schema)
         if table.rules:
             parser = RuledMessages(parser, table.rules)
         read_key = table.avro.read_key if table.avro and table.avro_keys else None
@@ -124,6 +126,9 @@ def _topic(table: Table) -> Topic:
     if table.avro:
         of_avro = RegisteredDeserializer(table.avro.read)
         return Topic("sensors", value_deserializer=of_avro, key_deserializer=of_avro if table.avro_keys else text)
+    if table.protobuf:
+        of_protobuf = RegisteredDeserializer(table.protobuf.read)
+        return Topic("sensors", value_deserializer=of_protobuf, key_deserializer=text)
     of_json = json_schema if table.json_schema else new_deserializer("json")
     return Topic("sensors", value_deserializer=of_json, key_deserializer=text)
 

@@ -41,10 +41,24 @@ def opened() -> Iterator[Opened]:
 
 @pytest.mark.parametrize(("schema", "path"), [(7, "/api/schemas/ids/7"), (GUID, f"/api/schemas/guids/{GUID}")])
 def test_a_schema_is_found_by_its_id_with_its_kind(opened: Opened, schema: Any, path: str) -> None:
-    server, registry = opened(answer(schema='"long"'), answer(schema="message X {}", schemaType="PROTOBUF"))
+    server, registry = opened(answer(schema='"long"'))
     assert registry.find(schema) == LONG
-    assert registry.find(schema) == RegisteredSchema("PROTOBUF", "message X {}")
     assert {request.path for request in server.requests} == {path}
+
+
+def test_of_protobuf_the_descriptors_are_asked_for(opened: Opened) -> None:
+    server, registry = opened(
+        answer(schema='syntax = "proto3"; message X {}', schemaType="PROTOBUF"),
+        answer(schema="WA==", schemaType="PROTOBUF", references=[{"name": "y.proto", "subject": "y", "version": 2}]),
+        answer(schema="WQ==", schemaType="PROTOBUF"),
+    )
+    assert registry.find(7) == RegisteredSchema("PROTOBUF", "WA==", ("WQ==",), ("y.proto",))
+    paths = [request.path for request in server.requests]
+    assert paths == [
+        "/api/schemas/ids/7",
+        "/api/schemas/ids/7?format=serialized",
+        "/api/subjects/y/versions/2?format=serialized",
+    ]
 
 
 def test_schemas_that_a_schema_names_stand_before_it(opened: Opened) -> None:
@@ -53,7 +67,7 @@ def test_schemas_that_a_schema_names_stand_before_it(opened: Opened) -> None:
         answer(schema="B", references=[_named("c", 1)]),
         answer(schema="C"),
     )
-    assert registry.find(1) == RegisteredSchema("AVRO", "A", ("C", "B"))
+    assert registry.find(1) == RegisteredSchema("AVRO", "A", ("C", "B"), ("c", "b"))
     paths = [request.path for request in server.requests]
     assert paths == ["/api/schemas/ids/1", "/api/subjects/b%2Fb/versions/2", "/api/subjects/c/versions/1"]
 
@@ -64,7 +78,7 @@ def _named(subject: str, version: int) -> Mapping[str, Any]:
 
 def test_schemas_that_name_each_other_come_to_an_end(opened: Opened) -> None:
     _, registry = opened(answer(schema="A", references=[_named("a", 1)]))
-    assert registry.find(1) == RegisteredSchema("AVRO", "A", ("A",))
+    assert registry.find(1) == RegisteredSchema("AVRO", "A", ("A",), ("a",))
 
 
 def test_endless_references_come_to_an_end(opened: Opened) -> None:

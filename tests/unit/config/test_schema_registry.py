@@ -8,23 +8,17 @@ URL = "SCHEMA_REGISTRY_URL"
 AVRO = {"KAFKA_VALUE_DESERIALIZER": "avro", URL: "https://registry.example.com/api/"}
 
 
-def test_avro_needs_a_registry() -> None:
+def test_avro_and_protobuf_need_a_registry() -> None:
     assert load(**AVRO).registry_url == "https://registry.example.com/api"
-    for variable in ("KAFKA_VALUE_DESERIALIZER", "KAFKA_KEY_DESERIALIZER"):
-        (problem,) = problems(**{variable: "avro"})
-        assert problem.startswith(f"{URL}: must be set with the deserializer avro")
+    for variable, name in (("KAFKA_VALUE", "avro"), ("KAFKA_KEY", "avro"), ("KAFKA_VALUE", "Protobuf")):
+        (problem,) = problems(**{f"{variable}_DESERIALIZER": name})
+        assert problem.startswith(f"{URL}: must be set with avro and protobuf")
 
 
 def test_json_schema_needs_none() -> None:
     assert not load(KAFKA_VALUE_DESERIALIZER="json-schema").needs_registry
     (problem,) = problems(**{"KAFKA_VALUE_DESERIALIZER": "json-schema", URL: "http://registry"})
     assert "has no effect without KAFKA_VALUE_DESERIALIZER=avro" in problem
-
-
-@pytest.mark.parametrize("name", ["protobuf", "PROTOBUF"])
-def test_protobuf_is_refused_with_the_reason(name: str) -> None:
-    (problem,) = problems(KAFKA_VALUE_DESERIALIZER=name)
-    assert "needs classes that are compiled from the schema. Write Avro" in problem
 
 
 @pytest.mark.parametrize(

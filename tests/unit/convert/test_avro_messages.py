@@ -301,7 +301,7 @@ def test_what_is_wrong_with_a_message_is_named() -> None:
     assert "no schema id" in reason_of(registry, b'{"a":1}')
     assert "no schema id" in reason_of(registry, b"\0\0\0")
     assert "no schema with the id 99" in reason_of(registry, framed(99, b""))
-    assert "id 2, is PROTOBUF and not Avro" in reason_of(registry, framed(2, b""))
+    assert "PROTOBUF and not Avro (id 2)" in reason_of(registry, framed(2, b""))
 
 
 def test_a_value_that_is_no_record_is_no_row(tmp_path: Path) -> None:
