@@ -9,7 +9,7 @@ import pyarrow as pa
 from app.convert.columns import in_types, infer
 from app.convert.protobuf_schema import ProtobufSchema
 from app.convert.registered_schemas import Find, RegisteredSchemas
-from app.convert.wire_format import payload
+from app.convert.wire_format import payload, payloads
 from app.model import Headers
 
 
@@ -34,10 +34,10 @@ class ProtobufMessages:
     ) -> Mapping[str, pa.Array] | None:
         """Returns the fields, or ``None`` if one of the values must be read by itself."""
         try:
-            found = [payload(*each) for each in zip(values, headers, strict=True)]
-            if len({each.schema for each in found}) > 1:
+            (schema, (_, data)), *others = payloads(values, headers).items()
+            if others:
                 return None
-            rows = self._schemas.get(found[0].schema).read_all([each.data for each in found])
+            rows = self._schemas.get(schema).read_all(data)
             names = dict.fromkeys(name for row in rows for name in row)
             arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
             if len(arrays) < len(names) or any(map(_has_unsigned, arrays.values())):
