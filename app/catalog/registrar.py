@@ -76,7 +76,7 @@ class Registrar:
                 raise ConfigError(
                     f"writing the column {cut(repr(name), 80)}",
                     f"it is another name of the partition column {its.name}, whose values are those of that name alone",
-                    f"Rename the field to {its.name} in transform(), or rename the column back in the table",
+                    f"Set RENAME_COLUMNS={name}:{its.name}, or rename the column back in the table",
                 )
             if its is not None and not is_partition:
                 former, kind = kept.get(its.name), values.type if name == its.name else its.type

@@ -68,8 +68,12 @@ class Stager:
     def _warn_of_missing(self, rows: Rows, rescued: Mapping[str, Rescue]) -> None:
         """Log each column that the settings name and the first rows lack: most often it is misspelled."""
         null, timestamp = self._spec.null_value, self._spec.timestamp_column
+        sources = {each.name: each.source for each in self._computed()}
         missing = {
-            column: ("HIVE_COLUMNS", f"go to {folder({column: null})}. Rows cannot change their folder later")
+            sources.get(column, column): (
+                "HIVE_COLUMNS",
+                f"go to {folder({column: null})}. Rows cannot change their folder later",
+            )
             for column, values in with_folders(rows, self._spec, self._computed())[1].items()
             if pc.all(pc.equal(values, null)).as_py()
         }

@@ -120,9 +120,9 @@ def new_lake(
         spec = replace(spec, computed_bytes=COMPUTED_BYTES)
     if settings.is_iceberg and known and settings.partitions and {*settings.partitions} != {*known.partitions}:
         logger.warning(
-            "the table is partitioned by %s, and HIVE_COLUMNS=%s is for new tables: the partitions of the table hold",
-            ",".join(known.partitions) or "nothing",
+            "HIVE_COLUMNS=%s is for a new table: this one stays partitioned by %s",
             ",".join(settings.partitions),
+            ",".join(known.partitions) or "nothing",
         )
     of_iceberg = None
     if settings.is_iceberg:

@@ -13,6 +13,10 @@ class Computed(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def source(self) -> str:
+        """The column of the files."""
+
     def texts(self, rows: pa.Table, /) -> pa.Array:
         """Returns the value of each row as text, without nulls; of a missing one the name of the null folder."""
 

@@ -66,6 +66,10 @@ class Partition:
         return folder_name(str(self.transform), self.column.name)
 
     @property
+    def source(self) -> str:
+        return str(self.column.name)
+
+    @property
     def words(self) -> str:
         """As in ``HIVE_COLUMNS``."""
         made, _, number = str(self.transform).rstrip("]").partition("[")

@@ -37,6 +37,7 @@ _MOST_TRIES: Final = 20
 _LONGEST_PAUSE: Final = 5.0  # between two tries, in seconds
 _MOST_BYTES: Final = 128 << 20  # of rows in memory, which become a row group
 _TOKEN_BYTES: Final = 12
+_LEVEL: Final = 3  # of the codec, as Spark has it
 _T = TypeVar("_T")
 
 
@@ -124,7 +125,12 @@ class Rewrite:
         merged = scratch / "merged.parquet"
         schema = pa.unify_schemas([pq.read_schema(path).remove_metadata() for path in paths])
         with pq.ParquetWriter(
-            merged, schema, compression="zstd", store_schema=False, store_decimal_as_integer=True
+            merged,
+            schema,
+            compression="zstd",
+            compression_level=_LEVEL,
+            store_schema=False,
+            store_decimal_as_integer=True,
         ) as writer:
             for rows in self._row_groups(paths, schema):
                 writer.write_table(self._sorted(rows), row_group_size=len(rows))

@@ -35,7 +35,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.transforms import IDENTITY, parse_transform
+from pyiceberg.transforms import IDENTITY, TimeTransform, parse_transform
 from pyiceberg.utils.config import Config
 
 from app.catalog.iceberg.columns import columns_of_table, fields_of_files, type_of
@@ -251,10 +251,15 @@ class IcebergTable:
 
     def _check_transforms(self) -> None:
         """Refuses, with ``ConfigError``, a new table to which files of the connector would not fit."""
+        hint = "Check HIVE_COLUMNS and COLUMN_TYPES"
+        of_time = [name for words, name, _ in self._transforms if isinstance(parse_transform(words), TimeTransform)]
+        if len({*of_time}) < len(of_time):
+            cause = f"it is partitioned by several times of {max(of_time, key=of_time.count)}: leave all but one out"
+            raise ConfigError(f"creating {self.words}", cause, hint)
         for words, name, kind in self._transforms:
             if pa.types.is_nested(kind) or not is_written(parse_transform(words), type_of(kind)):
                 cause = f"{words} does not take {name}, whose type is {kind}"
-                raise ConfigError(f"creating {self.words}", cause, "Check HIVE_COLUMNS and COLUMN_TYPES")
+                raise ConfigError(f"creating {self.words}", cause, hint)
 
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:
         assert self._catalog is not None, "the table was looked for"  # noqa: S101

@@ -47,10 +47,13 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
             for files, size in _unchanged(some) if options.dry_run else _merged(rewrite, some):
                 before, after = before + len(files), after + 1
                 former = f"{counted(len(files), 'file')}, {sum(each.size for each in files):,} bytes"
-                print_line(f"{planner.folder_of(files[0])}: {former} → 1 file" + (f", {size:,} bytes" if size else ""))
+                print_line(
+                    f"{planner.folder_of(files[0].key)}: {former} → 1 file" + (f", {size:,} bytes" if size else "")
+                )
     print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
     planner.tell()
-    _list_orphans(rewrite, listed, survey(store, location.root))
+    chosen = {key: found for key, found in listed.items() if planner.is_chosen(key)}
+    _list_orphans(rewrite, store.uri, chosen, survey(store, location.root))
     return 0
 
 
@@ -75,15 +78,19 @@ class _Planner:
         self._warm = 0
         self._with_deletes = 0
 
-    def folder_of(self, file: LiveFile) -> str:
+    def folder_of(self, key: str) -> str:
         """The path of a file's folder below the table."""
-        return file.key.removeprefix(f"{self._root}/").rpartition("/")[0] or "."
+        return key.removeprefix(f"{self._root}/").rpartition("/")[0] or "."
+
+    def is_chosen(self, key: str) -> bool:
+        """Whether the file is in one of the folders that the user wants."""
+        return is_chosen(self.folder_of(key), self._globs)
 
     def bins(self, files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
         """Yield files that become one, by their specs and partitions."""
         groups: dict[tuple[int, Hashable], list[LiveFile]] = {}
         for file in files:
-            if is_chosen(self.folder_of(file), self._globs):
+            if self.is_chosen(file.key):
                 groups.setdefault(file.group, []).append(file)
         for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
             small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
@@ -128,13 +135,13 @@ def _merged(rewrite: Rewrite, bins: Sequence[Sequence[LiveFile]]) -> Iterator[tu
         print_line(f"{counted(len(merged) - len(done), 'merge')} given up: their files have changed meanwhile")
 
 
-def _list_orphans(rewrite: Rewrite, listed: Mapping[str, StoredObject], journals: Survey) -> None:
+def _list_orphans(rewrite: Rewrite, uri: str, listed: Mapping[str, StoredObject], journals: Survey) -> None:
     """List data files that no snapshot has and no batch may still commit."""
     old = datetime.now(UTC) - _LEFT_OVER
     candidates = {key for key, found in listed.items() if found.last_modified < old} - journals.left_out
     orphans = sorted(candidates - rewrite.referenced())
     for key in orphans:
-        print_line(f"in no snapshot: {key}")
+        print_line(f"in no snapshot: {uri}/{key}")
     if orphans:
         size = sum(listed[key].size for key in orphans)
         print_line(f"{counted(len(orphans), 'file')} of {size:,} bytes in no snapshot: nothing needs them, delete them")

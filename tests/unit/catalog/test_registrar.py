@@ -192,7 +192,7 @@ def test_the_place_of_a_quicker_creator_counts() -> None:
 
 def test_files_that_lack_the_partitions_of_a_quicker_creator_are_not_uploaded() -> None:
     class Day:
-        name = "at_day"
+        name, source = "at_day", "at"
 
         def texts(self, rows: pa.Table) -> pa.Array:
             return pa.nulls(len(rows), pa.string())

@@ -57,7 +57,7 @@ def test_of_protobuf_the_descriptors_are_asked_for(opened: Opened) -> None:
     assert paths == [
         "/api/schemas/ids/7",
         "/api/schemas/ids/7?format=serialized",
-        "/api/subjects/y/versions/2?format=serialized",
+        "/api/subjects/y/versions/2",
     ]
 
 

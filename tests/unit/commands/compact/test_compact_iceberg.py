@@ -83,7 +83,9 @@ def test_files_that_no_snapshot_has_are_listed(
     os.utime(tmp_path / ROOT / "place=Rome" / "left over.parquet", (time.time() - 2 * 86_400,) * 2)
     assert run("--when-cold", "0h") == 0
     listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("in no snapshot")]
-    assert listed == [f"in no snapshot: {ROOT}/place=Rome/left over.parquet"], "former snapshots have the merged ones"
+    assert listed == [f"in no snapshot: {bench.store.uri}/{ROOT}/place=Rome/left over.parquet"], (
+        "former snapshots have the merged ones"
+    )
     bench.table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
     assert run() == 0
     said = capsys.readouterr().out
