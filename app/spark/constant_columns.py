@@ -60,6 +60,9 @@ public class ConstantColumns {
         for (int index = 0; index < all.getRow_groups().size(); index++) {
             RowGroup group = (RowGroup) all.getRow_groups().get(index);
             RowGroup added = (RowGroup) more.getRow_groups().get(index);
+            if (added.getNum_rows() != group.getNum_rows()) {
+                throw new IOException("a row group has " + added.getNum_rows() + " rows of constant columns");
+            }
             for (Object column : added.getColumns()) {
                 move((ColumnChunk) column, start, others, joined);
             }
@@ -110,7 +113,8 @@ class ConstantColumns:
         with pq.ParquetWriter(columns, schema, compression="none", store_schema=False, write_page_index=True) as writer:
             for index in range(written.num_row_groups):
                 rows = written.row_group(index).num_rows
-                writer.write_table(pa.table([_repeated(text, rows) for text in texts.values()], schema))
+                columns = [_repeated(text, rows) for text in texts.values()]
+                writer.write_table(pa.table(columns, schema), row_group_size=rows)
             writer.add_key_value_metadata(_with_columns(written.metadata, texts))
         self._java.append(str(path), columns.getvalue().to_pybytes())
 

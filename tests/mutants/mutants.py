@@ -260,6 +260,27 @@ MUTANTS = (
         ("tests/unit/catalog/test_iceberg_rewrite.py",),
     ),
     Mutant(
+        "files of deletes of an Iceberg table are told to be of no use",
+        "app/catalog/iceberg/rewrite.py",
+        "table.inspect.all_files()",
+        "table.inspect.all_data_files()",
+        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+    ),
+    Mutant(
+        "bounds of an Iceberg file leave out its largest values",
+        "app/catalog/iceberg/entries.py",
+        "each.num_values and not each.has_min_max",
+        "not each.num_values and not each.has_min_max",
+        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+    ),
+    Mutant(
+        "a value that is in the partition alone is lost by a merge of Iceberg files",
+        "app/catalog/iceberg/rewrite.py",
+        "ids.get(name) in sources",
+        "False",
+        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+    ),
+    Mutant(
         "files with other ids of columns become one in an Iceberg table",
         "app/catalog/iceberg/rewrite.py",
         "any(map(_has_ids, (one, other)))",

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
@@ -89,6 +90,8 @@ def _entry(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Reco
         # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.
         if any(isinstance(value, float) and math.isnan(value) for value in (found.current_min, found.current_max)):
             del statistics.column_aggregates[field_id]
+    for name in _without_bounds(file.footer):
+        statistics.column_aggregates.pop(plan[1][name], None)
     return IcebergFile.from_args(
         content=DataFileContent.DATA,
         file_path=file.uri,
@@ -101,3 +104,16 @@ def _entry(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Reco
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
+
+
+def _without_bounds(footer: pq.FileMetaData) -> Iterator[str]:
+    """Yields the paths of columns of which a row group has values and no bounds, as where one has more than 4 KB.
+
+    pyiceberg would take the bounds of the other row groups for those of the file.
+    """
+    groups = [footer.row_group(index) for index in range(footer.num_row_groups)] if footer.num_row_groups > 1 else []
+    for index in range(footer.num_columns if groups else 0):
+        if footer.schema.column(index).physical_type == "BYTE_ARRAY":
+            found = [group.column(index).statistics for group in groups]
+            if any(each is not None and each.num_values and not each.has_min_max for each in found):
+                yield footer.schema.column(index).path

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
-from app.catalog.iceberg.columns import columns_of_table
+from app.catalog.iceberg.columns import columns_of_table, mapping_of
 from app.catalog.iceberg.entries import entries, prepare, schema_of
 from app.catalog.iceberg.store_io import StoreIO
 from app.catalog.iceberg.table import IcebergTable
@@ -38,6 +38,14 @@ _LONGEST_PAUSE: Final = 5.0  # between two tries, in seconds
 _MOST_BYTES: Final = 128 << 20  # of rows in memory, which become a row group
 _TOKEN_BYTES: Final = 12
 _LEVEL: Final = 3  # of the codec, as Spark has it
+_ROWS_AT_ONCE: Final = 1_000  # a small file may have large rows
+_COPIED: Final = frozenset(
+    {
+        *(pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.time64("us")),
+        *(pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
+    }
+)
 _T = TypeVar("_T")
 
 
@@ -57,6 +65,13 @@ class LiveFile:
     group: tuple[int, Hashable]
     has_deletes: bool
     task: FileScanTask = field(repr=False)
+
+
+class Fitting(NamedTuple):
+    """Files that fit into one, which has these columns."""
+
+    columns: pa.Schema
+    files: list[LiveFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,48 +106,40 @@ class Rewrite:
         return self._ask("planning", plan)
 
     def referenced(self) -> set[str]:
-        """Returns the keys of all data files that a snapshot has."""
+        """Returns the keys of all files of data and of deletes that a snapshot has."""
 
         def look() -> set[str]:
             table = self._loaded()
-            paths = table.inspect.all_data_files()["file_path"].to_pylist() if table.snapshots() else []
+            paths = table.inspect.all_files()["file_path"].to_pylist() if table.snapshots() else []
             return {*map(_io(table).key, paths)}
 
         return self._ask("reading the snapshots of", look)
 
-    def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[list[LiveFile]]:
-        """Splits files of one group, given with their columns, into those that fit into one file."""
-        table = self._ask("reading", self._loaded)
-        found: list[tuple[pa.Schema, list[LiveFile]]] = []
+    def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[Fitting]:
+        """Puts files of one group, given with their columns, together where they fit into one file."""
+        metadata = self._ask("reading", self._loaded).metadata
+        found: list[Fitting] = []
         for file, schema in files:
             for index, (known, some) in enumerate(found):
-                if joined := _joined(table.metadata, known, schema):
-                    found[index] = joined, [*some, file]
+                if joined := _joined(metadata, file.group[0], known, schema):
+                    found[index] = Fitting(joined, [*some, file])
                     break
             else:
-                found.append((schema, [file]))
-        return [some for _, some in found]
+                if all(_is_copied(each.type) for each in schema):
+                    found.append(Fitting(schema, [file]))
+        return found
 
-    def merge(self, inputs: Sequence[LiveFile], scratch: Path) -> Merged:
-        """Uploads a file with the rows of these, which fit, into the folder of the first.
+    def merge(self, fitting: Fitting, scratch: Path) -> Merged:
+        """Uploads a file with the rows of these, into the folder of the first.
 
         Raises:
             FatalError: it has another number of rows.
         """
-        paths = [scratch / f"{number}.parquet" for number in range(len(inputs))]
-        for each, path in zip(inputs, paths, strict=True):
-            self._store.download(each.key, path)
+        schema, inputs = fitting
         merged = scratch / "merged.parquet"
-        schema = pa.unify_schemas([pq.read_schema(path).remove_metadata() for path in paths])
-        with pq.ParquetWriter(
-            merged,
-            schema,
-            compression="zstd",
-            compression_level=_LEVEL,
-            store_schema=False,
-            store_decimal_as_integer=True,
-        ) as writer:
-            for rows in self._row_groups(paths, schema):
+        form = {"store_schema": False, "store_decimal_as_integer": True}
+        with pq.ParquetWriter(merged, schema, compression="zstd", compression_level=_LEVEL, **form) as writer:
+            for rows in self._row_groups(inputs, schema, scratch / "input.parquet"):
                 writer.write_table(self._sorted(rows), row_group_size=len(rows))
         footer = pq.read_metadata(merged)
         if footer.num_rows != (wanted := sum(each.rows for each in inputs)):
@@ -172,21 +179,24 @@ class Rewrite:
             raise ConfigError(f"looking for {self._table.words}", "the catalog does not know it", "Check TABLE_NAME")
         return table
 
-    def _row_groups(self, paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-        rows = schema.empty_table()
-        for path in paths:
+    def _row_groups(self, inputs: Sequence[LiveFile], schema: pa.Schema, path: Path) -> Iterator[pa.Table]:
+        some, rows, size = [schema.empty_table()], 0, 0
+        for each in inputs:
+            self._store.download(each.key, path)
             with pq.ParquetFile(path) as file:
-                for index in range(file.num_row_groups):
-                    found = file.read_row_group(index).replace_schema_metadata()
-                    rows = pa.concat_tables([rows, found], promote_options="default")
-                    if len(rows) >= self._row_group_rows or rows.nbytes >= _MOST_BYTES:
-                        yield rows
-                        rows = schema.empty_table()
-        if len(rows):
-            yield rows
+                for batch in file.iter_batches(_ROWS_AT_ONCE):
+                    some.append(pa.table(batch).replace_schema_metadata())
+                    rows, size = rows + len(batch), size + batch.nbytes
+                    if rows >= self._row_group_rows or size >= _MOST_BYTES:
+                        yield pa.concat_tables(some, promote_options="default")
+                        some, rows, size = some[:1], 0, 0
+        if rows:
+            yield pa.concat_tables(some, promote_options="default")
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
-        return rows.sort_by(self._sort_column) if self._sort_column in rows.column_names else rows
+        if self._sort_column not in rows.column_names or pa.types.is_nested(rows[self._sort_column].type):
+            return rows
+        return rows.sort_by(self._sort_column)
 
     def _replace(self, merged: Sequence[Merged]) -> Sequence[Merged]:
         table = self._loaded()
@@ -223,22 +233,21 @@ class _Replace(_OverwriteFiles):
         return Summary(Operation.REPLACE, **found.additional_properties)
 
 
-def _joined(metadata: TableMetadata, one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
+def _joined(metadata: TableMetadata, spec_id: int, one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
     """Returns the columns of a file with the rows of two, ``None`` where they have to stay apart.
 
     Without field ids a missing column is one of nulls, unless it takes its value from the partition.
     """
     if one.equals(other, check_metadata=True):
         return one
-    shared = [name for name in one.names if name in other.names]
-    sources = {metadata.schema().find_column_name(field.source_id) for field in metadata.spec().fields}
-    if (
-        any(map(_has_ids, (one, other)))
-        or any(one.field(name) != other.field(name) for name in shared)
-        or sources & ({*one.names} ^ {*other.names})
-    ):
+    joined = pa.unify_schemas([one, other]) if _is_alike(one, other) else None
+    if joined is None or not all(_is_copied(each.type) for each in joined):
         return None
-    joined = pa.unify_schemas([one, other])
+    missing = [name for name in joined.names if name not in one.names or name not in other.names]
+    sources = {field.source_id for field in metadata.specs()[spec_id].fields}
+    ids = {name: each.field_id for each in mapping_of(metadata) for name in each.names}
+    if any(ids.get(name) in sources or not joined.field(name).nullable for name in missing):
+        return None
     try:
         columns_of_table(metadata, joined)
     except ValueError:  # two names of one column
@@ -246,8 +255,21 @@ def _joined(metadata: TableMetadata, one: pa.Schema, other: pa.Schema) -> pa.Sch
     return joined
 
 
+def _is_alike(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether both have no field ids, and the columns of the same names the same types."""
+    shared = (name for name in one.names if name in other.names)
+    return not any(map(_has_ids, (one, other))) and all(one.field(name) == other.field(name) for name in shared)
+
+
 def _has_ids(columns: pa.Schema) -> bool:
     return any(b"PARQUET:field_id" in (field.metadata or {}) for field in columns)
+
+
+def _is_copied(kind: pa.DataType) -> bool:
+    """Whether pyarrow writes values of this type as it has read them, and Iceberg has it."""
+    if pa.types.is_nested(kind):
+        return all(_is_copied(kind.field(index).type) for index in range(kind.num_fields))
+    return kind in _COPIED or pa.types.is_decimal128(kind) or pa.types.is_fixed_size_binary(kind)
 
 
 def _io(table: Table) -> StoreIO:

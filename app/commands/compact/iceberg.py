@@ -9,7 +9,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from app.catalog.iceberg.rewrite import LiveFile, Rewrite
+from app.catalog.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.catalog.iceberg.table import IcebergTable
 from app.commands.compact.job import by_size
 from app.commands.compact.table import is_chosen
@@ -25,7 +25,7 @@ from app.storage.base import ObjectStore, StoredObject
 from app.table.layout import is_data_file
 from app.table.parquet_reader import read_footer
 
-_FILES_AT_ONCE = 1_000  # in one commit
+_FILES_AT_ONCE = 1_000  # that become one, or in one commit
 _LEFT_OVER = timedelta(days=1)  # older than a file whose batch may still be committed
 
 
@@ -42,8 +42,8 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
         rewrite, listed, location.root, options, partial(_with_columns, store, settings.max_write_workers)
     )
     before = after = 0
-    for _, of_spec in groupby(planner.bins(rewrite.files()), lambda files: files[0].group[0]):
-        for some in by_size(of_spec, _FILES_AT_ONCE, len):
+    for _, of_spec in groupby(planner.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
+        for some in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
             for files, size in _unchanged(some) if options.dry_run else _merged(rewrite, some):
                 before, after = before + len(files), after + 1
                 former = f"{counted(len(files), 'file')}, {sum(each.size for each in files):,} bytes"
@@ -86,7 +86,7 @@ class _Planner:
         """Whether the file is in one of the folders that the user wants."""
         return is_chosen(self.folder_of(key), self._globs)
 
-    def bins(self, files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:
+    def bins(self, files: Sequence[LiveFile]) -> Iterator[Fitting]:
         """Yield files that become one, by their specs and partitions."""
         groups: dict[tuple[int, Hashable], list[LiveFile]] = {}
         for file in files:
@@ -101,8 +101,10 @@ class _Planner:
                 self._warm += 1
                 continue
             small.sort(key=attrgetter("key"))
-            for fitting in self._rewrite.fitting(self._with_columns(small)):
-                yield from (some for some in by_size(fitting, self._target_bytes, attrgetter("size")) if len(some) > 1)
+            for columns, fitting in self._rewrite.fitting(self._with_columns(small)):
+                for some in by_size(fitting, self._target_bytes, attrgetter("size")):
+                    parts = (some[first : first + _FILES_AT_ONCE] for first in range(0, len(some), _FILES_AT_ONCE))
+                    yield from (Fitting(columns, part) for part in parts if len(part) > 1)
 
     def tell(self) -> None:
         """Print what was left."""
@@ -118,16 +120,16 @@ def _with_columns(store: ObjectStore, workers: int, files: Sequence[LiveFile]) -
         yield file, footer.schema.to_arrow_schema().remove_metadata()
 
 
-def _unchanged(bins: Sequence[Sequence[LiveFile]]) -> Iterator[tuple[Sequence[LiveFile], int]]:
-    return ((files, 0) for files in bins)
+def _unchanged(bins: Sequence[Fitting]) -> Iterator[tuple[Sequence[LiveFile], int]]:
+    return ((fitting.files, 0) for fitting in bins)
 
 
-def _merged(rewrite: Rewrite, bins: Sequence[Sequence[LiveFile]]) -> Iterator[tuple[Sequence[LiveFile], int]]:
+def _merged(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequence[LiveFile], int]]:
     """Merge and commit, and yield files with the size of the one that they became."""
     merged = []
-    for files in bins:
+    for fitting in bins:
         with scratch_folder() as scratch:
-            merged.append(rewrite.merge(files, scratch))
+            merged.append(rewrite.merge(fitting, scratch))
     done = rewrite.commit(merged)
     for each in done:
         yield each.inputs, each.file.size
@@ -144,4 +146,4 @@ def _list_orphans(rewrite: Rewrite, uri: str, listed: Mapping[str, StoredObject]
         print_line(f"in no snapshot: {uri}/{key}")
     if orphans:
         size = sum(listed[key].size for key in orphans)
-        print_line(f"{counted(len(orphans), 'file')} of {size:,} bytes in no snapshot: nothing needs them, delete them")
+        print_line(f"{counted(len(orphans), 'file')} of {size:,} bytes in no snapshot: this table does not need them")

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestWriter
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.transforms import parse_transform
+from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 
-from app.catalog.iceberg.rewrite import LiveFile, Merged, Rewrite
+from app.catalog.iceberg.entries import entries, schema_of
+from app.catalog.iceberg.rewrite import Fitting, LiveFile, Merged, Rewrite
 from app.errors import FatalError
 from tests.unit.catalog.iceberg_bench import IcebergBench, marks
 from tests.unit.catalog.iceberg_commits import commits
@@ -176,6 +184,72 @@ def test_a_column_of_the_name_of_a_dropped_one_is_another(bench: IcebergBench, t
     assert bench.rows() == before
 
 
+@pytest.mark.parametrize("change", ["rename", "drop"])
+def test_a_column_that_has_its_value_from_the_partition_is_no_null(
+    bench: IcebergBench, tmp_path: Path, change: str
+) -> None:
+    """As of files that came from plain folders."""
+    bench.member().add_files([bench.file("one", {"n": [1]})], "readings", marks(0))
+    hive = replace(bench.file("two", {"n": [2]}), footer=None)
+    path = Path(hive.uri.removeprefix("file://"))
+    pq.write_table(pa.table({"n": [2]}), path)
+    file = replace(hive, size=path.stat().st_size, footer=pq.read_metadata(path))
+    with bench.table.transaction() as transaction, transaction.update_snapshot().merge_append() as append:
+        for entry in entries(transaction.table_metadata, [(file, schema_of(file), Record("Rome"))]):
+            append.append_data_file(entry)
+    if change == "rename":
+        with bench.table.update_schema() as schema:
+            schema.rename_column("place", "city")
+    else:
+        with bench.table.update_spec() as spec:
+            spec.remove_field("place")
+    before = bench.rows()
+    some, files = merged(bench, tmp_path)
+    assert some.commit(files) == files
+    assert bench.rows() == before
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, None], pa.timestamp("ns")),
+        pa.array(["a", None]).dictionary_encode(),
+        pa.array([1, None], pa.uint32()),
+        pa.nulls(2),
+    ],
+    ids=str,
+)
+def test_files_of_types_that_would_change_are_left(bench: IcebergBench, tmp_path: Path, values: pa.Array) -> None:
+    fill(bench)
+    some = rewrite(bench)
+    odd = pa.schema({"place": pa.string(), "n": values.type})
+    first, *others = [(file, columns_of(bench, file)) for file in some.files()]
+    [fitting] = some.fitting([(first[0], odd), *others])
+    assert [file.key for file in fitting.files] == [file.key for file, _ in others]
+
+
+def test_a_file_is_found_by_a_value_that_has_no_bounds(bench: IcebergBench, tmp_path: Path) -> None:
+    """Parquet has none of a value of more than 4 KB; the other row groups have some."""
+    member, large = bench.member(), "z" * 5_000
+    member.add_files([bench.file("one", {"s": ["b", "c"]})], "readings", marks(0))
+    member.add_files([bench.file("two", {"s": [large, "b"]})], "readings", marks(1))
+    some, files = merged(bench, tmp_path, rewrite(bench, rows=2))
+    assert some.commit(files) == files
+    assert [len(bench.table.scan(each).to_arrow()) for each in (f"s = '{large}'", "s > 'c'", "s = 'c'")] == [1, 1, 1]
+
+
+def test_files_of_deletes_are_no_orphans(bench: IcebergBench) -> None:
+    fill(bench)
+    some = rewrite(bench)
+    [file, *_] = some.files()
+    deletes = replace_content(file.task.file, f"{bench.store.uri}/data/readings/place=Rome/1-deletes.parquet")
+    with bench.table.transaction() as transaction:
+        producer = AppendsDeletes(Operation.APPEND, transaction, bench.table.io)
+        with producer:
+            producer.append_data_file(deletes)
+    assert "data/readings/place=Rome/1-deletes.parquet" in some.referenced()
+
+
 def test_files_of_former_partitions_keep_them(bench: IcebergBench, tmp_path: Path) -> None:
     fill(bench)
     with bench.table.update_spec() as spec:
@@ -197,6 +271,27 @@ def test_row_groups_are_of_the_wanted_size_and_sorted(bench: IcebergBench, tmp_p
         groups = [file.read_row_group(index)["n"].to_pylist() for index in range(file.num_row_groups)]
     assert groups == [[1, 1, 5, 5, None, None], [1, 5, None]]
     assert one.file.rows == 9
+
+
+class AppendsDeletes(_FastAppendFiles):
+    """Appends files of deletes, which pyiceberg does not write."""
+
+    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        writer = super().new_manifest_writer(spec)
+        writer.content = lambda: ManifestContent.DELETES  # type: ignore[method-assign]
+        return writer
+
+
+def replace_content(file: IcebergFile, path: str) -> IcebergFile:
+    return IcebergFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=file.partition,
+        record_count=1,
+        file_size_in_bytes=1,
+        spec_id=file.spec_id,
+    )
 
 
 # --- others at the same time ----------------------------------------------------------------------------------------
@@ -287,4 +382,4 @@ def test_a_file_that_has_lost_rows_is_refused(bench: IcebergBench, tmp_path: Pat
         pa.table({"n": pa.array([], pa.int64())}), bench.store.uri.removeprefix("file://") + "/" + files[0].key
     )
     with pytest.raises(FatalError, match="2 rows instead of 3"):
-        some.merge(files, tmp_path)
+        some.merge(Fitting(pa.schema({"n": pa.int64(), "place": pa.string()}), files), tmp_path)
