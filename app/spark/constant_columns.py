@@ -109,14 +109,14 @@ class ConstantColumns:
         """Appends a column of each name to a file of Spark, in all its row groups."""
         written = pq.read_metadata(path)
         schema = pa.schema(dict.fromkeys(texts, _TYPE).items())
-        columns = pa.BufferOutputStream()
-        with pq.ParquetWriter(columns, schema, compression="none", store_schema=False, write_page_index=True) as writer:
+        file = pa.BufferOutputStream()
+        with pq.ParquetWriter(file, schema, compression="none", store_schema=False, write_page_index=True) as writer:
             for index in range(written.num_row_groups):
                 rows = written.row_group(index).num_rows
                 columns = [_repeated(text, rows) for text in texts.values()]
                 writer.write_table(pa.table(columns, schema), row_group_size=rows)
             writer.add_key_value_metadata(_with_columns(written.metadata, texts))
-        self._java.append(str(path), columns.getvalue().to_pybytes())
+        self._java.append(str(path), file.getvalue().to_pybytes())
 
 
 def _repeated(text: str | None, rows: int) -> pa.Array:
