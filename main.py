@@ -55,7 +55,8 @@ def _run(options: Namespace) -> int:
             raise ConfigError(f"reading {dotenv}", str(error), "Save it as UTF-8") from None
         if not options.command:  # a deployment may have no arguments
             options = _command_of_environment()
-        settings = load_settings(needs_broker=options.needs_broker, needs_store=options.needs_store)
+        needs_broker = options.needs_broker or bool(vars(options).get("topic"))  # of try
+        settings = load_settings(needs_broker=needs_broker, needs_store=options.needs_store)
     except ConfigError as error:
         logs.announce_failure(error)
         return error.exit_code

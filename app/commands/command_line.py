@@ -54,6 +54,23 @@ def new_parser() -> ArgumentParser:
         action="store_true",
         help='lines are objects with "value" and, if wanted, "key", "timestamp" (ms) and "headers" (an object)',
     )
+    try_out.add_argument(
+        "--topic",
+        metavar="N",
+        nargs="?",
+        type=count,
+        const=1_000,
+        help="instead, plan the table by the newest N records of the topic (%(const)s), without joining the group",
+    )
+    try_out.add_argument("--json", action="store_true", help="answer in JSON, with --topic")
+    for name, default, what in (("put", 0.005, "1,000 writing requests"), ("gb", 0.023, "a GB for a month")):
+        try_out.add_argument(
+            f"--{name}-price",
+            metavar="PRICE",
+            type=float,
+            default=default,
+            help=f"of {what} (%(default)s), with --topic",
+        )
 
     audit = add_command(
         "audit",
@@ -144,6 +161,13 @@ def add_folders(command: ArgumentParser) -> None:
         default=[],
         help="only folders of the table like this, such as 'year=2024/*' (can be given several times)",
     )
+
+
+def count(text: str) -> int:
+    """A number of 1 or more. argparse shows this function's name."""
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
 
 
 def duration(text: str) -> timedelta:

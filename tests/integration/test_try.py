@@ -6,13 +6,17 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import fastavro
 import pytest
+from confluent_kafka.admin import AdminClient
 
 import app
+from dev.broker import Broker
 from dev.connector import REPO, customised, environment
 from tests.services.main_process import run_main
 from tests.support.commands import run_command
@@ -292,3 +296,52 @@ def test_an_avro_file_that_cannot_be_read_is_told(
     arguments: list[str], settings: dict[str, str], message: str, try_here: Here
 ) -> None:
     check_refusal(try_here(*arguments, records=b"Obj\x01cut", **settings), message)
+
+
+# --- a plan by the newest records of a topic ------------------------------------------------------------------------
+
+
+def test_a_plan_tells_the_columns_the_folders_and_what_to_change(kafka: Broker, tmp_path: Path) -> None:
+    topic, now = f"readings-{uuid4().hex[:8]}", int(time.time() * 1000)
+    kafka.create_topic(topic, partitions=3)
+    values = [{"ts_ms": now, "n": n, "device": f"d{n % 50}", "location": "Oslo"} for n in range(400)]
+    records = [(None, json.dumps(value), now, n % 2) for n, value in enumerate(values)]
+    kafka.produce(topic, [*records, (None, "{broken", now, 0)])
+    settings = {
+        "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "input": topic,
+        "S3_BUCKET": "lake-bucket",
+        "CONSUMER_GROUP": f"{topic}-group",
+        "HIVE_COLUMNS": "locaton,device,hour",
+    }
+    told = run(REPO, "try", "--topic", "300", "--json", **settings)
+    plan = json.loads(told.stdout)
+    assert told.returncode == 1, "a record is bad"
+    assert (plan["records"], plan["rows"], plan["bad"]) == (300, 299, 1)
+    assert plan["columns"] == {"ts_ms": "bigint", "n": "bigint", "location": "string"}
+    assert (plan["folders_a_day"], plan["folders_a_batch"]) == (50 * 24, 4), (
+        "401 records in an hour: 3 in half a minute"
+    )
+    [advice] = plan["advice"]
+    assert "device has 50 values: leave it out, or make it ~device" in advice
+    assert "Did you mean location?" in told.stderr
+    people = run(REPO, "try", "--topic", "--gb-price", "0", **settings)
+    assert "401 of the newest: 400 rows, 1 bad" in people.stdout
+    assert "1: it does not deserialize" in people.stdout
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    assert f"{topic}-group" not in {each.group_id for each in admin.list_consumer_groups().result().valid}
+
+
+def test_a_plan_of_an_empty_topic(kafka: Broker) -> None:
+    topic = f"readings-{uuid4().hex[:8]}"
+    kafka.create_topic(topic)
+    settings = {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "input": topic, "S3_BUCKET": "lake-bucket"}
+    told = run(REPO, "try", "--topic", **settings)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "0 of the newest: 0 rows" in told.stdout
+
+
+def test_a_plan_needs_a_broker() -> None:
+    told = run(REPO, "try", "--topic", input="readings", S3_BUCKET="lake-bucket")
+    assert told.returncode == 2
+    assert "KAFKA_BOOTSTRAP_SERVERS" in told.stdout + told.stderr

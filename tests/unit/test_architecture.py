@@ -36,7 +36,7 @@ HOMES = {
     "botocore": "app.storage.s3.*",
     "s3transfer": "app.storage.s3.*",
     "azure": "app.storage.azure.*",
-    "google": "app.storage.gcs.*",
+    "google": "app.storage.gcs.* app.convert.protobuf_schema",
     "aws_msk_iam_sasl_signer": "app.kafka.msk_token",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
     "pyiceberg": "app.catalog.iceberg.*",

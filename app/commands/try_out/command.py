@@ -24,6 +24,7 @@ from app.commands.offline import (
 )
 from app.commands.output import log_warnings_only, print_line
 from app.commands.try_out.avro_file import AvroFile, is_avro_file
+from app.commands.try_out.plan import Planner
 from app.config.settings import Settings
 from app.consumer.framework.application import Callbacks, run
 from app.consumer.framework.due import Due
@@ -31,6 +32,7 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
+from app.consumer.plain.client import new_client
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow
 from app.delivery.gather import Gathering
@@ -38,11 +40,16 @@ from app.delivery.pipeline import Pipeline
 from app.errors import ConfigError
 from app.formatting import counted
 from app.journal.journal import Journal
+from app.kafka.newest import Newest, newest
+from app.kafka.questions import GroupOffsets
+from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.lenient_json import to_json
-from app.model import DataFile, Rejected, StagedFile
+from app.model import DataFile, Message, Rejected, StagedFile, headers_of, known_timestamp
+from app.monitoring.waits import Request, Waits
 from app.service.build import new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
 from app.service.formats import Find, new_formats, new_registry
+from app.service.kafka import asking_for_topics
 from app.service.lake import new_lake, new_location
 from app.service.lanes import Choice, choose_lane
 from app.service.stores import new_store
@@ -54,13 +61,20 @@ _TOPIC, _OFFSET = "__topic", "__offset"
 _BEHIND: Final = -1  # stands for the offsets in topics of quixstreams
 _TICK_MS: Final = 200
 _COMMIT_SECONDS: Final = 0.2
+_BROKER_SECONDS: Final = 10.0
+_MOST_REASONS: Final = 5
 _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
 
 def try_out(settings: Settings, options: Namespace) -> int:
-    """Put the records of standard input, or of a file, through all steps but Spark's; returns 1 if any is bad."""
+    """Put the records of standard input, a file or the topic through all steps but Spark's; returns 1 if any is bad."""
     log_warnings_only()
     with scratch_folder() as scratch:
+        if options.topic:
+            found = _newest(settings, scratch, options.topic)
+            records = [_as_sample(message) for message in found.messages if len(message) <= MOST_BYTES]
+            planner = Planner(settings, scratch, found.a_second, options)
+            return _Trial(settings, scratch, records, range(1, len(records) + 1), None, planner).run()
         data, find, now = _read(options.file), None, int(time.time() * 1000)
         if is_avro_file(data):
             file = _opened(data, settings, options)
@@ -90,8 +104,15 @@ class _Trial:
     """Puts the records through a connector whose Kafka and lake are in this process, and whose writer shows rows."""
 
     def __init__(
-        self, settings: Settings, scratch: Path, records: Sequence[Sample], numbers: Sequence[int], find: Find | None
+        self,
+        settings: Settings,
+        scratch: Path,
+        records: Sequence[Sample],
+        numbers: Sequence[int],
+        find: Find | None,
+        planner: Planner | None = None,
     ) -> None:
+        self._planner = planner
         self._settings = settings = settings.offline(scratch / "lake")
         self._scratch = scratch
         self._records = records
@@ -175,6 +196,8 @@ class _Trial:
 
     def write(self, staged: StagedFile, out: Path) -> list[DataFile]:  # noqa: ARG002 - as Spark's writer
         """Note the rows of a batch; none of them is written."""
+        if self._planner:
+            self._planner.add(staged)
         for row in pq.ParquetFile(staged.path).read().to_pylist():
             group = staged.groups[row.pop(staged.group_column)]
             topic, offset = row.get(_TOPIC, group.partition_values.get(_TOPIC)), row[_OFFSET]
@@ -200,11 +223,14 @@ class _Trial:
             outcomes = self._outcomes.get(offset, [])
             if not {"row", "bad"}.intersection(what for what, _ in outcomes):
                 self._note("none", self._settings.input_topic, offset, "no row")
-            for what, text in self._outcomes[offset]:
+            for what, text in self._outcomes[offset] if not self._planner else ():
                 print_line(f"{what:<4}  line {number}  {text}")
-        for what, text in self._outcomes.get(_BEHIND, []):
+        for what, text in self._outcomes.get(_BEHIND, []) if not self._planner else ():
             print_line(f"{what:<4}  after group_by()  {text}")
         counts = Counter(what for outcomes in self._outcomes.values() for what, _ in outcomes)
+        if self._planner:
+            self._show_plan(self._planner, counts)
+            return counts
         print_line(
             f"{counted(len(self._line_numbers), 'record')}: {counted(counts['row'], 'row')}, "
             f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
@@ -216,6 +242,44 @@ class _Trial:
                 "State began empty and is dropped again; changelogs, and what depends on partitions, are not tried"
             )
         return counts
+
+    def _show_plan(self, planner: Planner, counts: Counter[str]) -> None:
+        without = {_TOPIC, _OFFSET}.difference(self._settings.metadata_columns)
+        plan = planner.plan(len(self._records), counts["bad"], self._rescued, frozenset(without))
+        if planner.is_json:
+            print_line(json.dumps(plan.as_json()))
+            return
+        for line in plan.lines():
+            print_line(line)
+        reasons = Counter(text for each in self._outcomes.values() for what, text in each if what == "bad")
+        for reason, count in reasons.most_common(_MOST_REASONS):
+            print_line(f"bad        {count:,}: {reason}")
+
+
+def _newest(settings: Settings, scratch: Path, count: int) -> Newest:
+    application = new_application(Application, settings, new_location(settings, new_store(settings), None), scratch)
+    connection = application.config.broker_address
+    visible = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=_BROKER_SECONDS)
+    with asking_for_topics(settings):
+        topic = open_topic(
+            application,
+            settings.input_topic,
+            visible,
+            variable="input",
+            right="Read",
+            value_deserializer="bytes",
+            key_deserializer="bytes",
+        )
+    consumer = new_client(application.config, {"enable.partition.eof": True})
+    try:
+        return newest(GroupOffsets(consumer, new_admin(connection)), topic.name, count)
+    finally:
+        consumer.close()
+
+
+def _as_sample(message: Message) -> Sample:
+    timestamp = known_timestamp(message.timestamp()[1])
+    return Sample(message.value(), message.key(), timestamp or int(time.time() * 1000), headers_of(message))
 
 
 def _shown(value: Any) -> str:

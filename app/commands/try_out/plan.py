@@ -1,0 +1,149 @@
+"""``try --topic``: what the table will be like, by the newest records of the topic."""
+
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from app.config.settings import Settings
+from app.formatting import counted
+from app.model import StagedFile
+from app.table.layout import TIME_COLUMNS, folder
+from app.table.type_names import type_name
+
+_DAY: Final = 86_400
+_MONTH_DAYS: Final = 30
+_FOOTER_BYTES: Final = 2_000  # of a file, about, whatever its rows
+_SMALL_FILE: Final = 1 << 20
+_MANY: Final = 16  # values of a column
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the table will be like at the topic's present rate.
+
+    Attributes:
+        columns: of the files, with their types.
+        folders_a_batch, folders_a_day: at least.
+        cost_a_month: in the currency of the prices.
+        advice: what to change, if anything.
+    """
+
+    records: int
+    rows: int
+    bad: int
+    rescued: int
+    records_a_second: float
+    columns: Mapping[str, str]
+    bytes_a_row: int
+    seconds_a_batch: float
+    folders_a_batch: int
+    bytes_a_file: int
+    folders_a_day: int
+    files_a_day: int
+    gb_a_month: float
+    requests_a_month: int
+    cost_a_month: float
+    advice: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """As a table for people."""
+        return [
+            f"records    {self.records:,} of the newest: {counted(self.rows, 'row')}, {self.bad:,} bad, "
+            f"{self.rescued:,} with values in _rescued_data; {self.records_a_second:,.1f} come a second",
+            f"columns    {', '.join(f'{name} {kind}' for name, kind in self.columns.items())}",
+            f"a batch    {self.seconds_a_batch:,.0f} s: {counted(self.folders_a_batch, 'file')} or more, of "
+            f"{self.bytes_a_file:,} bytes",
+            f"a day      {counted(self.folders_a_day, 'folder')} or more, {counted(self.files_a_day, 'file')} or more",
+            f"a month    {self.gb_a_month:,.2f} GB more, {self.requests_a_month:,} writing requests: "
+            f"{self.cost_a_month:,.2f} by --put-price and --gb-price",
+            *(f"advice     {each}" for each in self.advice),
+        ]
+
+    def as_json(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+
+class Planner:
+    """Gathers the rows of staged batches."""
+
+    def __init__(self, settings: Settings, scratch: Path, a_second: float, options: Namespace) -> None:
+        self._settings = settings
+        self._scratch = scratch
+        self._a_second = a_second
+        self._options = options
+        self.is_json: bool = options.json
+        self._tables: list[pa.Table] = []
+        self._folders: list[Mapping[str, str]] = []  # of each row
+
+    def add(self, staged: StagedFile) -> None:
+        table = pq.ParquetFile(staged.path).read()
+        ids = table[staged.group_column]
+        table = table.take(pc.sort_indices(ids))  # as the rows of its files are together
+        self._folders += [staged.groups[each].partition_values for each in ids.to_pylist()]
+        self._tables.append(table.drop_columns([staged.group_column]))
+
+    def plan(self, records: int, bad: int, rescued: int, without: frozenset[str]) -> Plan:
+        """Reckons; columns ``without`` are in the rows for this command alone."""
+        table = pa.concat_tables(self._tables, promote_options="permissive") if self._tables else pa.table({})
+        table = table.drop_columns([name for name in table.column_names if name in without])
+        rows, a_row = len(table), self._bytes_a_row(table)
+        a_second = self._a_second * rows / max(1, records)
+        seconds = self._seconds_a_batch(a_second * a_row)
+        in_batch = self._folders[-max(1, round(a_second * seconds)) :]
+        folders = max(1, len({*map(folder, in_batch)}))
+        batches = _DAY / seconds if a_second else 0.0
+        a_file = round(a_second * seconds * a_row / folders) + _FOOTER_BYTES
+        files = round(batches * folders)
+        gigabytes = _MONTH_DAYS * (a_second * _DAY * a_row + files * _FOOTER_BYTES) / 1e9
+        requests = round(_MONTH_DAYS * (files + batches))  # a batch writes the journal once
+        cost = gigabytes * self._options.gb_price + requests / 1_000 * self._options.put_price
+        return Plan(
+            records=records,
+            rows=rows,
+            bad=bad,
+            rescued=rescued,
+            records_a_second=self._a_second,
+            columns={name: type_name(kind) for name, kind in zip(table.column_names, table.schema.types, strict=True)},
+            bytes_a_row=round(a_row),
+            seconds_a_batch=round(seconds, 1),
+            folders_a_batch=folders,
+            bytes_a_file=a_file,
+            folders_a_day=self._folders_a_day(),
+            files_a_day=files,
+            gb_a_month=round(gigabytes, 3),
+            requests_a_month=requests,
+            cost_a_month=round(cost, 2),
+            advice=tuple(self._advice(a_file)),
+        )
+
+    def _bytes_a_row(self, table: pa.Table) -> float:
+        if not len(table):
+            return 0.0
+        path = self._scratch / "plan.parquet"
+        pq.write_table(table.replace_schema_metadata(), path, compression=self._settings.spark.compression)
+        return max(1.0, (path.stat().st_size - _FOOTER_BYTES) / len(table))
+
+    def _seconds_a_batch(self, bytes_a_second: float) -> float:
+        interval, target = self._settings.commit_interval, self._settings.target_file_mb << 20
+        folders = len({*map(folder, self._folders)})
+        return min(interval, target * folders / bytes_a_second) if target and bytes_a_second else interval
+
+    def _folders_a_day(self) -> int:
+        """By other columns than those of the time, which the records do not show for a day."""
+        others = {tuple(text for name, text in each.items() if name not in TIME_COLUMNS) for each in self._folders}
+        return len(others) * (24 if "hour" in self._settings.spec.columns else 1)
+
+    def _advice(self, bytes_a_file: int) -> list[str]:
+        values = {name: Counter(each[name] for each in self._folders) for name in self._settings.spec.columns}
+        most = max(values, key=lambda name: len(values[name]), default="")
+        if bytes_a_file >= _SMALL_FILE or not most or len(values[most]) < _MANY:
+            return []
+        instead = "" if self._settings.is_iceberg else f", or make it ~{most}"
+        return [f"HIVE_COLUMNS: files are small, and {most} has {len(values[most]):,} values: leave it out{instead}"]
