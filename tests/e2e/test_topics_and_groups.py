@@ -41,17 +41,15 @@ def test_a_group_begins_at_a_time_and_follows_another_one(new_scenario: NewScena
     """Partition 1 has no record since then, and begins at its end."""
     scenario = new_scenario(partitions=2)
     tree = tree_of(lane, tmp_path)
-    for n in range(100):
-        key, body, _, _ = next(records(1, first=n))
-        scenario.produce([(key, body, value(n)["ts_ms"], n % 2 if n < 50 else 0)])
+    scenario.produce(
+        (key, body, value(n)["ts_ms"], n % 2 if n < 50 else 0) for n, (key, body, _, _) in enumerate(records(100))
+    )
     since = datetime.fromtimestamp(value(60)["ts_ms"] / 1000, UTC)
 
     def written(more: int, first: int, follow: str = "") -> list[int]:
         connector = scenario.connector(root=tree, AUTO_OFFSET_RESET=since.isoformat(), FOLLOW_OFFSETS=follow)
-        connector.wait_for_log(r"assigned: \S+, ")
-        for n in range(first, first + more):
-            key, body, _, _ = next(records(1, first=n))
-            scenario.produce([(key, body, None, n % 2)])
+        connector.wait_for_log("CONNECTED!")
+        scenario.produce(records(more, first, partitions=2))
         scenario.wait_until_committed(100 + first - 1_000 + more, connector)
         assert connector.stop() == 0
         return sorted(scenario.lake.numbers())
