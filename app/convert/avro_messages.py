@@ -12,7 +12,7 @@ from app.convert.avro_columns import ColumnReader, NotReadError
 from app.convert.avro_schema import AvroSchema, AvroSchemaError
 from app.convert.columns import in_types
 from app.convert.registered_schemas import Find, RegisteredSchemas
-from app.convert.wire_format import payload, payloads
+from app.convert.wire_format import payloads
 from app.model import Headers, RegisteredSchema, SchemaId
 
 _AVRO = "AVRO"
@@ -23,16 +23,11 @@ class AvroMessages:
 
     def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
         self._schemas = RegisteredSchemas(find, _usable, clock)
-        self.ask_with = self._schemas.ask_with
+        self.ask_with, self.read = self._schemas.ask_with, self._schemas.read
 
     def read_key(self, raw: bytes, headers: Headers | None) -> Any:
         """Decodes a key; see ``read``."""
         return self.read(raw, headers, is_key=True)
-
-    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
-        """Decodes a key or value of a message; ``ValueError`` if it has no schema, or does not fit it."""
-        found = payload(raw, headers, is_key=is_key)
-        return self._schemas.get(found.schema).read(found.data)
 
     def parse(
         self,

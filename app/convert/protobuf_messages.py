@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -18,12 +17,7 @@ class ProtobufMessages:
 
     def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
         self._schemas = RegisteredSchemas(find, ProtobufSchema, clock)
-        self.ask_with = self._schemas.ask_with
-
-    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
-        """Decodes a key or value of a message; ``ValueError`` if it has no schema, or does not fit it."""
-        found = payload(raw, headers, is_key=is_key)
-        return self._schemas.get(found.schema).read(found.data)
+        self.ask_with, self.read = self._schemas.ask_with, self._schemas.read
 
     def parse(
         self,

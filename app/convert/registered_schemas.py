@@ -4,13 +4,20 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from app.model import RegisteredSchema, SchemaId
+from app.convert.wire_format import payload
+from app.model import Headers, RegisteredSchema, SchemaId
 
 _UNKNOWN_SECONDS = 30.0  # a registry may have replicas, which get a new schema later
 _MOST_UNKNOWN = 10_000
-_Schema = TypeVar("_Schema")
+
+
+class _Reads(Protocol):
+    def read(self, data: bytes, /) -> Any: ...
+
+
+_Schema = TypeVar("_Schema", bound=_Reads)
 
 Find = Callable[[SchemaId], RegisteredSchema | None]
 """Asks the registry: ``None`` for an unknown id; raises ``RetryableError`` without an answer."""
@@ -36,6 +43,11 @@ class RegisteredSchemas(Generic[_Schema]):
     def ask_with(self, patiently: Callable[[Callable[[], Any]], Any]) -> None:
         """Asks the registry by ``patiently`` from now on, which repeats a call until the registry answers."""
         self._patiently = patiently
+
+    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
+        """Decodes a key or value of a message; ``ValueError`` if it has no schema, or does not fit it."""
+        found = payload(raw, headers, is_key=is_key)
+        return self.get(found.schema).read(found.data)
 
     def get(self, schema: SchemaId) -> _Schema:
         """Returns the schema with this id.

@@ -30,9 +30,7 @@ class Beginnings:
     first_offset: Callable[[TopicPartition, PartitionOffsets], int]  # where the group has no offset nor journal
     follow_offsets: str = ""  # the setting's text: where the log has another one, the group's offset decides
     keeps_state: bool = False  # whether ``transform()`` does, or repartitions
-    followed: Callable[[TopicPartition, PartitionOffsets], PartitionOffsets] = lambda _, kafka: (
-        kafka
-    )  # what is followed
+    followed: Callable[[TopicPartition, PartitionOffsets], PartitionOffsets] = lambda _, kafka: kafka
 
     def check(self, tp: TopicPartition, former: Progress, cluster_id: str) -> None:
         """Raise ``ConfigError`` for a journal of another cluster, before its owner is fenced."""
