@@ -16,15 +16,13 @@ from app.config.settings import Settings
 from app.consumer.exact_json import loads, new_deserializer
 from app.consumer.registered import KeyDeserializer, RegisteredDeserializer
 from app.convert.json_parser import JsonMessages
+from app.convert.registered_schemas import Find
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.convert.wire_format import payload
 from app.errors import RetryableError
 from app.model import Headers, RegisteredSchema, SchemaId
 from app.monitoring.waits import Request, Stopped
 from app.service.starting import Base
-
-Find = Callable[[SchemaId], RegisteredSchema | None]
-"""Asks for a schema; ``None`` if there is none with this id."""
 
 
 @dataclass(frozen=True, slots=True)

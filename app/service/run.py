@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from app import logs
 from app.config.settings import Settings
+from app.convert.registered_schemas import Find
 from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.probes import Health
 from app.service.build import new_bad_records, new_batch_limits
 from app.service.connector import Connector
 from app.service.customised import load_customised
-from app.service.formats import Find, new_formats, new_registry, waiting
+from app.service.formats import new_formats, new_registry, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import dead_letter_address, open_lake
 from app.service.lanes import choose_lane

@@ -63,6 +63,7 @@ _COMMITS_BETWEEN_EXPIRIES = 50
 _MOST_SNAPSHOTS = 1_000  # each commit reads and writes the list of all: with 3,000 it takes 4 times as long as with 10
 _FORMAT = 2  # the newest that pyiceberg writes
 _ANOTHER = "Change it back, or set TABLE_NAME to begin another table"
+_PARTITIONS = "Check HIVE_COLUMNS and COLUMN_TYPES"
 _RESTART = "A restart creates it, or goes on with the one in its place"
 _NEW_TABLE: Final = {
     "commit.manifest-merge.enabled": "true",
@@ -251,15 +252,14 @@ class IcebergTable:
 
     def _check_transforms(self) -> None:
         """Refuses, with ``ConfigError``, a new table to which files of the connector would not fit."""
-        hint = "Check HIVE_COLUMNS and COLUMN_TYPES"
         of_time = [name for words, name, _ in self._transforms if isinstance(parse_transform(words), TimeTransform)]
         if len({*of_time}) < len(of_time):
             cause = f"it is partitioned by several times of {max(of_time, key=of_time.count)}: leave all but one out"
-            raise ConfigError(f"creating {self.words}", cause, hint)
+            raise ConfigError(f"creating {self.words}", cause, _PARTITIONS)
         for words, name, kind in self._transforms:
             if pa.types.is_nested(kind) or not is_written(parse_transform(words), type_of(kind)):
                 cause = f"{words} does not take {name}, whose type is {kind}"
-                raise ConfigError(f"creating {self.words}", cause, hint)
+                raise ConfigError(f"creating {self.words}", cause, _PARTITIONS)
 
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:
         assert self._catalog is not None, "the table was looked for"  # noqa: S101
@@ -286,8 +286,7 @@ class IcebergTable:
         except (TableAlreadyExistsError, CommitFailedException):
             logger.debug("another member has created %s", self.words)
         except ValueError as error:
-            hint = "Check HIVE_COLUMNS and COLUMN_TYPES"
-            raise ConfigError(f"creating {self.words}", one_line(str(error)), hint) from None
+            raise ConfigError(f"creating {self.words}", one_line(str(error)), _PARTITIONS) from None
 
     def _append(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         table, self._table = self._table, None  # a try that goes on behind its deadline must not share it

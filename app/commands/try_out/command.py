@@ -33,6 +33,7 @@ from app.consumer.framework.messages import CurrentMessage
 from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
+from app.convert.registered_schemas import Find
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow
 from app.delivery.gather import Gathering
@@ -48,7 +49,7 @@ from app.model import DataFile, Message, Rejected, StagedFile, headers_of, known
 from app.monitoring.waits import Request, Waits
 from app.service.build import new_application, new_batch_limits, new_stager
 from app.service.customised import load_customised
-from app.service.formats import Find, new_formats, new_registry
+from app.service.formats import new_formats, new_registry
 from app.service.kafka import asking_for_topics
 from app.service.lake import new_lake, new_location
 from app.service.lanes import Choice, choose_lane
