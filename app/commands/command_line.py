@@ -107,7 +107,7 @@ def new_parser() -> ArgumentParser:
         metavar="TIME",
         type=duration,
         default=timedelta(days=1),
-        help="only folders without a new file for so long, such as 24h, 90m or 7d (24h)",
+        help="only files that are older, such as 24h, 90m or 7d (24h)",
     )
     compact.add_argument(
         "--target-mb",

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from app.commands.compact.job import Bin, by_size, new_job
+from app.commands.compact.job import Bin, by_size, new_job, worth_merging
 from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.output import print_line
 from app.config.settings import Settings
@@ -47,46 +47,47 @@ def compact(settings: Settings, options: Namespace) -> int:
         would = "would become" if options.dry_run else "became"
         print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
         if planner.warm:
-            print_line(f"left for later: {counted(planner.warm, 'folder')} with files younger than --when-cold")
+            print_line(f"left for later: {counted(planner.warm, 'file')} younger than --when-cold")
         job.require_nothing_left()
     return 0
 
 
 class _Planner:
-    """Decides which files of a folder become one, of so many bytes at the most, once the youngest is so old.
+    """Decides which files of a folder become one, of so many bytes at the most, if they are so old.
 
-    ``warm`` is how many folders were left because a file is younger.
+    ``warm`` is how many small files were left because they are younger.
     """
 
     def __init__(self, table: TableAtWork, target_bytes: int, when_cold: timedelta) -> None:
         self._table = table
         self._target_bytes = target_bytes
-        self._when_cold = when_cold
         self._now = datetime.now(UTC)
+        self._cold = self._now - when_cold
         schema = table.store.find(schema_key(table.root))
         self._schema_changed = schema.last_modified if schema else datetime.min.replace(tzinfo=UTC)
         self.warm = 0
 
     def is_candidate(self, _: str, files: Sequence[StoredObject]) -> bool:
-        """Whether footers are worth reading, by the listing alone, and the folder has got no file for long."""
-        small = sum(file.size < self._target_bytes / 2 for file in files)
-        if small <= 1 and all(is_merged(file.key) and file.last_modified >= self._schema_changed for file in files):
-            return False
-        is_cold = self._now - max(file.last_modified for file in files) >= self._when_cold
-        self.warm += not is_cold
-        return is_cold
+        """Whether footers are worth reading, by the listing alone."""
+        cold = [file for file in files if file.last_modified <= self._cold]
+        self.warm += sum(file.last_modified > self._cold and not is_merged(file.key) for file in files)
+        small = sum(file.size < self._target_bytes / 2 for file in cold)
+        return small > 1 or any(not is_merged(file.key) or file.last_modified < self._schema_changed for file in cold)
 
     def plan(self, files: Sequence[TableFile]) -> Iterator[Bin]:
         """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
 
         No file is deleted that a catalog lists, so there those without rows stay.
         """
+        files = [file for file in files if file.last_modified <= self._cold]
         is_free = self._now - _WHILE_KEPT
         empty = [file for file in files if not file.rows and file.last_modified < is_free]
         if empty and not self._table.registrar.is_needed:
             yield Bin(empty, ["without rows"])
         reasons = {file.key: _reasons(file, self._table.schema.columns) for file in files if file.rows}
-        wanted = (file for file in files if file.rows and (reasons[file.key] or file.size < self._target_bytes))
+        small = [file for file in files if file.rows and file.size < self._target_bytes]
+        merged = {file.key for file in worth_merging(small)}
+        wanted = (file for file in files if file.key in merged or reasons.get(file.key))
         for some in by_size(wanted, self._target_bytes, attrgetter("size")):
             why = {reason for file in some for reason in reasons[file.key]}
             if len(some) > 1 or why:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from app.catalog.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.catalog.iceberg.table import IcebergTable
-from app.commands.compact.job import by_size
+from app.commands.compact.job import by_size, worth_merging
 from app.commands.compact.table import is_chosen
 from app.commands.output import print_line
 from app.commands.side_by_side import side_by_side
@@ -95,21 +95,25 @@ class _Planner:
         for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
             small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
             self._with_deletes += sum(file.has_deletes for file in group)
-            if sum(file.size < self._target_bytes / 2 for file in small) <= 1:
+            cold = [file for file in small if self._is_cold(file.key)]
+            if len(small) > 1:
+                self._warm += len(small) - len(cold)
+            if sum(file.size < self._target_bytes / 2 for file in cold) <= 1:
                 continue
-            if any((found := self._listed.get(file.key)) and found.last_modified > self._cold for file in group):
-                self._warm += 1
-                continue
-            small.sort(key=attrgetter("key"))
+            small = sorted(worth_merging(cold), key=attrgetter("key"))
             for columns, fitting in self._rewrite.fitting(self._with_columns(small)):
                 for some in by_size(fitting, self._target_bytes, attrgetter("size")):
                     parts = (some[first : first + _FILES_AT_ONCE] for first in range(0, len(some), _FILES_AT_ONCE))
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
 
+    def _is_cold(self, key: str) -> bool:
+        found = self._listed.get(key)  # an engine may write elsewhere
+        return found is None or found.last_modified <= self._cold
+
     def tell(self) -> None:
         """Print what was left."""
         if self._warm:
-            print_line(f"left for later: {counted(self._warm, 'partition')} with files younger than --when-cold")
+            print_line(f"left for later: {counted(self._warm, 'file')} younger than --when-cold")
         if self._with_deletes:
             left = counted(self._with_deletes, "file")
             print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")

@@ -6,8 +6,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from app.commands.compact.merger import Merger, SkippedError
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
@@ -23,6 +24,7 @@ from app.storage.base import StoredObject
 
 _Item = TypeVar("_Item")
 
+_CHEAP_BYTES = 1 << 20
 _FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
 _LEASE = timedelta(minutes=10)  # after which another run continues; it saves work, and nothing relies on it
 _LEFT_OVER = timedelta(days=1)
@@ -83,6 +85,28 @@ def by_size(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) 
         size += size_of(item)
     if some:
         yield some
+
+
+class _Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+_File = TypeVar("_File", bound=_Sized)
+
+
+def worth_merging(files: Sequence[_File]) -> list[_File]:
+    """Leave out the largest files while they have over a megabyte, and over twice the bytes of the others together.
+
+    So where small files come again and again, a merged one is not written anew each time.
+    """
+    by_size, others = sorted(files, key=attrgetter("size")), sum(file.size for file in files)
+    while by_size:
+        others -= by_size[-1].size
+        if by_size[-1].size <= max(_CHEAP_BYTES, 2 * others):
+            break
+        by_size.pop()
+    return [file for file in files if by_size and file.size <= by_size[-1].size]
 
 
 @contextmanager

@@ -69,8 +69,8 @@ def test_folders_and_young_files_and_the_target_are_respected(
     assert "0 files would become 0" in capsys.readouterr().out
     bench.member().add_files([bench.file("young", {"n": [9]})], "readings", marks(9))
     assert run() == 0
-    assert "left for later: 1 partition" in capsys.readouterr().out
-    assert files(bench) == [1, 1, 1, 1, 2]
+    assert "left for later: 1 file younger" in capsys.readouterr().out
+    assert files(bench) == [1, 2, 3], "old ones beside it become one"
     assert run("--when-cold", "0h") == 0
     assert files(bench) == [2, 4]
 
