@@ -30,6 +30,27 @@ def known_timestamp(ms: int) -> int | None:
     return None if ms == _NO_TIMESTAMP else ms
 
 
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The last compaction of a table; times in seconds since the epoch, 0 for none.
+
+    Attributes:
+        begun: of the last run, which may be under way or cut off.
+        ended: of the last run that came to its end; all others are of that one.
+        before: files that were merged.
+        after: files that they became.
+        later: small files that were too young.
+        failed: folders that were left because of an error.
+    """
+
+    begun: float = 0.0
+    ended: float = 0.0
+    before: float = 0
+    after: float = 0
+    later: float = 0
+    failed: float = 0
+
+
 Headers = Sequence[tuple[str, str | bytes | None]]
 
 

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 from app.config import parsers as parse
 from app.config.catalog import CatalogVariables
 from app.config.fields import env
+from app.config.schedule import Schedule, schedule
 
 
 class WritingVariables(CatalogVariables):
@@ -24,6 +25,10 @@ class WritingVariables(CatalogVariables):
     """Number of files to upload at the same time, 1 to 256."""
     max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
     """MB of rows to hold in memory."""
+    compact: Annotated[Schedule | None, BeforeValidator(schedule)] = env("COMPACT")
+    """When the connector [merges small files](commands.md#compact) by itself: a time of day in UTC, such as `03:15`, or
+    how often, such as `6h`. Empty: never.
+    """
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
     """Cores that Spark uses: `local[*]` for all, `local[2]` for two. For compact and erase also a cluster."""
     heap_mb: Annotated[int, BeforeValidator(parse.heap_mb), Field(validate_default=True)] = env(

@@ -16,6 +16,11 @@ from app.monitoring.status import STATES, Live, Status
 _Read = Callable[[Status], float | None]
 _ReadPartition = Callable[[Position, float | None], float | None]
 
+
+def _compacted(field: str) -> _Read:
+    return lambda s: getattr(s.counts.compaction, field, None)
+
+
 # Name without "lake_sink_", documentation, and value; a gauge whose value is unknown is left out.
 _COUNTERS: Final[Iterable[tuple[str, str, Callable[[Totals, Live], int]]]] = (
     ("rows", "Rows written to the lake since the process started.", lambda total, _: total.rows),
@@ -66,6 +71,25 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("buffer_bytes", "Size of the rows held in Python, as estimated.", lambda s: s.live.consumption.held_bytes),
     ("buffer_limit_bytes", "The size at which consuming waits.", lambda s: s.live.buffer_limit),
     ("batches_under_way", "Batches begun and not in the lake yet.", lambda s: s.live.under_way),
+    (
+        "compaction_timestamp_seconds",
+        "When the last compaction of the table ended, Unix time; at first, when consuming began.",
+        lambda s: s.compacted_at,
+    ),
+    (
+        "compaction_interval_seconds",
+        "Seconds between two compactions: COMPACT.",
+        lambda s: s.identity.compaction_seconds,
+    ),
+    *(
+        (f"compaction_{name}", what, _compacted(field))
+        for name, field, what in (
+            ("merged_files", "before", "Files that the last compaction merged."),
+            ("new_files", "after", "Files that they became."),
+            ("later_files", "later", "Small files that were too young for it."),
+            ("failed_folders", "failed", "Folders that it left because of an error."),
+        )
+    ),
     ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.identity.commit_interval),
 )
 # The same for each partition, from its position and the age of its oldest message that is not committed.

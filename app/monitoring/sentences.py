@@ -21,6 +21,7 @@ _MB = 2**20
 _ENOUGH_FILES: Final = 20  # of the last batches; fewer give no reliable size
 _SMALL_SHARE: Final = 16  # a file is small below this share of TARGET_FILE_MB
 _DEFAULT_TARGET_MB: Final = 16
+_MISSED: Final = 2.1  # intervals; the alert has the same limit
 _OFTEN: Final = 5  # takeovers since the start
 
 _NAMES: Final[dict[System | None, str]] = {
@@ -272,7 +273,28 @@ def remarks(s: Status) -> Iterator[Sentence]:
             "guarantees",
             "They do not fit the type of their column, and are kept as JSON. COLUMN_TYPES sets the type of a column",
         )
+    yield from _compaction(s)
     yield from _small_files(s)
+
+
+def _compaction(s: Status) -> Iterator[Sentence]:
+    last = s.counts.compaction
+    if last and last.failed:
+        yield Sentence(
+            "wait",
+            f"The last compaction left {counted(int(last.failed), 'folder')}",
+            "commands#compact",
+            "The log of the member that ran it has the reasons. The first command shows what the next one would do",
+            commands=("python main.py compact --dry-run",),
+        )
+    if s.compacted_at and s.counts.at - s.compacted_at > _MISSED * (s.identity.compaction_seconds or 0):
+        yield Sentence(
+            "wait",
+            f"No compaction came to its end for {duration(s.counts.at - s.compacted_at)}",
+            "commands#compact",
+            "The log has the reasons, in lines that begin with compact. It may need more than a quarter of a core, "
+            "or a longer interval in COMPACT",
+        )
 
 
 def _small_files(s: Status) -> Iterator[Sentence]:

@@ -39,6 +39,7 @@ class Identity:
         commit_interval: in seconds.
         replica: the name of this replica, of its deployment where the platform gives one.
         target_file_mb: TARGET_FILE_MB, in MiB.
+        compaction_seconds: between two times of COMPACT; ``None`` without it.
         settings: the effective ones as name and value, without secrets.
     """
 
@@ -52,6 +53,7 @@ class Identity:
     replica: str = ""
     dead_letter: str = ""
     target_file_mb: int = 16
+    compaction_seconds: float | None = None
     has_catalog: bool = False
     settings: tuple[tuple[str, str], ...] = ()
 
@@ -144,6 +146,14 @@ class Status:
     def oldest(self) -> TopicPartition | None:
         """The partition of this record, if one waits."""
         return next((row.tp for row in self.rows if self.age and row.age == self.age), None)
+
+    @property
+    def compacted_at(self) -> float | None:
+        """When the last compaction ended, but not before consuming began; ``None`` without COMPACT."""
+        if self.identity.compaction_seconds is None:
+            return None
+        last = self.counts.compaction
+        return max(last.ended if last else 0.0, self.counts.consuming_since)
 
     @property
     def _fresh_seconds(self) -> float:

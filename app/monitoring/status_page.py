@@ -93,6 +93,7 @@ def render(view: View) -> str:
         batches=list(zip(status.counts.last_batches, _bars(status.counts.last_batches), strict=True)),
         steps=list(STEPS),
         query=_query(status),
+        compaction=_compaction(status),
     )
 
 
@@ -166,6 +167,21 @@ def _query(status: Status) -> str:
         return ""
     path = f"{identity.table}{files[0].key.removeprefix(identity.root)}".replace("'", "''")
     return f"FROM '{path}' LIMIT 20"
+
+
+def _compaction(status: Status) -> tuple[str, str] | None:
+    """Returns what the last compaction did, and more about it; ``None`` without COMPACT."""
+    if status.identity.compaction_seconds is None:
+        return None
+    last = status.counts.compaction
+    if last is None:
+        return "none yet", f"one each {formatting.duration(status.identity.compaction_seconds)}"
+    more = [f"begun {_ago(status.counts.at, last.begun)}"] if last.begun > last.ended else []
+    if not last.ended:
+        return "none yet", more[0]
+    more += [f"ended {_ago(status.counts.at, last.ended)}"]
+    more += [f"{last.later:,.0f} files left for later"] if last.later else []
+    return f"{last.before:,.0f} → {last.after:,.0f} files", ", ".join(more)
 
 
 def _is_in_time(status: Status) -> bool:

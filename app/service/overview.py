@@ -37,6 +37,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
         replica=replica_name(settings),
         dead_letter=dead_letter_address(settings.storage.uri, root),
         target_file_mb=settings.target_file_mb,
+        compaction_seconds=settings.compact.period.total_seconds() if settings.compact else None,
         has_catalog=settings.catalog is not None,
         settings=tuple(settings.summary().items()),
     )

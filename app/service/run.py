@@ -24,6 +24,7 @@ from app.service.lanes import choose_lane
 from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
+from app.service.self_compaction import SelfCompaction
 from app.service.starting import Base
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
@@ -108,6 +109,10 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     )
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
+    if settings.compact:
+        compaction = SelfCompaction(settings.compact, lake.store, lake.location.root, metrics, base.scratch)
+        compaction.start()
+        ends.callback(compaction.stop)
     connector.run(lane)
 
 

@@ -1,5 +1,7 @@
 """How Spark runs and writes. Imports no Spark: settings are read first."""
 
+import os
+import re
 from dataclasses import dataclass
 
 
@@ -23,3 +25,10 @@ class SparkOptions:
     def is_local(self) -> bool:
         """Whether Spark is in this process, and not on a cluster."""
         return self.master.startswith("local")
+
+    @property
+    def cores(self) -> int:
+        """Those that a local Spark uses."""
+        named = re.fullmatch(r"local(\[(\*|\d+).*\])?", self.master)
+        text = named[2] if named else None
+        return (os.cpu_count() or 1) if text == "*" else int(text or 1)

@@ -21,7 +21,7 @@ import bench.scaling
 from app import DOCUMENTS, errors
 from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES
-from app.model import TopicPartition
+from app.model import Compaction, TopicPartition
 from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
@@ -302,7 +302,8 @@ def test_every_metric_has_a_row() -> None:
     partition = TopicPartition("sensors", 0)
     metrics.begins(partition, 0)
     metrics.committed({partition: 1})
-    identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True)
+    metrics.compacted(Compaction())
+    identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True, compaction_seconds=1.0)
     status = Status(identity, Live(consumption=Consumption(due_in=1.0)), metrics.counts(), History(), 0.0)
     text = Exposition(metrics.registry, lambda: status).text().decode()
     served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))

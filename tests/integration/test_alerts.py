@@ -8,6 +8,7 @@ import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from app import DOCUMENTS
+from app.model import Compaction
 from tests.support.played_connectors import HOUR, MINUTE, Partition, Replica, World, selector
 
 RULES = Path(__file__).parents[2] / "deploy" / "alerts.yml"
@@ -289,6 +291,24 @@ def partitions_that_change_their_owner_again_and_again() -> Case:
     for minute in range(10, 17):
         world.at(minute * MINUTE, one.metrics.fenced)
     return Case(world, breaks=10 * MINUTE, fires={"LakeSinkFenced": ["a"]})
+
+
+@case
+def a_compaction_that_leaves_folders() -> Case:
+    replicas = replica(compacting=HOUR), replica("b", compacting=HOUR)
+    world = World(*replicas, replica("c", group="orders", table=OTHER_TABLE, compacting=HOUR))
+    done = Compaction(1.0, 600.0, 40, 2, failed=3)
+    for one in replicas:  # all know what one of them has done
+        world.at(10 * MINUTE, partial(one.metrics.compacted, done))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkNotCompacted": [SENSORS]})
+
+
+@case
+def compactions_that_do_not_come_to_their_end() -> Case:
+    one = replica(compacting=HOUR)
+    played = slow(one, breaks=2 * HOUR, fires={"LakeSinkNotCompacted": [SENSORS]})
+    played.world.at(HOUR, lambda: one.metrics.compacted(Compaction(HOUR - 60, HOUR, 40, 2)))
+    return played
 
 
 # --- the trial ------------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class Replica:
     group: str = "lake"
     table: str = "s3://lake/data/sensors"
     interval: float = 30.0
+    compacting: float | None = None  # seconds between two compactions
     most: float = 1_000_000.0
     state: StateName = "consuming"
     claiming: int = 0
@@ -124,7 +125,16 @@ class Replica:
 
     def _status(self) -> Status:
         is_found = self.state != "starting"
-        identity = Identity("sensors", self.group, self.table, "data", {"version": "1"}, self.interval, is_found)
+        identity = Identity(
+            "sensors",
+            self.group,
+            self.table,
+            "data",
+            {"version": "1"},
+            self.interval,
+            is_found,
+            compaction_seconds=self.compacting,
+        )
         unclaimed = frozenset(_tp(number) for number in range(self.claiming))
         live = Live(self.state, consumption=Consumption(oldest=self._oldest, unclaimed=unclaimed))
         return Status(identity, live, self.metrics.counts(), History(), self.now)

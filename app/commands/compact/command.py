@@ -1,5 +1,6 @@
 """``python main.py compact``: merges small files of the table, and brings old ones to the table's types."""
 
+import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,9 @@ from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.formatting import counted
+from app.model import Compaction
 from app.storage.base import StoredObject
+from app.table.last_compaction import keep_compaction
 from app.table.layout import is_merged, schema_key
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
@@ -28,6 +31,7 @@ def compact(settings: Settings, options: Namespace) -> int:
         from app.commands.compact.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
 
         return compact_iceberg(settings, options)
+    begun = time.time()
     with new_job(settings, options.folder, writes=not options.dry_run) as job:
         planner = _Planner(job.table, options.target_mb * _MEGABYTE, options.when_cold)
         if not options.dry_run:
@@ -46,6 +50,9 @@ def compact(settings: Settings, options: Namespace) -> int:
                 )
         would = "would become" if options.dry_run else "became"
         print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
+        if not options.dry_run:
+            done = Compaction(begun, time.time(), before, after, planner.warm, len(job.left))
+            keep_compaction(job.table.store, job.table.root, done)
         if planner.warm:
             print_line(f"left for later: {counted(planner.warm, 'file')} younger than --when-cold")
         job.require_nothing_left()

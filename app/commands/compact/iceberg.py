@@ -1,5 +1,6 @@
 """``python main.py compact`` for an Iceberg table: merges small files, and lists those that no snapshot has."""
 
+import time
 from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,10 +19,12 @@ from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.formatting import counted
 from app.journal.survey import Survey, survey
+from app.model import Compaction
 from app.service.lake import new_catalog, new_location, require_table
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.storage.base import ObjectStore, StoredObject
+from app.table.last_compaction import keep_compaction
 from app.table.layout import is_data_file
 from app.table.parquet_reader import read_footer
 
@@ -31,6 +34,7 @@ _LEFT_OVER = timedelta(days=1)  # older than a file whose batch may still be com
 
 def compact_iceberg(settings: Settings, options: Namespace) -> int:
     """Merge files, or list what would be merged."""
+    begun = time.time()
     store = new_store(settings)
     catalog = new_catalog(settings, store)
     assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
@@ -52,6 +56,9 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
                 )
     print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
     planner.tell()
+    if not options.dry_run:
+        done = Compaction(begun, time.time(), before, after, planner.warm)
+        keep_compaction(store, location.root, done)
     chosen = {key: found for key, found in listed.items() if planner.is_chosen(key)}
     _list_orphans(rewrite, store.uri, chosen, survey(store, location.root))
     return 0
@@ -75,7 +82,7 @@ class _Planner:
         self._globs: Sequence[str] = options.folder
         self._target_bytes: int = options.target_mb << 20
         self._cold = datetime.now(UTC) - options.when_cold
-        self._warm = 0
+        self.warm = 0
         self._with_deletes = 0
 
     def folder_of(self, key: str) -> str:
@@ -97,7 +104,7 @@ class _Planner:
             self._with_deletes += sum(file.has_deletes for file in group)
             cold = [file for file in small if self._is_cold(file.key)]
             if len(small) > 1:
-                self._warm += len(small) - len(cold)
+                self.warm += len(small) - len(cold)
             if sum(file.size < self._target_bytes / 2 for file in cold) <= 1:
                 continue
             small = sorted(worth_merging(cold), key=attrgetter("key"))
@@ -112,8 +119,8 @@ class _Planner:
 
     def tell(self) -> None:
         """Print what was left."""
-        if self._warm:
-            print_line(f"left for later: {counted(self._warm, 'file')} younger than --when-cold")
+        if self.warm:
+            print_line(f"left for later: {counted(self.warm, 'file')} younger than --when-cold")
         if self._with_deletes:
             left = counted(self._with_deletes, "file")
             print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")

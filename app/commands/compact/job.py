@@ -1,6 +1,5 @@
 """Goes through a table's folders, for ``compact`` and ``erase``."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ _FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
 _LEASE = timedelta(minutes=10)  # after which another run continues; it saves work, and nothing relies on it
 _LEFT_OVER = timedelta(days=1)
 _FOLDERS_AT_ONCE_ON_A_CLUSTER = 8
-_FOLDERS_AT_ONCE = min(4, os.cpu_count() or 1)
+_MOST_FOLDERS_AT_ONCE = 4
 _BUSY = f"another run is at it, or was cut off in the last {_LEASE.seconds // 60} minutes"
 _UNSETTLED = "it has files of a batch that is not finished, or was rolled back; the connector finishes or removes them"
 
@@ -209,7 +208,8 @@ class Job:
         Rows that meet all conditions in SQL of ``erased`` are left out. After an error on the way the next run
         completes what was begun.
         """
-        at_once = _FOLDERS_AT_ONCE if self.table.settings.spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER
+        spark = self.table.settings.spark
+        at_once = min(_MOST_FOLDERS_AT_ONCE, spark.cores) if spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER
         for (path, *_), (changes, error) in side_by_side(at_once, partial(self._change, bins, erased), candidates):
             if changes:
                 yield path, changes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.model import TopicPartition
+from app.model import Compaction, TopicPartition
 from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
@@ -178,3 +178,14 @@ def test_every_metric_is_documented_also_those_of_both_processes(
     for prefix in ("process", "lake_sink_java_process"):
         assert scraped[f"{prefix}_resident_memory_bytes"] > 100_000
         assert scraped[f"{prefix}_cpu_seconds_total"] >= 0
+
+
+def test_the_last_compaction_with_compact_alone(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+    assert not [name for name, *_ in scrape().values if "compaction" in name]
+    metrics.compacted(Compaction(1_700_000_100.0, 1_700_000_200.0, 40, 2, later=5, failed=1))
+    identity = replace(IDENTITY, compaction_seconds=3_600.0)
+    found = Scraped(exposition(metrics, identity=identity).text())
+    assert found["lake_sink_compaction_timestamp_seconds"] == 1_700_000_200.0
+    assert found["lake_sink_compaction_interval_seconds"] == 3_600.0
+    names = ("merged_files", "new_files", "later_files", "failed_folders")
+    assert [found[f"lake_sink_compaction_{name}"] for name in names] == [40, 2, 5, 1]

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from app.model import Compaction
 from app.monitoring.metrics import Totals
 from app.monitoring.sentences import Sentence, headline, remarks
 from app.monitoring.status_page import View, render
 from app.monitoring.waits import Trouble
-from tests.support.status_views import CATALOG_AWAY, KAFKA_AWAY, STORE_AWAY, VIEWS, changed, running
+from tests.support.status_views import CATALOG_AWAY, KAFKA_AWAY, NOW, STORE_AWAY, VIEWS, changed, running
 
 
 def top(view: View) -> Sentence:
@@ -137,3 +138,19 @@ def test_partitions_that_move_again_and_again_and_records_that_are_left_out() ->
         "3 records left out since the start (ON_BAD_RECORD=skip)",
         "Other members took over partitions 6 times since the start",
     ]
+
+
+def test_a_compaction_that_leaves_folders_or_does_not_end() -> None:
+    view = running()
+    identity = replace(view.status.identity, compaction_seconds=3_600.0)
+    since = NOW - 100 * 3_600
+    failed = Compaction(NOW - 60, NOW - 30, 40, 2, failed=3)
+    counts = replace(view.status.counts, consuming_since=since, compaction=failed)
+    assert [found.title for found in remarks(changed(view, identity=identity, counts=counts).status)] == [
+        "The last compaction left 3 folders"
+    ]
+    counts = replace(counts, compaction=Compaction(NOW - 60, NOW - 3 * 3_600, 40, 2))
+    assert [found.title for found in remarks(changed(view, identity=identity, counts=counts).status)] == [
+        "No compaction came to its end for 3 h"
+    ]
+    assert not list(remarks(view.status)), "without COMPACT"

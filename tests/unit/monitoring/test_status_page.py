@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.model import TopicPartition
+from app.model import Compaction, TopicPartition
 from app.monitoring.consumption import Consumption
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
@@ -56,6 +56,18 @@ def by_id(page: str, name: str) -> str:
     found = re.search(rf'id="{name}">([^<]*)<', page)
     assert found, name
     return unescape(found[1])
+
+
+def test_the_last_compaction() -> None:
+    assert "Compaction" not in text(render(view()))
+    identity = replace(view().status.identity, compaction_seconds=86_400.0)
+    assert by_id(render(view(identity=identity)), "compaction") == "none yet"
+    done = Compaction(NOW - 7_200, NOW - 3_600, 1_200, 40, later=31)
+    page = render(view(Counts(compaction=done), identity=identity))
+    assert by_id(page, "compaction") == "1,200 → 40 files"
+    assert "ended 1 h ago, 31 files left for later" in text(page)
+    again = replace(done, begun=NOW - 60)
+    assert "begun 1 min ago, ended 1 h ago" in text(render(view(Counts(compaction=again), identity=identity)))
 
 
 def test_the_figures() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.table.last_compaction import last_compaction
 from tests.support.commands import run_command
 from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
 from tests.unit.commands.local import local_settings
@@ -54,6 +55,9 @@ def test_small_files_of_a_partition_become_one(
     said = capsys.readouterr().out
     assert "place=Rome: 3 files" in said
     assert "5 files became 2" in said
+    done = last_compaction(bench.store, ROOT).read()
+    assert done
+    assert (done.before, done.after, done.later) == (5, 2, 0)
     assert files(bench) == [2, 3]
     assert bench.rows() == before
     assert run() == 0

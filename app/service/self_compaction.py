@@ -1,0 +1,103 @@
+"""Compacts the table when it is due (COMPACT): one of all members that write it runs the command in the background."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+from app.config.schedule import Schedule
+from app.errors import ConnectorError
+from app.model import Compaction
+from app.monitoring.metrics import Metrics
+from app.service.background import run_in_background
+from app.storage.base import ChangedError, ObjectStore
+from app.table.last_compaction import last_compaction
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 300.0  # at what others have done, for the page and the metrics
+_MINUTE: Final = 60
+# What the command needs beside the connector: see ``app.config.memory``.
+_SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m"}
+
+
+class SelfCompaction:
+    """``scratch`` is a private folder."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        store: ObjectStore,
+        table_root: str,
+        metrics: Metrics,
+        scratch: Path,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._schedule = schedule
+        self._last = last_compaction(store, table_root)
+        self._metrics = metrics
+        self._scratch = scratch / "compact"
+        self._clock = clock
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="self-compaction", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it, also in the midst of work, which the next run completes."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        due = self._next()
+        while not self._stop.is_set():
+            try:
+                self._look()
+                if self._clock() >= due:
+                    if self._claim(due):
+                        self._compact()
+                        self._look()
+                    due = self._next()
+            except (ConnectorError, OSError) as error:
+                logger.warning("%s; compaction is tried again at its next time", error)
+                due = self._next()
+            self._stop.wait(max(0.0, min(_LOOK_SECONDS, due - self._clock())))
+
+    def _next(self) -> float:
+        return self._schedule.next(datetime.fromtimestamp(self._clock(), UTC)).timestamp()
+
+    def _look(self) -> None:
+        if last := self._last.read():
+            self._metrics.compacted(last)
+
+    def _claim(self, due: float) -> bool:
+        """Whether this member compacts: no other one has begun since it was due."""
+        last = self._last.current or Compaction()
+        if last.begun >= due:
+            return False
+        try:
+            self._last.write(replace(last, begun=self._clock()))
+        except ChangedError:
+            return False
+        return True
+
+    def _compact(self) -> None:
+        self._scratch.mkdir()
+        try:
+            cold = f"{int(self._schedule.period.total_seconds()) // _MINUTE}m"
+            variables = {**_SMALL, "TMPDIR": str(self._scratch)}
+            code = run_in_background(("compact", "--when-cold", cold), variables, self._stop, _say)
+        finally:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+        if code and not self._stop.is_set():
+            logger.warning("compact ended with code %d, see above; its next run goes on with what is left", code)
+
+
+def _say(line: str) -> None:
+    logger.info("compact: %s", line)

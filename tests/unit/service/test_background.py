@@ -1,0 +1,66 @@
+"""A command in the background: what it says, how much it may take, and that it ends with the connector."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from app.service.background import run_in_background
+from tests.support.waiting import wait_until
+
+BUSY = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+print(os.getpriority(os.PRIO_PROCESS, child.pid), child.pid, os.environ["COLOUR"], flush=True)
+begun = time.monotonic()
+while time.monotonic() - begun < {seconds}: pass
+child.kill()
+child.wait()
+print("done", *os.times()[:4])
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "main.py"
+    monkeypatch.setattr("app.service.background._MAIN", program)
+    return program
+
+
+def test_it_hands_on_what_the_command_says_and_keeps_it_and_its_children_to_their_share(command: Path) -> None:
+    command.write_text(BUSY.format(seconds=4))
+    said: list[str] = []
+    begun = time.monotonic()
+    assert run_in_background((), {"COLOUR": "blue"}, threading.Event(), said.append) == 3
+    seconds = time.monotonic() - begun
+    first, last = said
+    assert first.split()[::2] == ["19", "blue"]
+    assert sum(map(float, last.split()[1:])) < seconds / 2, "two processes that never wait, on a quarter of a core"
+
+
+def test_it_ends_with_its_children_when_the_connector_stops(command: Path) -> None:
+    command.write_text(BUSY.format(seconds=600))
+    said: list[str] = []
+    stop = threading.Event()
+    codes: list[int] = []
+    thread = threading.Thread(
+        target=lambda: codes.append(run_in_background((), {"COLOUR": "red"}, stop, said.append)), daemon=True
+    )
+    thread.start()
+    wait_until(lambda: bool(said), "the command has begun")
+    child = int(said[0].split()[1])
+    stop.set()
+    thread.join()
+    assert codes == [-9]
+    wait_until(lambda: not _runs(child), "its child has ended")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
