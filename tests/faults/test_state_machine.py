@@ -362,6 +362,18 @@ class Faults(Crowd, RuleBasedStateMachine):
         return len(KINDS[self.group.records[tp][offset]])
 
 
+def test_an_offset_of_before_a_lost_partition_is_not_committed_where_a_bad_record_comes_first_again() -> None:
+    """quixstreams keeps the offsets of a lost partition, and a bad record does not reach its check."""
+    state = Faults()
+    state.begin(kinds=["bad", "a"], share=True)
+    state.claim_late(kinds=["a", "a", "a"], moves=[], requests=0, turns=[], which=0)
+    state.expel_at_work(which=5, kinds=["a", "a", "a"], turns=[1])
+    state.learn(which=0, moves=[])
+    state.assign(which=9, count=1, moves=[])
+    state.teardown()
+    assert not state.violations
+
+
 class PlainFaults(Faults):
     """The same with members of the plain lane, without and with an edited ``transform()``."""
 

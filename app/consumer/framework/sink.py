@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from quixstreams.checkpointing.exceptions import InvalidStoredOffset
 from quixstreams.models import HeadersTuples, MessageContext
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
@@ -201,7 +202,12 @@ class RowSink(BaseSink):
         """
         rejected = refusal.rejected
         waiting = self._of(rejected.tp)
-        self._flushing.went_back |= waiting.comes(rejected.offset)
+        is_in_checkpoint = waiting.first is not None
+        if waiting.comes(rejected.offset):
+            if is_in_checkpoint and not is_deserialized:
+                # quixstreams does so itself for a message that deserializes: it would commit later offsets.
+                raise InvalidStoredOffset(f"Offset {rejected.offset} of {rejected.tp} comes again")
+            self._flushing.went_back = True
         waiting.take_out_record(rejected.offset)
         if not waiting.is_repeated(rejected.offset):
             self._keep(rejected, refusal.hint)
