@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 300.0  # at what others have done, for the page and the metrics
 _MINUTE: Final = 60
 # What the command needs beside the connector: see ``app.config.memory``.
-_SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m"}
+_SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m", "MALLOC_ARENA_MAX": "2"}
 
 
 class SelfCompaction:
