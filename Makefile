@@ -14,7 +14,7 @@ REST := tests/model tests/properties tests/e2e tests/faults tests/integration
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint lock run image release bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction chaos soak clean python
+.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint lock run image release bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ bench-calm: python $(READY) ## measure processor time with nothing to do, and th
 
 bench-iceberg: python $(READY) ## measure commits to an Iceberg table that grows, or that several members share
 	@$(PY) -m bench.iceberg_commits $(BENCH)
+
+bench-self-compaction: python $(READY) ## measure what COMPACT takes of the connector's rate, and adds to its delay
+	@$(PY) -m bench.self_compaction $(BENCH)
 
 bench-compaction: python $(READY) ## measure compact on small files in MinIO, and queries before and after it
 	@$(PY) -m bench.compaction $(BENCH)

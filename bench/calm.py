@@ -98,13 +98,13 @@ def _measure(stage: Stage, seconds: int) -> Calm:
         announce(f"Nothing for {seconds} s")
         idle = _cores(connector.pid, lambda: time.sleep(seconds))
         announce(f"{RATE} messages a second for {seconds} s")
-        delays: list[float] = []
-        busy = _cores(connector.pid, lambda: delays.extend(_delays(stage, place, connector, readings)))
+        found: list[float] = []
+        busy = _cores(connector.pid, lambda: found.extend(delays(stage, place, connector, readings, RATE)))
         folder = place.folder / "lake"
         download(stage.minio, place.name, folder)
         check_table(table_in(folder), topic.expected)
-    percentiles = statistics.quantiles(delays, n=100)
-    return Calm(idle, watched, busy, percentiles[49], percentiles[98], max(delays))
+    percentiles = statistics.quantiles(found, n=100)
+    return Calm(idle, watched, busy, percentiles[49], percentiles[98], max(found))
 
 
 @contextmanager
@@ -132,18 +132,18 @@ def _cores(pid: int, wait: Callable[[], object]) -> float:
     return (after.cpu_seconds - before.cpu_seconds) / (after.time - before.time)
 
 
-def _delays(stage: Stage, place: Place, connector: Connector, readings: Iterator[Record]) -> list[float]:
+def delays(stage: Stage, place: Place, connector: Connector, readings: Iterator[Record], a_second: int) -> list[float]:
     """Send the readings at an even pace, and see when each is committed.
 
     Raises:
         ServiceError: the connector has ended, or has stopped committing.
     """
-    sent: list[list[float]] = [[] for _ in range(PARTITIONS)]
+    sent: list[list[float]] = [[] for _ in range(place.topic.partitions)]
     with closing(CommittedOffsets(stage, place)) as offsets:
         begin = offsets.by_partition()
-        sender = threading.Thread(target=stage.kafka.produce, args=(place.topic.name, _paced(readings, sent)))
+        sender = threading.Thread(target=stage.kafka.produce, args=(place.topic.name, _paced(readings, sent, a_second)))
         sender.start()
-        delays: list[float] = []
+        found: list[float] = []
         seen, moved = list(begin), time.monotonic()
         while sum(seen) < place.topic.messages:
             time.sleep(LOOK_SECONDS)
@@ -153,17 +153,17 @@ def _delays(stage: Stage, place: Place, connector: Connector, readings: Iterator
             committed, now = offsets.by_partition(), time.monotonic()
             for partition, (first, last) in enumerate(zip(seen, committed, strict=True)):
                 times = sent[partition][first - begin[partition] : last - begin[partition]]
-                delays += [now - moment for moment in times]
+                found += [now - moment for moment in times]
             moved = now if committed != seen else moved
             seen = committed
         sender.join()
-    return delays
+    return found
 
 
-def _paced(readings: Iterator[Record], sent: Sequence[list[float]]) -> Iterator[Record]:
+def _paced(readings: Iterator[Record], sent: Sequence[list[float]], a_second: int) -> Iterator[Record]:
     begin = time.monotonic()
     for number, reading in enumerate(readings):
-        time.sleep(max(0.0, begin + number / RATE - time.monotonic()))
+        time.sleep(max(0.0, begin + number / a_second - time.monotonic()))
         sent[reading[3] or 0].append(time.monotonic())
         yield reading
 

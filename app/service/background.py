@@ -14,7 +14,7 @@ from subprocess import DEVNULL, PIPE, Popen
 from threading import Event, Thread
 from typing import IO, Final
 
-_MAIN = Path(__file__).parents[2] / "main.py"
+MAIN = Path(__file__).parents[2] / "main.py"
 _SHARE: Final = 0.25  # of a core
 _TICK: Final = 0.25  # seconds between two looks
 _NICEST: Final = 19
@@ -29,7 +29,7 @@ def run_in_background(
     ``variables`` are set beside the environment's; each line that it prints goes to ``say``.
     """
     with Popen(
-        [sys.executable, str(_MAIN), *arguments],
+        [sys.executable, str(MAIN), *arguments],
         env={**os.environ, **variables},
         stdin=DEVNULL,
         stdout=PIPE,

@@ -109,14 +109,16 @@ def test_all_is_well_and_nothing_is_left_behind(
 ) -> None:
     events = f"events-{scenario.topic}"
     scenario.kafka.create_topic(events, 1)
+    scenario.produce([("key", '{"ts_ms": 1, "place": "a"}', None, 0), ("key", "{", None, 0)])
     checked = check(HIVE_COLUMNS="year,place", STREAM_TIMEOUT_MS="1000", STREAM_TIMEOUT_TOPIC=events)
 
     assert checked.code == 0, checked.output
     assert {name: state for name, (state, _) in checked.told.items()} == dict.fromkeys(
-        ["broker", "topic", "group", "silence", "transform", "catalog", "store", "table", "port", "spark"], "ok"
+        ["broker", "topic", "group", "silence", "transform", "plan", "catalog", "store", "table", "port", "spark"], "ok"
     )
     told = {name: re.sub(r"\d+\.\d\d s$", "… s", rest) for name, (_, rest) in checked.told.items()}
     assert told["topic"] == f"{scenario.topic}  1 partition  … s"
+    assert re.match("by the newest records  of 2 records 1 bad, 0 with values in _rescued_data; ", told["plan"])
     assert told["store"] == f"s3://{bucket}  written, read, replaced, listed and deleted a probe  … s"
     assert told["table"] == (
         f"{scenario.topic}  at s3://{bucket}/data/{scenario.topic}, partitioned by year, place  … s"
@@ -142,7 +144,7 @@ def test_in_a_folder_without_spark_nothing_is_left_behind_and_programs_read_json
     assert checked.code == 0, checked.output
     told = [json.loads(line) for line in checked.output.splitlines()]
     assert {each["check"]: each["state"] for each in told} == dict.fromkeys(
-        ["broker", "topic", "group", "transform", "store", "table"], "ok"
+        ["broker", "topic", "group", "transform", "plan", "store", "table"], "ok"
     )
     [topic] = [each for each in told if each["check"] == "topic"]
     assert (topic["subject"], topic["detail"]) == (scenario.topic, "1 partition")

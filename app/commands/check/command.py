@@ -1,9 +1,12 @@
 """``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
 
 import contextlib
+import json
 import logging
 import secrets
 import shutil
+import subprocess
+import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
@@ -16,14 +19,16 @@ from quixstreams.models.topics import Topic, TopicManager
 from app.commands.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.commands.offline import AnyTopic
 from app.commands.output import log_warnings_only, print_line
+from app.commands.try_out.plan import Plan
 from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
-from app.errors import cut
+from app.errors import FatalError, cut
 from app.formatting import counted
 from app.kafka.group import check_group_rights, check_members, check_topic_rights
 from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
+from app.service.background import MAIN
 from app.service.build import new_application, new_client_id
 from app.service.customised import load_customised
 from app.service.formats import new_registry
@@ -46,6 +51,9 @@ logger = logging.getLogger(__name__)
 
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
+_PLANNED: Final = 200  # records
+_PLAN_SECONDS: Final = 120.0
+_ALONE: Final = "See `python main.py try --topic`"
 _SHOWN: Final = 300  # characters of a schema
 _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 
@@ -111,6 +119,16 @@ class _Attempts:
             (True, Check("group", settings.consumer_group, self._look_at_group, ("topic", "broker"))),
             (True, Check("transform", "app/transform.py", self._build)),
             (registry, Check("registry", str(registry), self._ask_registry)),
+            (
+                True,
+                Check(
+                    "plan",
+                    "by the newest records",
+                    self._plan,
+                    ("topic", "transform", "registry", "broker"),
+                    _PLAN_SECONDS,
+                ),
+            ),
             (True, Check("store", settings.storage.uri, self._try_store)),
             (True, Check("table", settings.table, self._compare_table, table_needs, _TABLE_SECONDS)),
             (True, Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)),
@@ -178,6 +196,16 @@ class _Attempts:
         customised.build(application.dataframe(given), application)
         others = ", ".join(name for name in topics.all_topics if name != given.name)
         return f"builds a stream; these topics are created where missing: {others}" if others else "builds a stream"
+
+    def _plan(self) -> str:
+        if not choose_lane(load_customised(), self._settings).is_untouched:
+            return "transform() is edited, and is not run here: see try --topic"
+        command = [sys.executable, str(MAIN), "try", "--topic", str(_PLANNED), "--json"]
+        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        try:
+            return Plan(**json.loads(ended.stdout)).short()
+        except ValueError:
+            raise FatalError("planning by the newest records", cut(ended.stderr.strip(), _SHOWN), _ALONE) from None
 
     def _find_silence_hook(self) -> str:
         # It looks for the hook, or the topic.

@@ -66,6 +66,20 @@ class Plan:
             *(f"advice     {each}" for each in self.advice),
         ]
 
+    def short(self) -> str:
+        """In a line."""
+        if not self.records:
+            return "no record to plan by yet"
+        return "; ".join(
+            [
+                f"of {counted(self.records, 'record')} {self.bad:,} bad, {self.rescued:,} with values in _rescued_data",
+                f"{self.records_a_second:,.1f} a second",
+                f"a batch makes {counted(self.folders_a_batch, 'file')} or more, of {self.bytes_a_file:,} bytes",
+                f"a month {self.gb_a_month:,.2f} GB and {self.requests_a_month:,} writing requests",
+                *self.advice,
+            ]
+        )
+
     def as_json(self) -> Mapping[str, Any]:
         return asdict(self)
 

@@ -26,7 +26,7 @@ sys.exit(3)
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "main.py"
-    monkeypatch.setattr("app.service.background._MAIN", program)
+    monkeypatch.setattr("app.service.background.MAIN", program)
     return program
 
 
