@@ -284,8 +284,7 @@ def _compaction(s: Status) -> Iterator[Sentence]:
             "wait",
             f"The last compaction left {counted(int(last.failed), 'folder')}",
             "commands#compact",
-            "The log of the replica that ran it has the reasons, and the next run tries them again. The command shows what "
-            "that would do",
+            "The log of the replica that ran it has the reasons. The command shows what the next run would do",
             commands=("python main.py compact --dry-run",),
         )
     if s.compacted_at and s.counts.at - s.compacted_at > _MISSED * (s.identity.compaction_seconds or 0):
