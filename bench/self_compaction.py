@@ -36,7 +36,7 @@ FOLDERS, FILES, ROWS = 300, 20, 500  # small files
 OLD = "year=2000"
 PARTITIONS = 8
 START_SECONDS = 20.0  # from a connector's start to a warm Java
-WINDOW_SECONDS = (10.0, 40.0)  # after the beginning of the minute, where the rate is measured
+WINDOW_SECONDS = (10.0, 30.0)  # after the beginning of the minute, where the rate is measured
 DELAY_SECONDS = 80
 _Result = TypeVar("_Result")
 KINDS: Mapping[str, Mapping[str, str]] = {"without": {}, "with": {"COMPACT": "1m"}}
