@@ -88,6 +88,7 @@ class SelfCompaction:
         return True
 
     def _compact(self) -> None:
+        logger.info("compact: begins in the background (COMPACT=%s)", self._schedule)
         self._scratch.mkdir()
         try:
             cold = f"{int(self._schedule.period.total_seconds()) // _MINUTE}m"
