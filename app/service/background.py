@@ -5,6 +5,7 @@ a container's quota of processor time is for all its processes.
 """
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +29,10 @@ def run_in_background(
 
     ``variables`` are set beside the environment's; each line that it prints goes to ``say``.
     """
+    # Where the connector is killed, the command ends with it, and its Java with the command.
+    with_us = [found, "--pdeathsig", "KILL"] if (found := shutil.which("setpriv")) else []
     with Popen(
-        [sys.executable, str(MAIN), *arguments],
+        [*with_us, sys.executable, str(MAIN), *arguments],
         env={**os.environ, **variables},
         stdin=DEVNULL,
         stdout=PIPE,

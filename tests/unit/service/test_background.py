@@ -1,6 +1,8 @@
 """A command in the background: what it says, how much it may take, and that it ends with the connector."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.service.background import run_in_background
+from dev.connector import REPO
 from tests.support.waiting import wait_until
 
 BUSY = """
@@ -56,6 +59,23 @@ def test_it_ends_with_its_children_when_the_connector_stops(command: Path) -> No
     thread.join()
     assert codes == [-9]
     wait_until(lambda: not _runs(child), "its child has ended")
+
+
+def test_it_is_killed_with_the_connector(command: Path) -> None:
+    command.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
+    run = "run_in_background((), {}, threading.Event(), lambda line: print(line, flush=True))"
+    source = f"""
+import threading
+from pathlib import Path
+from app.service import background
+background.MAIN = Path({str(command)!r})
+background.{run}
+"""
+    with subprocess.Popen([sys.executable, "-c", source], cwd=REPO, stdout=subprocess.PIPE, text=True) as connector:
+        assert connector.stdout is not None
+        child = int(connector.stdout.readline())
+        connector.kill()
+    wait_until(lambda: not _runs(child), "the command has ended")
 
 
 def _runs(pid: int) -> bool:
