@@ -1,7 +1,7 @@
 """Runs a command in a process of its own that yields to this one.
 
-It has the lowest priority, a quarter of a core, and is the first to go where memory ends. Priority alone would not do:
-a container's quota of processor time is for all its processes.
+It has the lowest priority, a small share of a core, and is the first to go where memory ends. Priority alone would not
+do: a container's quota of processor time is for all its processes.
 """
 
 import os
@@ -16,7 +16,7 @@ from threading import Event, Thread
 from typing import IO, Final
 
 MAIN = Path(__file__).parents[2] / "main.py"
-_SHARE: Final = 0.25  # of a core
+_SHARE: Final = 0.15  # of a core
 _TICK: Final = 0.25  # seconds between two looks
 _NICEST: Final = 19
 _FIRST_TO_GO: Final = "1000"

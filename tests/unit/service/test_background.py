@@ -41,7 +41,7 @@ def test_it_hands_on_what_the_command_says_and_keeps_it_and_its_children_to_thei
     seconds = time.monotonic() - begun
     first, last = said
     assert first.split()[::2] == ["19", "blue"]
-    assert sum(map(float, last.split()[1:])) < seconds / 2, "two processes that never wait, on a quarter of a core"
+    assert sum(map(float, last.split()[1:])) < seconds / 2, "two processes that never wait, on a part of a core"
 
 
 def test_it_ends_with_its_children_when_the_connector_stops(command: Path) -> None:
