@@ -18,6 +18,7 @@ import bench.compaction
 import bench.iceberg_commits
 import bench.replicas
 import bench.scaling
+import bench.self_compaction
 from app import DOCUMENTS, errors
 from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES
@@ -47,6 +48,7 @@ BENCHES = {
     "bench.iceberg_commits": bench.iceberg_commits.main,
     "bench.calm": bench.calm.main,
     "bench.compaction": bench.compaction.main,
+    "bench.self_compaction": bench.self_compaction.main,
 }
 # What no test runs, by how it begins.
 ELSEWHERE = {
