@@ -27,7 +27,7 @@ class WritingVariables(CatalogVariables):
     """MB of rows to hold in memory."""
     compact: Annotated[Schedule | None, BeforeValidator(schedule)] = env("COMPACT")
     """When the connector [merges small files](commands.md#compact) by itself: a time of day in UTC, such as `03:15`, or
-    how often, such as `6h`. Empty: never.
+    how often, such as `6h`, `90m` or `1d`. Empty: never.
     """
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
     """Cores that Spark uses: `local[*]` for all, `local[2]` for two. For compact and erase also a cluster."""

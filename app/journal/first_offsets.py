@@ -144,7 +144,8 @@ class FirstOffsets:
         if passed_over:
             logger.info(
                 "the consumer group %s is new and begins at %s of topic %s (AUTO_OFFSET_RESET): %s are passed over. To "
-                "read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP",
+                "read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP, which writes all rows anew: "
+                "also another TABLE_NAME if this one has some",
                 self._journal.group,
                 "the end" if isinstance(self._since, str) else f"the records since {self._since.isoformat()}",
                 topic,

@@ -310,13 +310,18 @@ def _small_files(s: Status) -> Iterator[Sentence]:
         f"A longer COMMIT_INTERVAL (now {duration(s.identity.commit_interval)}) makes them larger",
         fewer if in_each > max(1, len(s.counts.positions)) else "",
     )
+    compacts = s.identity.compaction_seconds is not None
     title = f"Small files: {size(average)} on average"
     yield Sentence(
         "quiet",
         title,
         "commands#compact",
-        f"The last {files:,} files are slow to read. The command merges those of the past. {advice}",
-        commands=("python main.py compact",),
+        _together(
+            f"The last {files:,} files are slow to read",
+            "COMPACT merges those of the past" if compacts else "The command merges those of the past",
+            advice,
+        ),
+        commands=() if compacts else ("python main.py compact",),
     )
 
 

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 _BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
 _TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
-_PLANNED: Final = 200  # records
+_PLANNED: Final = 1_000  # records; fewer give no warning of a column that none has
 _PLAN_SECONDS: Final = 120.0
 _ALONE: Final = "See `python main.py try --topic`"
 _SHOWN: Final = 300  # characters of a schema
@@ -203,9 +203,11 @@ class _Attempts:
         command = [sys.executable, str(MAIN), "try", "--topic", str(_PLANNED), "--json"]
         ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         try:
-            return Plan(**json.loads(ended.stdout)).short()
+            plan = Plan(**json.loads(ended.stdout))
         except ValueError:
             raise FatalError("planning by the newest records", cut(ended.stderr.strip(), _SHOWN), _ALONE) from None
+        sys.stderr.write(ended.stderr)  # warnings of columns that no record has
+        return plan.short()
 
     def _find_silence_hook(self) -> str:
         # It looks for the hook, or the topic.
