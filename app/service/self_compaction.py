@@ -43,6 +43,7 @@ class SelfCompaction:
         self._metrics = metrics
         self._scratch = scratch / "compact"
         self._clock = clock
+        self._due = self._next()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="self-compaction", daemon=True)
 
@@ -55,19 +56,18 @@ class SelfCompaction:
         self._thread.join()
 
     def _run(self) -> None:
-        due = self._next()
         while not self._stop.is_set():
             try:
                 self._look()
-                if self._clock() >= due:
-                    if self._claim(due):
+                if self._clock() >= self._due:
+                    if self._claim(self._due):
                         self._compact()
                         self._look()
-                    due = self._next()
+                    self._due = self._next()
             except (ConnectorError, OSError) as error:
                 logger.warning("%s; compaction is tried again at its next time", error)
-                due = self._next()
-            self._stop.wait(max(0.0, min(_LOOK_SECONDS, due - self._clock())))
+                self._due = self._next()
+            self._stop.wait(max(0.0, min(_LOOK_SECONDS, self._due - self._clock())))
 
     def _next(self) -> float:
         return self._schedule.next(datetime.fromtimestamp(self._clock(), UTC)).timestamp()
