@@ -21,6 +21,7 @@ from app.table.last_compaction import last_compaction
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 300.0  # at what others have done, for the page and the metrics
+_STOP_SECONDS: Final = 2.0
 _MINUTE: Final = 60
 # What the command needs beside the connector: see ``app.config.memory``.
 _SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m", "MALLOC_ARENA_MAX": "2"}
@@ -53,7 +54,7 @@ class SelfCompaction:
     def stop(self) -> None:
         """End it, also in the midst of work, which the next run completes."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_STOP_SECONDS)  # the store may hang
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -65,8 +66,9 @@ class SelfCompaction:
                         self._look()
                     self._due = self._next()
             except (ConnectorError, OSError) as error:
-                logger.warning("%s; compaction is tried again at its next time", error)
-                self._due = self._next()
+                logger.warning("%s; compaction is tried again in %.0f s", error, _LOOK_SECONDS)
+                self._stop.wait(_LOOK_SECONDS)
+            self._due = min(self._due, self._next())  # the clock may have been ahead
             self._stop.wait(max(0.0, min(_LOOK_SECONDS, self._due - self._clock())))
 
     def _next(self) -> float:

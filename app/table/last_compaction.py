@@ -3,10 +3,11 @@
 ``<table>/_journal/last-compaction.json``. It saves work: compaction itself relies on nothing here.
 """
 
+import dataclasses
 import json
+import math
 import secrets
 from contextlib import suppress
-from dataclasses import asdict
 
 from app.model import Compaction
 from app.storage.base import ChangedError, ObjectStore
@@ -31,13 +32,15 @@ def keep_compaction(store: ObjectStore, table_root: str, done: Compaction) -> No
 
 
 def _body(compaction: Compaction) -> bytes:
-    return json.dumps({**asdict(compaction), "word": secrets.token_hex(_WORD)}).encode()
+    return json.dumps({**dataclasses.asdict(compaction), "word": secrets.token_hex(_WORD)}).encode()
 
 
 def _parse(body: bytes) -> Compaction:
     try:
         fields = json.loads(body)
-        del fields["word"]
-        return Compaction(**{name: float(value) for name, value in fields.items()})
-    except (KeyError, TypeError, AttributeError) as error:
+        values = {each.name: float(fields[each.name]) for each in dataclasses.fields(Compaction)}
+        if not all(map(math.isfinite, values.values())):
+            raise ValueError("it has a number that is not finite")
+        return Compaction(**values)
+    except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(str(error)) from None

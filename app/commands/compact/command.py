@@ -92,10 +92,10 @@ class _Planner:
         if empty and not self._table.registrar.is_needed:
             yield Bin(empty, ["without rows"])
         reasons = {file.key: _reasons(file, self._table.schema.columns) for file in files if file.rows}
-        small = [file for file in files if file.rows and file.size < self._target_bytes]
-        merged = {file.key for file in worth_merging(small)}
-        wanted = (file for file in files if file.key in merged or reasons.get(file.key))
-        for some in by_size(wanted, self._target_bytes, attrgetter("size")):
+        wanted = (file for file in files if file.rows and (reasons[file.key] or file.size < self._target_bytes))
+        for bin_ in by_size(sorted(wanted, key=attrgetter("size")), self._target_bytes, attrgetter("size")):
+            worth = {file.key for file in worth_merging(bin_)}
+            some = [file for file in bin_ if file.key in worth or reasons[file.key]]
             why = {reason for file in some for reason in reasons[file.key]}
             if len(some) > 1 or why:
                 yield Bin(some, sorted(why))

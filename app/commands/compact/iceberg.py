@@ -107,9 +107,10 @@ class _Planner:
                 self.warm += len(small) - len(cold)
             if sum(file.size < self._target_bytes / 2 for file in cold) <= 1:
                 continue
-            small = sorted(worth_merging(cold), key=attrgetter("key"))
-            for columns, fitting in self._rewrite.fitting(self._with_columns(small)):
-                for some in by_size(fitting, self._target_bytes, attrgetter("size")):
+            for columns, fitting in self._rewrite.fitting(self._with_columns(cold)):
+                fitting.sort(key=attrgetter("size"))
+                for bin_ in by_size(fitting, self._target_bytes, attrgetter("size")):
+                    some = sorted(worth_merging(bin_), key=attrgetter("key"))
                     parts = (some[first : first + _FILES_AT_ONCE] for first in range(0, len(some), _FILES_AT_ONCE))
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
 

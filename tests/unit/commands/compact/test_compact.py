@@ -6,13 +6,16 @@ import shutil
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from app.commands.compact.command import compact
+from app.commands.compact.job import by_size, worth_merging
 from app.errors import FatalError
 from app.model import BatchPart, OffsetRange
 from app.storage.local.store import LocalStore
@@ -103,6 +106,16 @@ def test_a_large_file_is_not_written_anew_for_a_few_rows(lake: Lake) -> None:
     assert large_file in lake.files()
     assert len(lake.files()) == 2
     assert lake.numbers() == [*range(30), *numbers]
+
+
+def test_one_of_two_files_that_are_nearly_large_enough_is_not_written_anew_either() -> None:
+    sizes = [2_400_000, 2_400_000, 2_500]
+    bins = by_size(sorted(map(Sized, sizes), key=attrgetter("size")), 4 << 20, attrgetter("size"))
+    assert all(len(worth_merging(some)) < 2 for some in bins)
+
+
+class Sized(NamedTuple):
+    size: int
 
 
 def test_files_of_batches_that_are_not_finished_or_were_rolled_back_are_left(lake: Lake) -> None:
