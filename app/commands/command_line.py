@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app import __version__
 from app.convert.time_texts import moment_of
+from app.formatting import UNITS
 
 _ENGINES = ("athena", "bigquery", "clickhouse", "duckdb", "spark", "trino")
 
@@ -172,7 +173,7 @@ def count(text: str) -> int:
 
 def duration(text: str) -> timedelta:
     """A number with m, h or d for minutes, hours or days. argparse shows this function's name."""
-    number, unit = int(text[:-1]), {"m": "minutes", "h": "hours", "d": "days"}.get(text[-1])
+    number, unit = int(text[:-1]), UNITS.get(text[-1])
     if number < 0 or unit is None:
         raise ValueError
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from app.formatting import UNITS
 from app.table.layout import KAFKA_PARTITIONS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.))*"
@@ -232,7 +233,7 @@ def offset_reset(text: str) -> str | datetime | timedelta:
         return word
     try:
         if ago := re.fullmatch(r"-([0-9]+)([mhd])", text):
-            return timedelta(**{{"m": "minutes", "h": "hours", "d": "days"}[ago[2]]: int(ago[1])})
+            return timedelta(**{UNITS[ago[2]]: int(ago[1])})
         moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise ValueError("must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d") from None

@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from app.formatting import UNITS
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,4 +34,4 @@ def schedule(text: str) -> Schedule:
     every = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
     if not every:
         raise ValueError("must be a time of day in UTC as 03:15, or a duration as 6h, 90m or 1d")
-    return Schedule(text, timedelta(**{_UNITS[every[2]]: int(every[1])}))
+    return Schedule(text, timedelta(**{UNITS[every[2]]: int(every[1])}))
