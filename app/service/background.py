@@ -1,11 +1,11 @@
 """Runs a command in a process of its own that yields to this one.
 
-It has the lowest priority, a small share of a core, and is the first to go where memory ends. Priority alone would not
-do: a container's quota of processor time is for all its processes.
+It runs where a core is idle, has a small share of it, and is the first to go where memory ends. Priority alone would
+not do: a container's quota of processor time is for all its processes.
 """
 
+import ctypes
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,10 @@ from typing import IO, Final
 MAIN = Path(__file__).parents[2] / "main.py"
 _SHARE: Final = 0.15  # of a core
 _TICK: Final = 0.25  # seconds between two looks
-_NICEST: Final = 19
 _FIRST_TO_GO: Final = "1000"
+_PR_SET_PDEATHSIG: Final = 1  # of linux/prctl.h
+_IS_LINUX: Final = sys.platform == "linux"
+_C: Final = ctypes.CDLL(None)
 
 
 def run_in_background(
@@ -29,18 +31,18 @@ def run_in_background(
 
     ``variables`` are set beside the environment's; each line that it prints goes to ``say``.
     """
-    # Where the connector is killed, the command ends with it, and its Java with the command.
-    with_us = [found, "--pdeathsig", "KILL"] if (found := shutil.which("setpriv")) else []
     with Popen(
-        [*with_us, sys.executable, str(MAIN), *arguments],
+        [sys.executable, str(MAIN), *arguments],
         env={**os.environ, **variables},
         stdin=DEVNULL,
         stdout=PIPE,
         text=True,
         errors="replace",
         process_group=0,  # with its Java
+        preexec_fn=_yield_to_others if _IS_LINUX else None,  # noqa: PLW1509 - calls of the system, which take no lock
     ) as process:
-        _be_last(process.pid)
+        with suppress(OSError):  # it has ended, or there is no /proc
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text(_FIRST_TO_GO)
         assert process.stdout is not None  # noqa: S101 - it was asked for
         reader = Thread(target=_hand_on, args=(process.stdout, say), name="background", daemon=True)
         reader.start()
@@ -49,13 +51,17 @@ def run_in_background(
         finally:
             _signal(process.pid, signal.SIGKILL)
         reader.join()
-        return process.wait()
+        code = process.wait()
+        with suppress(ChildProcessError):
+            os.waitpid(-process.pid, 0)  # with pid 1, a Java that has lost its parent is ours
+        return code
 
 
-def _be_last(pid: int) -> None:
-    with suppress(OSError):  # it has ended, or there is no /proc
-        os.setpriority(os.PRIO_PGRP, pid, _NICEST)
-        Path(f"/proc/{pid}/oom_score_adj").write_text(_FIRST_TO_GO)
+def _yield_to_others() -> None:
+    """Ends with the connector's process, and uses a core only while nobody else wants it."""
+    _C.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with suppress(OSError):  # sandboxes may know no priorities
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _hand_on(lines: IO[str], say: Callable[[str], None]) -> None:

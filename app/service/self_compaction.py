@@ -81,7 +81,7 @@ class SelfCompaction:
     def _claim(self, due: float) -> bool:
         """Whether this member compacts: no other one has begun since it was due."""
         last = self._last.current or Compaction()
-        if last.begun >= due:
+        if due <= last.begun < due + self._schedule.period.total_seconds():  # later: by a clock that was ahead
             return False
         try:
             self._last.write(replace(last, begun=self._clock()))
@@ -99,7 +99,8 @@ class SelfCompaction:
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
         if code and not self._stop.is_set():
-            logger.warning("compact ended with code %d, see above; its next run goes on with what is left", code)
+            how = f"code {code}, its lines above (LOGLEVEL=INFO) say why" if code > 0 else f"signal {-code}"
+            logger.warning("compact ended with %s; its next run goes on with what is left", how)
 
 
 def _say(line: str) -> None:

@@ -83,6 +83,13 @@ def test_none_compacts_where_somebody_has_begun_since_it_was_due(table: Table) -
     assert not table.runs
 
 
+def test_a_member_whose_clock_was_ahead_keeps_none_from_it(table: Table) -> None:
+    keep_compaction(table.store, ROOT, replace(RESULT, begun=1e9))
+    table.member()
+    table.now = 3_601.0
+    wait_until(lambda: len(table.runs) == 1, "it compacts")
+
+
 def test_a_failure_is_told_and_the_next_time_tries_again(table: Table, caplog: pytest.LogCaptureFixture) -> None:
     table.code = 1
     caplog.set_level(logging.INFO)
