@@ -9,11 +9,13 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice, product
+from operator import attrgetter
 from typing import TypeVar
 
 import pyarrow as pa
@@ -36,7 +38,7 @@ FOLDERS, FILES, ROWS = 300, 20, 500  # small files
 OLD = "year=2000"
 PARTITIONS = 8
 START_SECONDS = 20.0  # from a connector's start to a warm Java
-WINDOW_SECONDS = (10.0, 90.0)  # after the beginning of the minute, where the rate is measured
+WINDOW_SECONDS = (5.0, 65.0)  # after the beginning of the minute, where the rate is measured
 DELAY_SECONDS = 80
 _Result = TypeVar("_Result")
 KINDS: Mapping[str, Mapping[str, str]] = {"without": {}, "with": {"COMPACT": "1m"}}
@@ -58,7 +60,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.self_compaction", description=__doc__)
-    parser.add_argument("--messages", type=positive, default=32_000_000, help="at full speed (%(default)s)")
+    parser.add_argument("--messages", type=positive, default=24_000_000, help="at full speed (%(default)s)")
     parser.add_argument("--rounds", type=positive, default=3, help="(%(default)s)")
     parser.add_argument("--a-second", type=positive, default=5_000, help="messages, for the delay (%(default)s)")
     return parser.parse_args()
@@ -92,7 +94,15 @@ def _rate(stage: Stage, topic: Topic, variables: Mapping[str, str]) -> float:
 
     minute, files = _at_work(stage, topic, variables, consume)
     begin, end = (minute + seconds for seconds in WINDOW_SECONDS)
-    return sum(file.rows for file in files if begin <= file.time < end) / (end - begin)
+    return (_landed(files, end) - _landed(files, begin)) / (end - begin)
+
+
+def _landed(files: Sequence[LandedFile], moment: float) -> float:
+    """The rows that had landed by then; between two files as many as their distance in time has it."""
+    after = bisect_left(files, moment, key=attrgetter("time"))
+    before, next_ = files[after - 1], files[after]
+    rows = sum(file.rows for file in files[:after])
+    return rows + next_.rows * (moment - before.time) / (next_.time - before.time)
 
 
 def _delays(stage: Stage, a_second: int, variables: Mapping[str, str]) -> tuple[float, float]:

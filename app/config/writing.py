@@ -26,7 +26,7 @@ class WritingVariables(CatalogVariables):
     max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
     """MB of rows to hold in memory."""
     compact: Annotated[Schedule | None, BeforeValidator(schedule)] = env("COMPACT")
-    """When the connector [merges small files](commands.md#compact) by itself: a time of day in UTC, such as `03:15`, or
+    """When the connector merges small files by itself, as `compact` does: a time of day in UTC, such as `03:15`, or
     how often, such as `6h`, `90m` or `1d`. Empty: never.
     """
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")

@@ -58,7 +58,7 @@ class RegisteredSchemas(Generic[_Schema]):
         if schema not in self._known and self._unknown.get(schema, -math.inf) <= self._clock():
             self._patiently(partial(self._ask, schema))
         if schema in self._unknown:
-            raise ValueError(f"the schema registry has no schema with the id {schema}")
+            raise ValueError(f"the schema registry has no schema with the id {schema}: see SCHEMA_REGISTRY_URL")
         found = self._known[schema]
         if isinstance(found, ValueError):
             raise ValueError(f"{found} (id {schema})")  # noqa: TRY004 - it is the datum that has no usable schema

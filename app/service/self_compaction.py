@@ -15,6 +15,7 @@ from app.errors import ConnectorError
 from app.model import Compaction
 from app.monitoring.metrics import Metrics
 from app.service.background import run_in_background
+from app.service.throttled import KILLED
 from app.storage.base import ChangedError, ObjectStore
 from app.table.last_compaction import last_compaction
 
@@ -99,8 +100,8 @@ class SelfCompaction:
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
         if code and not self._stop.is_set():
-            how = f"code {code}, its lines above (LOGLEVEL=INFO) say why" if code > 0 else f"signal {-code}"
-            logger.warning("compact ended with %s; its next run goes on with what is left", how)
+            why = "it was killed, most often for memory" if code > KILLED else "its lines say why, with LOGLEVEL=INFO"
+            logger.warning("compact ended with code %d: %s; its next run goes on with what is left", code, why)
 
 
 def _say(line: str) -> None:

@@ -320,9 +320,12 @@ def test_a_plan_tells_the_columns_the_folders_and_what_to_change(kafka: Broker, 
     assert (plan["records"], plan["rows"], plan["bad"]) == (300, 299, 1)
     assert plan["columns"] == {"ts_ms": "bigint", "n": "bigint", "location": "string"}
     assert (plan["folders_a_day"], plan["folders_a_batch"]) == (50 * 24, 3), "of 401 records an hour 3 in 30 s"
-    [advice] = plan["advice"]
+    misspelled, advice = plan["advice"]
+    assert "Did you mean location?" in misspelled
     assert "device has 50 values: leave it out, or make it ~device" in advice
-    assert "Did you mean location?" in told.stderr
+    [(reason, count)] = plan["bad_reasons"].items()
+    assert reason.startswith("it does not deserialize")
+    assert count == 1
     people = run(REPO, "try", "--topic", "--gb-price", "0", **settings)
     assert "401 of the newest: 400 rows, 1 bad" in people.stdout
     assert "1: it does not deserialize" in people.stdout

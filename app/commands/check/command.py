@@ -24,6 +24,7 @@ from app.config.settings import Settings
 from app.consumer.exact_json import new_deserializer
 from app.errors import FatalError, cut
 from app.formatting import counted
+from app.journal.survey import warn_of_other_groups
 from app.kafka.group import check_group_rights, check_members, check_topic_rights
 from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.monitoring.http_server import listen
@@ -206,7 +207,6 @@ class _Attempts:
             plan = Plan(**json.loads(ended.stdout))
         except ValueError:
             raise FatalError("planning by the newest records", cut(ended.stderr.strip(), _SHOWN), _ALONE) from None
-        sys.stderr.write(ended.stderr)  # warnings of columns that no record has
         return plan.short()
 
     def _find_silence_hook(self) -> str:
@@ -219,7 +219,8 @@ class _Attempts:
         latest = new_registry(self._settings, self._scratch).latest(subject)
         if latest is None:
             return f"answers; it has no subject {subject}, which topics with other names of subjects need not have"
-        return f"{subject} is {latest.kind}, version {latest.version}, id {latest.id}: {cut(latest.text, _SHOWN)}"
+        text = "" if latest.kind == "PROTOBUF" else f": {cut(latest.text, _SHOWN)}"  # a descriptor
+        return f"{subject} is {latest.kind}, version {latest.version}, id {latest.id}{text}"
 
     # --- the lake ---------------------------------------------------------------------------------------------------
 
@@ -244,6 +245,7 @@ class _Attempts:
 
     def _compare_table(self) -> str:
         lake = new_lake(self._settings, self._store, self._location, self._known)
+        warn_of_other_groups(self._store, self._location.root, self._settings.consumer_group)
         spec, known, column = lake.spec, lake.schema.look(), lake.spec.timestamp_column
         if column not in {*known.columns, *spec.order}:
             _warn("TIMESTAMP_COLUMN", column, known.columns, "have the Kafka timestamp there")

@@ -2,17 +2,17 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
+from typing import TypeVar
 
 import pyarrow as pa
 
-from app.commands.compact.job import Bin, by_size, new_job, worth_merging
+from app.commands.compact.job import Bin, bins_worth_merging, new_job
 from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.output import print_line
 from app.config.settings import Settings
-from app.formatting import counted
+from app.formatting import counted, duration
 from app.model import Compaction
 from app.storage.base import StoredObject
 from app.table.last_compaction import keep_compaction
@@ -23,6 +23,7 @@ from app.table.type_names import type_name
 _MEGABYTE = 1 << 20
 _WHILE_KEPT = timedelta(days=1)  # how long the name of a merged file stays taken, against uploads that are late
 _CODEC = "ZSTD"
+_File = TypeVar("_File", StoredObject, TableFile)
 
 
 def compact(settings: Settings, options: Namespace) -> int:
@@ -54,7 +55,7 @@ def compact(settings: Settings, options: Namespace) -> int:
             done = Compaction(begun, time.time(), before, after, planner.warm, len(job.left))
             keep_compaction(job.table.store, job.table.root, done)
         if planner.warm:
-            print_line(f"left for later: {counted(planner.warm, 'file')} younger than --when-cold")
+            print_line(f"left for later: {counted(planner.warm, 'file')} younger than {planner.age}")
         job.require_nothing_left()
     return 0
 
@@ -70,6 +71,7 @@ class _Planner:
         self._target_bytes = target_bytes
         self._now = datetime.now(UTC)
         self._cold = self._now - when_cold
+        self.age = duration(when_cold.total_seconds())
         schema = table.store.find(schema_key(table.root))
         self._schema_changed = schema.last_modified if schema else datetime.min.replace(tzinfo=UTC)
         self.warm = 0
@@ -78,8 +80,9 @@ class _Planner:
         """Whether footers are worth reading, by the listing alone."""
         cold = [file for file in files if file.last_modified <= self._cold]
         self.warm += sum(file.last_modified > self._cold and not is_merged(file.key) for file in files)
-        small = sum(file.size < self._target_bytes / 2 for file in cold)
-        return small > 1 or any(not is_merged(file.key) or file.last_modified < self._schema_changed for file in cold)
+        if any(not is_merged(file.key) or file.last_modified < self._schema_changed for file in cold):
+            return True
+        return any(len(some) > 1 for some in self._bins(cold))
 
     def plan(self, files: Sequence[TableFile]) -> Iterator[Bin]:
         """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
@@ -92,13 +95,16 @@ class _Planner:
         if empty and not self._table.registrar.is_needed:
             yield Bin(empty, ["without rows"])
         reasons = {file.key: _reasons(file, self._table.schema.columns) for file in files if file.rows}
-        wanted = (file for file in files if file.rows and (reasons[file.key] or file.size < self._target_bytes))
-        for bin_ in by_size(sorted(wanted, key=attrgetter("size")), self._target_bytes, attrgetter("size")):
-            worth = {file.key for file in worth_merging(bin_)}
-            some = [file for file in bin_ if file.key in worth or reasons[file.key]]
+        bins = list(self._bins(file for file in files if file.rows))
+        merged = {file.key for some in bins for file in some}
+        bins += ([file] for file in files if file.rows and file.key not in merged)
+        for some in bins:
             why = {reason for file in some for reason in reasons[file.key]}
             if len(some) > 1 or why:
                 yield Bin(some, sorted(why))
+
+    def _bins(self, files: Iterable[_File]) -> Iterator[list[_File]]:
+        return bins_worth_merging((file for file in files if file.size < self._target_bytes), self._target_bytes)
 
 
 def _reasons(file: TableFile, table: Mapping[str, pa.DataType]) -> set[str]:

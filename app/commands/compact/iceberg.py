@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from app.catalog.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.catalog.iceberg.table import IcebergTable
-from app.commands.compact.job import by_size, worth_merging
+from app.commands.compact.job import bins_worth_merging, by_size
 from app.commands.compact.table import is_chosen
 from app.commands.output import print_line
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
-from app.formatting import counted
+from app.formatting import counted, duration
 from app.journal.survey import Survey, survey
 from app.model import Compaction
 from app.service.lake import new_catalog, new_location, require_table
@@ -82,6 +82,7 @@ class _Planner:
         self._globs: Sequence[str] = options.folder
         self._target_bytes: int = options.target_mb << 20
         self._cold = datetime.now(UTC) - options.when_cold
+        self._age = duration(options.when_cold.total_seconds())
         self.warm = 0
         self._with_deletes = 0
 
@@ -105,12 +106,11 @@ class _Planner:
             cold = [file for file in small if self._is_cold(file.key)]
             if len(small) > 1:
                 self.warm += len(small) - len(cold)
-            if sum(file.size < self._target_bytes / 2 for file in cold) <= 1:
-                continue
+            if not any(some[1:] for some in bins_worth_merging(cold, self._target_bytes)):
+                continue  # no footer is worth reading
             for columns, fitting in self._rewrite.fitting(self._with_columns(cold)):
-                fitting.sort(key=attrgetter("size"))
-                for bin_ in by_size(fitting, self._target_bytes, attrgetter("size")):
-                    some = sorted(worth_merging(bin_), key=attrgetter("key"))
+                for bin_ in bins_worth_merging(fitting, self._target_bytes):
+                    some = sorted(bin_, key=attrgetter("key"))
                     parts = (some[first : first + _FILES_AT_ONCE] for first in range(0, len(some), _FILES_AT_ONCE))
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
 
@@ -121,7 +121,7 @@ class _Planner:
     def tell(self) -> None:
         """Print what was left."""
         if self.warm:
-            print_line(f"left for later: {counted(self.warm, 'file')} younger than --when-cold")
+            print_line(f"left for later: {counted(self.warm, 'file')} younger than {self._age}")
         if self._with_deletes:
             left = counted(self._with_deletes, "file")
             print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")

@@ -94,18 +94,19 @@ class _Sized(Protocol):
 _File = TypeVar("_File", bound=_Sized)
 
 
-def worth_merging(files: Sequence[_File]) -> list[_File]:
-    """Leave out the largest files while they have over a megabyte, and over twice the bytes of the others together.
+def bins_worth_merging(files: Iterable[_File], target_bytes: int) -> Iterator[list[_File]]:
+    """Yield files that may become one of so many bytes at the most, smallest first; at times only one or none.
 
-    So where small files come again and again, a merged one is not written anew each time.
+    The largest of such a group are left out while they have over a megabyte, and over twice the bytes of the others
+    together. So where small files come again and again, a merged one is not written anew each time.
     """
-    by_size, others = sorted(files, key=attrgetter("size")), sum(file.size for file in files)
-    while by_size:
-        others -= by_size[-1].size
-        if by_size[-1].size <= max(_CHEAP_BYTES, 2 * others):
-            break
-        by_size.pop()
-    return [file for file in files if by_size and file.size <= by_size[-1].size]
+    size_of = attrgetter("size")
+    for bin_ in by_size(sorted(files, key=size_of), target_bytes, size_of):
+        others = sum(map(size_of, bin_[:-1]))
+        while bin_ and bin_[-1].size > max(_CHEAP_BYTES, 2 * others):
+            bin_.pop()
+            others -= bin_[-1].size if bin_ else 0
+        yield bin_
 
 
 @contextmanager

@@ -63,7 +63,6 @@ _BEHIND: Final = -1  # stands for the offsets in topics of quixstreams
 _TICK_MS: Final = 200
 _COMMIT_SECONDS: Final = 0.2
 _BROKER_SECONDS: Final = 10.0
-_MOST_REASONS: Final = 5
 _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
 
 
@@ -246,15 +245,10 @@ class _Trial:
 
     def _show_plan(self, planner: Planner, counts: Counter[str]) -> None:
         without = {_TOPIC, _OFFSET}.difference(self._settings.metadata_columns)
-        plan = planner.plan(len(self._records), counts["bad"], self._rescued, frozenset(without))
-        if planner.is_json:
-            print_line(json.dumps(plan.as_json()))
-            return
-        for line in plan.lines():
-            print_line(line)
         reasons = Counter(text for each in self._outcomes.values() for what, text in each if what == "bad")
-        for reason, count in reasons.most_common(_MOST_REASONS):
-            print_line(f"bad        {count:,}: {reason}")
+        plan = planner.plan(len(self._records), counts["bad"], reasons, self._rescued, frozenset(without))
+        for line in [json.dumps(plan.as_json())] if planner.is_json else plan.lines():
+            print_line(line)
 
 
 def _newest(settings: Settings, scratch: Path, count: int) -> Newest:

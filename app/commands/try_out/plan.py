@@ -1,5 +1,6 @@
 """``try --topic``: what the table will be like, by the newest records of the topic."""
 
+import logging
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 from app.config.settings import Settings
 from app.formatting import counted
 from app.model import StagedFile
+from app.monitoring.recent_warnings import RecentWarnings
 from app.table.layout import TIME_COLUMNS, folder
 from app.table.type_names import type_name
 
@@ -22,6 +24,7 @@ _MONTH_DAYS: Final = 30
 _FOOTER_BYTES: Final = 2_000  # of a file, about, whatever its rows
 _SMALL_FILE: Final = 1 << 20
 _MANY: Final = 16  # values of a column
+_MOST_REASONS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +35,14 @@ class Plan:
         columns: of the files, with their types.
         folders_a_batch, folders_a_day: at least.
         cost_a_month: in the currency of the prices.
-        advice: what to change, if anything.
+        bad_reasons: the most frequent ones, with the numbers of their records.
+        advice: what to change, if anything, and the warnings of the log.
     """
 
     records: int
     rows: int
     bad: int
+    bad_reasons: Mapping[str, int]
     rescued: int
     records_a_second: float
     columns: Mapping[str, str]
@@ -63,6 +68,7 @@ class Plan:
             f"a day      {counted(self.folders_a_day, 'folder')} or more, {counted(self.files_a_day, 'file')} or more",
             f"a month    {self.gb_a_month:,.2f} GB more, {self.requests_a_month:,} writing requests: "
             f"{self.cost_a_month:,.2f} by --put-price and --gb-price",
+            *(f"bad        {count:,}: {reason}" for reason, count in self.bad_reasons.items()),
             *(f"advice     {each}" for each in self.advice),
         ]
 
@@ -76,6 +82,7 @@ class Plan:
                 f"{self.records_a_second:,.1f} a second",
                 f"a batch makes {counted(self.folders_a_batch, 'file')} or more, of {self.bytes_a_file:,} bytes",
                 f"a month {self.gb_a_month:,.2f} GB and {self.requests_a_month:,} writing requests",
+                *(f"{count:,} bad: {reason}" for reason, count in self.bad_reasons.items()),
                 *self.advice,
             ]
         )
@@ -95,6 +102,8 @@ class Planner:
         self.is_json: bool = options.json
         self._tables: list[pa.Table] = []
         self._folders: list[Mapping[str, str]] = []  # of each row
+        self._warnings = RecentWarnings()
+        logging.getLogger("app").addHandler(self._warnings)
 
     def add(self, staged: StagedFile) -> None:
         table = pq.ParquetFile(staged.path).read()
@@ -103,7 +112,7 @@ class Planner:
         self._folders += [staged.groups[each].partition_values for each in ids.to_pylist()]
         self._tables.append(table.drop_columns([staged.group_column]))
 
-    def plan(self, records: int, bad: int, rescued: int, without: frozenset[str]) -> Plan:
+    def plan(self, records: int, bad: int, reasons: Counter[str], rescued: int, without: frozenset[str]) -> Plan:
         """Reckons; columns ``without`` are in the rows for this command alone."""
         table = pa.concat_tables(self._tables, promote_options="permissive") if self._tables else pa.table({})
         table = table.drop_columns([name for name in table.column_names if name in without])
@@ -122,6 +131,7 @@ class Planner:
             records=records,
             rows=rows,
             bad=bad,
+            bad_reasons=dict(reasons.most_common(_MOST_REASONS)),
             rescued=rescued,
             records_a_second=self._a_second,
             columns={name: type_name(kind) for name, kind in zip(table.column_names, table.schema.types, strict=True)},
@@ -134,7 +144,7 @@ class Planner:
             gb_a_month=round(gigabytes, 3),
             requests_a_month=requests,
             cost_a_month=round(cost, 2),
-            advice=tuple(self._advice(a_file)),
+            advice=(*(each.message for each in self._warnings.newest_first()), *self._advice(a_file)),
         )
 
     def _bytes_a_row(self, table: pa.Table) -> float:
@@ -155,9 +165,17 @@ class Planner:
         return len(others) * (24 if "hour" in self._settings.spec.columns else 1)
 
     def _advice(self, bytes_a_file: int) -> list[str]:
-        values = {name: Counter(each[name] for each in self._folders) for name in self._settings.spec.columns}
-        most = max(values, key=lambda name: len(values[name]), default="")
-        if bytes_a_file >= _SMALL_FILE or not most or len(values[most]) < _MANY:
+        if bytes_a_file >= _SMALL_FILE or not self._folders:
             return []
-        instead = "" if self._settings.is_iceberg else f", or make it ~{most}"
-        return [f"HIVE_COLUMNS: files are small, and {most} has {len(values[most]):,} values: leave it out{instead}"]
+        values = {name: {each[name] for each in self._folders} for name in self._settings.spec.columns}
+        most = max(values, key=lambda name: len(values[name]), default="")
+        if most and len(values[most]) >= _MANY:
+            instead = "" if self._settings.is_iceberg else f", or make it ~{most}"
+            return [
+                f"HIVE_COLUMNS: files are small, and {most} has {len(values[most]):,} values: leave it out{instead}"
+            ]
+        return (
+            []
+            if self._settings.compact
+            else ["files are small: a longer COMMIT_INTERVAL makes larger ones, and COMPACT merges them"]
+        )

@@ -57,7 +57,7 @@ def test_it_ends_with_its_children_when_the_connector_stops(command: Path) -> No
     child = int(said[0].split()[1])
     stop.set()
     thread.join()
-    assert codes == [-9]
+    assert codes == [128 + 15]
     wait_until(lambda: not _runs(child), "its child has ended")
 
 

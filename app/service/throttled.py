@@ -1,0 +1,75 @@
+"""A program that runs a command with a small share of a core, and ends it with the process that asked for it.
+
+    python -P throttled.py <pid of that process> <command> <arguments> …
+
+The command runs where a core is idle, and is the first to go where memory ends. Priority alone would not do: a
+container's quota of processor time is for all its processes. It is a process of its own, as a thread of the connector
+would wait for the interpreter's lock at each look.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from subprocess import Popen
+from typing import Final
+
+_SHARE: Final = 0.15  # of a core
+_TICK: Final = 0.25  # seconds between two looks
+_FIRST_TO_GO: Final = "1000"
+KILLED: Final = 128  # a shell adds the signal
+
+
+def main(parent: int, command: Sequence[str]) -> int:
+    """Run the command, and return its exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(KILLED + signal.SIGTERM))
+    with Popen(command, process_group=0, preexec_fn=_yield_to_others) as process:  # noqa: PLW1509 - no threads
+        with suppress(OSError):  # it has ended, or there is no /proc
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text(_FIRST_TO_GO)
+        try:
+            _hold_back(process, parent)
+        finally:
+            _signal(process.pid, signal.SIGKILL)  # with its Java
+    return process.returncode if process.returncode >= 0 else KILLED - process.returncode
+
+
+def _yield_to_others() -> None:
+    if sys.platform == "linux":
+        with suppress(OSError):  # sandboxes may know no priorities
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _hold_back(process: Popen[bytes], parent: int) -> None:
+    """Wait for the end of the process, and stop it for as long as it has had more than its share."""
+    used, looked, ahead, is_stopped = 0.0, time.monotonic(), 0.0, False
+    while process.poll() is None and os.getppid() == parent:
+        before, used = used, _cpu_seconds(process.pid)
+        last, looked = looked, time.monotonic()
+        ahead = max(0.0, ahead + used - before - _SHARE * (looked - last))
+        if (ahead > 0) != is_stopped:
+            is_stopped = not is_stopped
+            _signal(process.pid, signal.SIGSTOP if is_stopped else signal.SIGCONT)
+        time.sleep(_TICK)
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+def _cpu_seconds(group: int) -> float:
+    """The processor time of a process group; 0 without ``/proc``."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
