@@ -292,7 +292,7 @@ def _compaction(s: Status) -> Iterator[Sentence]:
             "wait",
             f"No compaction came to its end for {duration(s.counts.at - s.compacted_at)}",
             "commands#compact",
-            "The log has the reasons, in lines that begin with compact. It may need more than 15 % of a core, "
+            "The log has the reasons, in lines that begin with compact. It may need more than a tenth of a core, "
             "or a longer interval in COMPACT",
         )
 

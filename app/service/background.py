@@ -28,6 +28,7 @@ def run_in_background(
         stdout=PIPE,
         text=True,
         errors="replace",
+        start_new_session=True,  # what kills all of our group leaves it, and it ends the command
     ) as process:
         assert process.stdout is not None  # noqa: S101 - it was asked for
         reader = Thread(target=_hand_on, args=(process.stdout, say), name="background", daemon=True)

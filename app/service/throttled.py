@@ -17,7 +17,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Final
 
-_SHARE: Final = 0.15  # of a core
+_SHARE: Final = 0.1  # of a core
 _TICK: Final = 0.25  # seconds between two looks
 _FIRST_TO_GO: Final = "1000"
 KILLED: Final = 128  # a shell adds the signal

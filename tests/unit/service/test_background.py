@@ -1,6 +1,7 @@
 """A command in the background: what it says, how much it may take, and that it ends with the connector."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -71,10 +72,12 @@ from app.service import background
 background.MAIN = Path({str(command)!r})
 background.{run}
 """
-    with subprocess.Popen([sys.executable, "-c", source], cwd=REPO, stdout=subprocess.PIPE, text=True) as connector:
+    with subprocess.Popen(
+        [sys.executable, "-c", source], cwd=REPO, stdout=subprocess.PIPE, text=True, process_group=0
+    ) as connector:
         assert connector.stdout is not None
         child = int(connector.stdout.readline())
-        connector.kill()
+        os.killpg(connector.pid, signal.SIGKILL)
     wait_until(lambda: not _runs(child), "the command has ended")
 
 
