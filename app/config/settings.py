@@ -7,6 +7,7 @@ import json
 import os
 import re
 from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -27,7 +28,7 @@ from app.config.platform_connection import parse_connection
 from app.config.writing import WritingVariables
 from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
-from app.formatting import escape_control
+from app.formatting import duration, escape_control
 from app.logs import LogFormat
 from app.spark.options import SparkOptions
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
@@ -294,6 +295,8 @@ def _shown(variable: str, value: Any) -> str:
     """Returns the value as JSON; empty for a secret and for an address that may hold user:password@host or ?token=…."""
     if not VARIABLES[variable].repr or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
         return ""
+    if isinstance(value, timedelta):
+        value = f"{duration(value.total_seconds())} ago"
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
