@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen
@@ -25,14 +25,17 @@ KILLED: Final = 128  # a shell adds the signal
 
 def main(parent: int, command: Sequence[str]) -> int:
     """Run the command, and return its exit code."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(KILLED + signal.SIGTERM))
+    told: list[int] = []  # an error of the handler would leave a command behind that has just begun
+    signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
     with Popen(command, process_group=0, preexec_fn=_yield_to_others) as process:  # noqa: PLW1509 - no threads
         with suppress(OSError):  # it has ended, or there is no /proc
             Path(f"/proc/{process.pid}/oom_score_adj").write_text(_FIRST_TO_GO)
         try:
-            _hold_back(process, parent)
+            _hold_back(process, lambda: bool(told) or os.getppid() != parent)
         finally:
             _signal(process.pid, signal.SIGKILL)  # with its Java
+    if told:
+        return KILLED + told[0]
     return process.returncode if process.returncode >= 0 else KILLED - process.returncode
 
 
@@ -42,10 +45,10 @@ def _yield_to_others() -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def _hold_back(process: Popen[bytes], parent: int) -> None:
+def _hold_back(process: Popen[bytes], is_over: Callable[[], bool]) -> None:
     """Wait for the end of the process, and stop it for as long as it has had more than its share."""
     used, looked, ahead, is_stopped = 0.0, time.monotonic(), 0.0, False
-    while process.poll() is None and os.getppid() == parent:
+    while process.poll() is None and not is_over():
         before, used = used, _cpu_seconds(process.pid)
         last, looked = looked, time.monotonic()
         ahead = max(0.0, ahead + used - before - _SHARE * (looked - last))
@@ -67,7 +70,7 @@ def _cpu_seconds(group: int) -> float:
         with suppress(OSError):  # it has ended
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
             if int(fields[2]) == group:
-                ticks += int(fields[11]) + int(fields[12])
+                ticks += sum(map(int, fields[11:15]))  # with those of its children that have ended
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Any
 
 import pyspark
@@ -258,7 +258,10 @@ def only_java(heap: str, scratch: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        java.end(_ENDING_SECONDS)
+        try:
+            java.end(_ENDING_SECONDS)
+        except TimeoutExpired:  # all is done
+            java.process.kill()
         forget_java()
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.config.settings import Settings
+from app.errors import cut, one_line
 from app.formatting import counted
 from app.model import StagedFile
 from app.monitoring.recent_warnings import RecentWarnings
@@ -25,6 +26,7 @@ _FOOTER_BYTES: Final = 2_000  # of a file, about, whatever its rows
 _SMALL_FILE: Final = 1 << 20
 _MANY: Final = 16  # values of a column
 _MOST_REASONS: Final = 5
+_SHOWN: Final = 200  # characters of a reason, in a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Plan:
                 f"{self.records_a_second:,.1f} a second",
                 f"a batch makes {counted(self.folders_a_batch, 'file')} or more, of {self.bytes_a_file:,} bytes",
                 f"a month {self.gb_a_month:,.2f} GB and {self.requests_a_month:,} writing requests",
-                *(f"{count:,} bad: {reason}" for reason, count in self.bad_reasons.items()),
+                *(f"{count:,} bad: {cut(one_line(reason), _SHOWN)}" for reason, count in self.bad_reasons.items()),
                 *self.advice,
             ]
         )
@@ -144,7 +146,7 @@ class Planner:
             gb_a_month=round(gigabytes, 3),
             requests_a_month=requests,
             cost_a_month=round(cost, 2),
-            advice=(*(each.message for each in self._warnings.newest_first()), *self._advice(a_file)),
+            advice=(*dict.fromkeys(each.message for each in self._warnings.newest_first()), *self._advice(a_file)),
         )
 
     def _bytes_a_row(self, table: pa.Table) -> float:
