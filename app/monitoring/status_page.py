@@ -176,11 +176,12 @@ def _compaction(status: Status) -> tuple[str, str] | None:
     last = status.counts.compaction
     if last is None:
         return "none yet", f"one each {formatting.duration(status.identity.compaction_seconds)}"
-    more = [f"begun {_ago(status.counts.at, last.begun)}"] if last.begun > last.ended else []
+    begun = [f"one has begun {_ago(status.counts.at, last.begun)}"] if last.begun > last.ended else []
     if not last.ended:
-        return "none yet", more[0]
-    more += [f"ended {_ago(status.counts.at, last.ended)}"]
+        return "none yet", begun[0]
+    more = [f"ended {_ago(status.counts.at, last.ended)}"]
     more += [f"{last.later:,.0f} files left for later"] if last.later else []
+    more += begun
     return f"{last.before:,.0f} → {last.after:,.0f} files", ", ".join(more)
 
 

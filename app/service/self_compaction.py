@@ -63,6 +63,7 @@ class SelfCompaction:
                 self._look()
                 if self._clock() >= self._due:
                     if self._claim(self._due):
+                        self._look()
                         self._compact()
                         self._look()
                     self._due = self._next()

@@ -162,7 +162,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options
             stdout=output.descriptor,
             stderr=output.descriptor,
             env=environment,
-            preexec_fn=_ignore_ctrl_c,  # noqa: PLW1509 - one call, which takes no lock
+            preexec_fn=_ignore_what_stops_us,  # noqa: PLW1509 - two calls, which take no lock
         )
     except OSError as error:
         raise ConfigError("starting Spark", f"{java.path} cannot be run: {error.strerror}", START_HINT) from None
@@ -238,9 +238,10 @@ def extra_options() -> list[str]:
         raise ConfigError("starting Spark", cause, f"Correct {EXTRA_OPTIONS}") from None
 
 
-def _ignore_ctrl_c() -> None:
-    """Ignores Ctrl-C, which in a terminal reaches every process of the group; our process ends Java later."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ignore_what_stops_us() -> None:
+    """Ignores signals that a terminal or a service manager sends to all processes; our process ends Java later."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager

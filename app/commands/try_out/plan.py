@@ -127,13 +127,15 @@ class Planner:
         a_file = round(a_second * seconds * a_row / folders) + _FOOTER_BYTES
         files = round(batches * folders)
         gigabytes = _MONTH_DAYS * (a_second * _DAY * a_row + files * _FOOTER_BYTES) / 1e9
-        requests = round(_MONTH_DAYS * (files + batches))  # a batch writes the journal once
+        requests = round(_MONTH_DAYS * (files + 2 * batches))  # a batch writes the journal twice
+        shown = dict(reasons.most_common(_MOST_REASONS))
+        shown |= {"other reasons": rest} if (rest := bad - sum(shown.values())) else {}
         cost = gigabytes * self._options.gb_price + requests / 1_000 * self._options.put_price
         return Plan(
             records=records,
             rows=rows,
             bad=bad,
-            bad_reasons=dict(reasons.most_common(_MOST_REASONS)),
+            bad_reasons=shown,
             rescued=rescued,
             records_a_second=self._a_second,
             columns={name: type_name(kind) for name, kind in zip(table.column_names, table.schema.types, strict=True)},
