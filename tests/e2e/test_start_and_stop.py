@@ -1,5 +1,6 @@
 """SIGTERM at any moment stops in good order; the probes tell where the connector stands."""
 
+import os
 import re
 import signal
 from pathlib import Path
@@ -25,6 +26,9 @@ def test_a_stop_while_spark_starts(scenario: Scenario, tmp_path: Path, moment: s
     if moment == "the session starts":
         connector.wait_until(lambda: any(scratch.glob("quix-datalake-*/spark/*")), "the session's folder")
 
+    java = connector.java()
+    assert java is not None
+    os.kill(java, signal.SIGTERM)  # as a service manager does, which stops all processes of a service
     connector.signal(signal.SIGTERM)
     connector.signal(signal.SIGTERM)  # platforms repeat themselves
     assert connector.wait() == 0

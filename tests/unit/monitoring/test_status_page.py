@@ -67,7 +67,9 @@ def test_the_last_compaction() -> None:
     assert by_id(page, "compaction") == "1,200 → 40 files"
     assert "ended 1 h ago, 31 files left for later" in text(page)
     again = replace(done, begun=NOW - 60)
-    assert "ended 1 h ago, 31 files left for later, one has begun 1 min ago" in text(render(view(Counts(compaction=again), identity=identity)))
+    assert "ended 1 h ago, 31 files left for later, one has begun 1 min ago" in text(
+        render(view(Counts(compaction=again), identity=identity))
+    )
 
 
 def test_the_figures() -> None:
