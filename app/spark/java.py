@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -84,8 +85,15 @@ def release_of(java: Path) -> int | None:
             env=java_environment(),
             timeout=_ANSWER_SECONDS,
             check=False,
+            preexec_fn=ignore_what_stops_us,
         )
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(rb'version "(?:1\.)?(\d+)', answer.stdout + answer.stderr)
     return int(match[1]) if match and answer.returncode == 0 else None
+
+
+def ignore_what_stops_us() -> None:
+    """Ignores signals that a terminal or a service manager sends to all processes; our process ends Java later."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

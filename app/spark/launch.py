@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from app.errors import ConfigError, SparkLostError
-from app.spark.java import OLDEST, Java, find_java, java_environment
+from app.spark.java import OLDEST, Java, find_java, ignore_what_stops_us, java_environment
 
 logger = logging.getLogger("spark")
 
@@ -162,7 +161,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options
             stdout=output.descriptor,
             stderr=output.descriptor,
             env=environment,
-            preexec_fn=_ignore_what_stops_us,  # noqa: PLW1509 - two calls, which take no lock
+            preexec_fn=ignore_what_stops_us,  # noqa: PLW1509 - two calls, which take no lock
         )
     except OSError as error:
         raise ConfigError("starting Spark", f"{java.path} cannot be run: {error.strerror}", START_HINT) from None
@@ -236,12 +235,6 @@ def extra_options() -> list[str]:
     except ValueError as error:
         cause = f"{EXTRA_OPTIONS} cannot be read: {error}"
         raise ConfigError("starting Spark", cause, f"Correct {EXTRA_OPTIONS}") from None
-
-
-def _ignore_what_stops_us() -> None:
-    """Ignores signals that a terminal or a service manager sends to all processes; our process ends Java later."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
