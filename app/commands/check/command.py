@@ -76,7 +76,7 @@ def check(settings: Settings, options: Namespace) -> int:
             failed += result.state == "FAIL"
     if not options.json:
         took = f"{time.monotonic() - begin:.1f} s"
-        print_line(f"all is well, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
+        print_line(f"nothing failed, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
     return 1 if failed else 0
 
 
