@@ -178,8 +178,6 @@ class Planner:
             return [
                 f"HIVE_COLUMNS: files are small, and {most} has {len(values[most]):,} values: leave it out{instead}"
             ]
-        return (
-            []
-            if self._settings.compact
-            else ["files are small: a longer COMMIT_INTERVAL makes larger ones, and COMPACT merges them"]
-        )
+        if self._settings.compact:
+            return []
+        return ["files are small: a longer COMMIT_INTERVAL makes larger ones, and COMPACT merges them"]
