@@ -233,7 +233,9 @@ def offset_reset(text: str) -> str | datetime | timedelta:
         return word
     try:
         if ago := re.fullmatch(r"-([0-9]+)([mhd])", text):
-            return timedelta(**{UNITS[ago[2]]: int(ago[1])})
+            since = timedelta(**{UNITS[ago[2]]: int(ago[1])})
+            datetime.now(UTC) - since  # there are no years before 1
+            return since
         moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
         raise ValueError("must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d") from None

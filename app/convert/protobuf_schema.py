@@ -8,13 +8,16 @@ from typing import Any, Final
 
 from google.protobuf import (
     any_pb2,
+    api_pb2,
     descriptor_pb2,
     duration_pb2,
     empty_pb2,
     field_mask_pb2,
     json_format,
+    source_context_pb2,
     struct_pb2,
     timestamp_pb2,
+    type_pb2,
     wrappers_pb2,
 )
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -36,8 +39,11 @@ _STANDARD: Final = {
         duration_pb2,
         empty_pb2,
         field_mask_pb2,
+        source_context_pb2,
         struct_pb2,
         timestamp_pb2,
+        type_pb2,
+        api_pb2,
         wrappers_pb2,
     )
 }
@@ -202,7 +208,7 @@ def _field(field: FieldDescriptor) -> _Read:
 
 def _scalar(field: FieldDescriptor) -> _Read:
     if field.enum_type is not None:
-        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        names = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first of its aliases
         return lambda number: names.get(number, str(number))
     if field.message_type is None:
         return _same

@@ -62,6 +62,7 @@ class TestSingleValues:
                 "must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d",
             ),
             ("AUTO_OFFSET_RESET", "-99999999999d", "must be earliest, latest, a time"),
+            ("AUTO_OFFSET_RESET", "-1000000d", "must be earliest, latest, a time"),
             ("BATCH_SIZE", "0", "must be greater than 0"),
             ("BATCH_SIZE", "many", "must be a valid integer"),
             ("MAX_WRITE_WORKERS", "257", "must be less than or equal to 256"),

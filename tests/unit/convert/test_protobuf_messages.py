@@ -56,7 +56,8 @@ READING = file(
 for _name in ("either", "_maybe"):
     READING.message_type[0].oneof_decl.add(name=_name)
 READING.enum_type.add().CopyFrom(EnumDescriptorProto(name="Unit"))
-for _number, _name in enumerate(("CELSIUS", "KELVIN")):
+READING.enum_type[0].options.allow_alias = True
+for _number, _name in ((0, "CELSIUS"), (1, "KELVIN"), (1, "ABSOLUTE")):
     READING.enum_type[0].value.add(name=_name, number=_number)
 
 
