@@ -100,7 +100,9 @@ class SelfCompaction:
             code = run_in_background(("compact", "--when-cold", cold), variables, self._stop, _say)
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
-        if code and not self._stop.is_set():
+        if self._stop.is_set():
+            logger.info("compact: stopped with the connector; the next run goes on with what is left")
+        elif code:
             why = "it was killed, most often for memory" if code > KILLED else "its lines say why, with LOGLEVEL=INFO"
             logger.warning("compact ended with code %d: %s; its next run goes on with what is left", code, why)
 

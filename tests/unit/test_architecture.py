@@ -52,7 +52,9 @@ HOMES = {
     "app.storage.s3.store": "app.service.stores",
     "app.storage.gcs.store": "app.service.stores",
     "app.storage.azure.store": "app.service.stores",
-    "app.catalog.iceberg.table": "app.service.lake app.catalog.iceberg.rewrite app.commands.compact.iceberg",
+    "app.catalog.iceberg.table": (
+        "app.service.lake app.catalog.iceberg.rewrite app.commands.compact.iceberg app.commands.audit.iceberg"
+    ),
     "app.spark.writer": "app.service.connector app.service.overview app.service.run app.commands.*",
 }
 

@@ -25,6 +25,10 @@ def audit(settings: Settings, options: Namespace) -> int:
     """Print which offsets the table's files hold; 1 if some are there twice, or may be."""
     store, location = find_table(settings)
     require_table(store, location)
+    if settings.is_iceberg:
+        from app.commands.audit.iceberg import refuse_merged  # noqa: PLC0415 - loads pyiceberg
+
+        refuse_merged(settings, store)
     root, workers, most = location.root, settings.max_write_workers, options.most
     table = list_table(store, root, workers, most, with_keys=options.offsets)
     rejected = list_dead_letter(store, root)

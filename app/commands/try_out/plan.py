@@ -169,6 +169,8 @@ class Planner:
         return len(others) * (24 if "hour" in self._settings.spec.columns else 1)
 
     def _advice(self, bytes_a_file: int) -> list[str]:
+        if transforms := ", ".join(self._settings.transforms):
+            return [f"HIVE_COLUMNS: folders by {transforms} are not counted, so there are more files and requests"]
         if bytes_a_file >= _SMALL_FILE or not self._folders:
             return []
         values = {name: {each[name] for each in self._folders} for name in self._settings.spec.columns}

@@ -1,6 +1,7 @@
 """``compact`` for an Iceberg table: which files it merges, and what it lists."""
 
 import os
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -29,9 +30,10 @@ def bench(tmp_path: Path) -> IcebergBench:
 
 @pytest.fixture
 def run(tmp_path: Path, bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("app.commands.compact.iceberg.new_catalog", lambda *_: bench.new_member())
+    for module in ("app.commands.compact.iceberg", "app.commands.audit.iceberg", "app.service.lake"):
+        monkeypatch.setattr(f"{module}.new_catalog", lambda *_: bench.new_member())
     variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "HIVE_COLUMNS": "place"}
-    return lambda *arguments: run_command(local_settings(tmp_path, **variables), "compact", *arguments)
+    return lambda *arguments, command="compact": run_command(local_settings(tmp_path, **variables), command, *arguments)
 
 
 def age(folder: Path, days: float) -> None:
@@ -96,3 +98,9 @@ def test_files_that_no_snapshot_has_are_listed(
     assert said.count("\nin no snapshot: ") == 6
     assert "6 files of" in said
     assert sorted(row["n"] for row in bench.rows("n")) == [0, 1, 2, 3, 4]
+
+
+def test_an_audit_refuses_merged_files(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run()
+    assert run(command="audit") == 2
+    assert re.search(r"2 files of it, such as data_merged_.*count\(DISTINCT __offset\)", capsys.readouterr().err)
