@@ -1,6 +1,7 @@
 """An Iceberg table of a real catalog gets each row once, also where members are killed at work and others join."""
 
 import os
+import re
 import subprocess
 import sys
 import uuid
@@ -54,9 +55,12 @@ class Site:
         return sorted(numbers)
 
     def compact(self, scenario: Scenario) -> subprocess.Popen[str]:
+        return self.command(scenario, "compact", "--when-cold", "0h")
+
+    def command(self, scenario: Scenario, *arguments: str) -> subprocess.Popen[str]:
         """A run of the command that has just begun."""
         return subprocess.Popen(
-            [sys.executable, str(REPO / "main.py"), "compact", "--when-cold", "0h"],
+            [sys.executable, str(REPO / "main.py"), *arguments],
             env=environment({**self.settings, "input": scenario.topic}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -194,6 +198,8 @@ def test_compact_merges_while_members_write_and_others_compact(new_scenario: New
     with scenario.load(A_SECOND // 4) as produced:
         connector = scenario.connector(site.settings, TARGET_FILE_MB="0")
         connector.wait_for_log("batch 5 ")
+        audited = site.command(scenario, "audit").communicate(timeout=PATIENCE)[0]
+        assert re.search(rf"{scenario.topic}\[\d\] .* 0 +0$", audited, re.MULTILINE), audited
         killed = site.compact(scenario)
         wait_until(lambda: any(site.merged(scenario)), "the first merged file")
         killed.kill()
@@ -202,6 +208,7 @@ def test_compact_merges_while_members_write_and_others_compact(new_scenario: New
         assert [run.returncode for run in runs] == [0, 0], said
     scenario.wait_until_committed(produced[0], by=connector)
     assert connector.stop() == 0
+    assert "merged or written by others" in site.command(scenario, "audit").communicate(timeout=PATIENCE)[0]
     before = len(site.table(scenario).inspect.files())
     last = site.compact(scenario)
     assert "files became" in last.communicate(timeout=PATIENCE)[0]
