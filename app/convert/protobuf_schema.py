@@ -33,7 +33,7 @@ _KIND: Final = "PROTOBUF"
 _OWN_NAME: Final = "the schema of the record"
 _STANDARD: Final = {
     module.DESCRIPTOR.name: module.DESCRIPTOR
-    for module in (
+    for module in (  # each behind those that it imports
         any_pb2,
         descriptor_pb2,
         duration_pb2,

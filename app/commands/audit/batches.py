@@ -58,14 +58,14 @@ def list_table(store: ObjectStore, root: str, workers: int, most: int, *, with_k
                 continue
             if is_merged(listed.key):
                 merged.append((listed.key, listed.size, 1))
-            elif part := _part_of(listed.key):
+            elif part := part_in_name(listed.key):
                 yield *part, listed.key if with_keys or part.partition == SHARED else "", listed.size
             else:
                 others.add(listed.key.removeprefix(f"{root}/"))
 
     listed = as_table(rows(), FILES)
     after = survey(store, root)
-    left_out = {part for key in rolled_back_before | after.rolled_back | after.pending if (part := _part_of(key))}
+    left_out = {part for key in rolled_back_before | after.rolled_back | after.pending if (part := part_in_name(key))}
     settled = listed.join(as_table(iter(left_out), PARTS), PARTS.names, join_type="left anti")
     is_shared = pc.equal(settled["partition"], SHARED)
     named = settled.filter(pc.invert(is_shared)).group_by(PARTS.names).aggregate([([], "count_all")])
@@ -75,7 +75,7 @@ def list_table(store: ObjectStore, root: str, workers: int, most: int, *, with_k
     batches = pa.concat_tables([named, as_table(_by_footer(store, workers, asked, without), BATCHES)])
     batches = batches.group_by(PARTS.names).aggregate([("files", "sum"), ("merged", "max")])
     of_batch = ["partition", *_OF_BATCH]
-    unreadable = as_table((part for key in without if (part := _part_of(key))), PARTS).select(of_batch)
+    unreadable = as_table((part for key in without if (part := part_in_name(key))), PARTS).select(of_batch)
     files = settled.join(unreadable, of_batch, join_type="left anti")
     without_merged = [key for key in without if is_merged(key)]
     for key in settled.join(unreadable, of_batch, join_type="left semi")["key"].to_pylist() + without_merged:
@@ -125,6 +125,7 @@ def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _part_of(key: str) -> Part | None:
+def part_in_name(key: str) -> Part | None:
+    """The part of a batch that a file's name tells, with ``SHARED`` for one of several; ``None`` for any other file."""
     shared = shared_file_of(key.rpartition("/")[2])
     return Part(shared.topic, SHARED, SHARED, SHARED, shared.owner, shared.number) if shared else named_part(key)

@@ -2,12 +2,12 @@
 
 from app.catalog.iceberg.rewrite import Rewrite
 from app.catalog.iceberg.table import IcebergTable
+from app.commands.audit.batches import part_in_name
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted
 from app.service.lake import new_catalog
 from app.storage.base import ObjectStore
-from app.table.layout import part_of, shared_file_of
 
 
 def refuse_merged(settings: Settings, store: ObjectStore) -> None:
@@ -20,8 +20,8 @@ def refuse_merged(settings: Settings, store: ObjectStore) -> None:
     assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
     if not catalog.load():
         return
-    names = [file.key.rpartition("/")[2] for file in Rewrite(catalog, store, None, 0).files()]
-    if others := [name for name in names if not (part_of(name) or shared_file_of(name))]:
+    files = Rewrite(catalog, store, None, 0).files()
+    if others := [file.key.rpartition("/")[2] for file in files if part_in_name(file.key) is None]:
         raise ConfigError(
             f"auditing {catalog.words}",
             f"{counted(len(others), 'file')} of it, such as {others[0]}, were merged or written by others, and do not "

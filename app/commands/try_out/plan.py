@@ -148,7 +148,11 @@ class Planner:
             gb_a_month=round(gigabytes, 3),
             requests_a_month=requests,
             cost_a_month=round(cost, 2),
-            advice=(*dict.fromkeys(each.message for each in self._warnings.newest_first()), *self._advice(a_file)),
+            advice=(
+                *dict.fromkeys(each.message for each in self._warnings.newest_first()),
+                *self._uncounted(),
+                *self._advice(a_file),
+            ),
         )
 
     def _bytes_a_row(self, table: pa.Table) -> float:
@@ -168,9 +172,13 @@ class Planner:
         others = {tuple(text for name, text in each.items() if name not in TIME_COLUMNS) for each in self._folders}
         return len(others) * (24 if "hour" in self._settings.spec.columns else 1)
 
+    def _uncounted(self) -> list[str]:
+        names = ", ".join(self._settings.transforms)
+        return (
+            [f"HIVE_COLUMNS: folders by {names} are not counted, so there are more files and requests"] if names else []
+        )
+
     def _advice(self, bytes_a_file: int) -> list[str]:
-        if transforms := ", ".join(self._settings.transforms):
-            return [f"HIVE_COLUMNS: folders by {transforms} are not counted, so there are more files and requests"]
         if bytes_a_file >= _SMALL_FILE or not self._folders:
             return []
         values = {name: {each[name] for each in self._folders} for name in self._settings.spec.columns}
