@@ -21,13 +21,23 @@ RUN apt-get update \
 
 ENV PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1
 
-# First the lock: pip refuses a file with another hash. Then requirements.txt, for packages that were added to it alone;
-# those of the lock are there already. The check names packages that do not fit each other.
-COPY requirements.lock requirements.txt /tmp/
+# pip refuses a file with another hash. The check names packages that do not fit each other.
+COPY requirements.lock /tmp/
 RUN python3 -m venv --without-pip /opt/venv \
     && python3 -m pip --python /opt/venv/bin/python install --require-hashes --requirement /tmp/requirements.lock \
-    && python3 -m pip --python /opt/venv/bin/python install --requirement /tmp/requirements.txt \
     && python3 -m pip --python /opt/venv/bin/python check
+
+# Nothing is installed without a hash: what requirements.txt asks for beyond the lock ends the build, which prints the
+# lines that the lock lacks. Of wheels alone, because to ask a source archive for its requirements is to run it.
+COPY requirements.txt /tmp/
+RUN python3 -m pip --python /opt/venv/bin/python install --quiet --dry-run --only-binary=:all: \
+        --report=/tmp/beyond.json --requirement /tmp/requirements.txt \
+    && python3 -c 'import json, sys; \
+found = [(each["metadata"], each["download_info"]["archive_info"]["hashes"]) \
+    for each in json.load(open("/tmp/beyond.json"))["install"]]; \
+lines = ["{name}=={version} --hash=sha256:{sha256}".format(**data, **hashes) for data, hashes in found]; \
+sys.exit("\n".join(["ERROR: requirements.txt asks for more than requirements.lock holds. Run: make lock. Or write \
+these lines into requirements.lock, in place of other versions there:", *lines]) if lines else 0)'
 
 # What the image holds. The tools for it stay in this stage.
 COPY requirements-sbom.lock /tmp/
@@ -78,11 +88,13 @@ FROM base AS runtime
 RUN useradd --uid 10001 --gid 0 --home-dir /app --shell /usr/sbin/nologin sink
 
 # libnss-unknown names every UID: Hadoop's login fails for one without a name, and platforms choose their own UIDs.
+# Programs such as su lose the bits that let any user run them with the rights of root.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends libnss-unknown \
     && apt-get clean \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* \
+    && find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
 WORKDIR /app
 COPY --from=builder /opt/venv /opt/venv

@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
+LOCKED := $(VENV)/.locked
 INSTALL := $(PY) -m pip install --quiet --use-pep517 --disable-pip-version-check
 COMPILE = $(VENV)/bin/uv pip compile --quiet $(UPGRADE)
 # Processes that share the tests which are not quick: by cores and memory (tests/side_by_side.py), or a number.
@@ -14,7 +15,7 @@ REST := tests/model tests/properties tests/e2e tests/faults tests/integration
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint lock run image release bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction chaos soak clean python
+.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint lock run image release audit bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,10 +53,17 @@ lint: $(READY) ## check style and types with ruff and mypy, and the Dockerfile w
 	@$(PY) -m mypy
 	@$(VENV)/bin/hadolint Dockerfile
 
-lock: $(READY) ## write requirements*.lock after a change of requirements*.txt; UPGRADE=--upgrade renews what they bring
+lock: python $(LOCKED) ## write requirements*.lock after a change of requirements*.txt; UPGRADE=--upgrade renews what they bring
 	@$(COMPILE) requirements.txt --output-file requirements.lock
 	@$(COMPILE) requirements-dev.txt --constraint requirements.lock --output-file requirements-dev.lock
 	@$(COMPILE) requirements-sbom.txt --output-file requirements-sbom.lock
+
+AUDITED := requirements-dev.lock requirements-sbom.lock # the first one has the packages of requirements.lock, too
+
+audit: python $(READY) ## look for known vulnerabilities of all locked packages; fails if it finds one
+	@for lock in $(AUDITED); do \
+		$(PY) -m pip_audit --strict --disable-pip --vulnerability-service osv --progress-spinner off $(AUDIT) \
+			--requirement $$lock || failed=1; done; exit $${failed:-0}
 
 generate: python $(READY) ## write what is made of the code: tables of the pages, dotenv.example, the form, the chart, the dashboard
 	@$(PY) -m dev.generate
@@ -112,13 +120,17 @@ python:
 		echo "Python 3.11 or newer is needed, $(PYTHON) is `$(PYTHON) --version 2>/dev/null || echo missing`." \
 			"Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
 
-# The stamp is written last: an interrupted installation is taken up again. The second one finds what somebody has added
-# to requirements.txt alone, as in the Dockerfile.
-$(READY): requirements-dev.lock requirements.txt | python
+# The stamps are written last: an interrupted installation is taken up again. `make lock` needs the first one alone.
+$(LOCKED): requirements-dev.lock | python
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 		echo "$(PYTHON) cannot make environments. Install what it lacks: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Making $(VENV): a few minutes, once" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(INSTALL) --require-hashes -r requirements-dev.lock
-	@$(INSTALL) -r requirements.txt
+	@touch $@
+
+# Without an index nothing is installed, so this fails if somebody has added to requirements.txt alone.
+$(READY): $(LOCKED) requirements.txt
+	@$(INSTALL) --no-index -r requirements.txt || { \
+		echo "requirements.txt asks for more than requirements-dev.lock holds. Run: make lock" >&2; exit 1; }
 	@touch $@

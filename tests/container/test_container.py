@@ -1,12 +1,16 @@
 """The image does its work with the least rights, and stops and fails in the ways that platforms understand."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
 
 from dev.broker import Broker
+from dev.connector import REPO
+from dev.machine import ServiceError
 from dev.minio import LocalMinio
 from dev.server import free_ports
 from tests.container.running import Container, Image, answers_ok
@@ -114,6 +118,28 @@ def test_the_image_holds_the_connector_and_nothing_else_of_the_repo(image: Image
     told = image.run(["find", "/app", "-maxdepth", "1", "-not", "-name", "__pycache__"])
     names = ("", "/LICENSE", "/app", "/licences.txt", "/main.py", "/sbom.json")
     assert sorted(told.stdout.split()) == [f"/app{name}" for name in names]
+
+
+def test_no_program_of_the_image_gives_the_rights_of_another_user(image: Image) -> None:
+    told = image.run(["find", "/", "-xdev", "-type", "f", "-perm", "/6000"], "--user=0")
+    assert (told.returncode, told.stdout) == (0, "")
+
+
+def test_a_package_that_the_lock_lacks_ends_the_build_with_the_line_to_add(
+    image: Image, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copied = ["Dockerfile", ".dockerignore", "main.py", "LICENSE", *(file.name for file in REPO.glob("requirements*"))]
+    for name in copied:
+        shutil.copy(REPO / name, tmp_path)
+    (tmp_path / "app").mkdir()
+    [pin] = [line for line in (REPO / "requirements-dev.txt").read_text().splitlines() if line.startswith("pytest==")]
+    with (tmp_path / "requirements.txt").open("a") as file:
+        file.write(f"{pin}\n")
+    with pytest.raises(ServiceError):
+        image.engine.build(tmp_path, f"{image.tag}-more")
+    hashed = re.findall(rf"^{pin} (--hash=sha256:[0-9a-f]+)$", "".join(capfd.readouterr()), re.MULTILINE)
+    assert len(hashed) == 1
+    assert hashed[0] in (REPO / "requirements-dev.lock").read_text()
 
 
 def test_the_image_lists_each_of_its_packages_and_their_licences(image: Image) -> None:

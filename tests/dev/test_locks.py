@@ -46,6 +46,16 @@ def test_a_lock_has_hashes_and_no_address(name: str) -> None:
     assert "://" not in text
 
 
+@pytest.mark.parametrize(
+    ("file", "command"), [("Dockerfile", r"\bpip\b[^&]* install [^&]*"), ("Makefile", r"\$\(INSTALL\).*")]
+)
+def test_nothing_is_installed_without_a_hash(file: str, command: str) -> None:
+    """tests/container tries a build with a package that the lock lacks."""
+    installs = re.findall(command, (REPO / file).read_text().replace("\\\n", " "))
+    assert any("--require-hashes" in each for each in installs)
+    assert [each for each in installs if not re.search("--require-hashes|--dry-run|--no-index", each)] == []
+
+
 def test_tests_run_with_the_packages_of_the_image() -> None:
     image, tests = locked("requirements"), locked("requirements-dev")
     assert {package: tests.get(package) for package in image} == image
