@@ -19,6 +19,7 @@ from dotenv import dotenv_values
 from app import __version__
 from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES, load_settings
+from app.monitoring.hosts import AllowedHosts
 from app.service.process import LONGEST_STOP_SECONDS
 from dev.chart import CHART, SCHEMA, values_schema
 from dev.dashboard import DASHBOARD, dashboard
@@ -180,6 +181,15 @@ def test_the_compose_file_publishes_the_status_page() -> None:
     [port] = COMPOSE["services"]["sink"]["ports"]
     served = VARIABLES["HTTP_PORT"].default
     assert re.fullmatch(rf"127\.0\.0\.1:{served}(-\d+)?:{served}", port)
+
+
+def test_of_the_names_of_a_published_port_the_page_answers_localhost_alone() -> None:
+    """A page in a browser could resolve its own name to 127.0.0.1. Prometheus asks for each replica by its address."""
+    allowed = AllowedHosts(COMPOSE["services"]["sink"]["environment"]["HTTP_ALLOWED_HOSTS"].split(","))
+    hosts = ("localhost:8082", "172.18.0.5:8080", "sink.evil.example:8080")
+    assert [allowed.allow(host, "172.18.0.5") for host in hosts] == [True, True, False]
+    [job] = yaml.safe_load((REPO / "deploy" / "prometheus.yml").read_text())["scrape_configs"]
+    assert [(each["names"], each["type"]) for each in job["dns_sd_configs"]] == [(["sink"], "A")]
 
 
 def test_the_topic_and_the_store_of_the_compose_file_are_its_own() -> None:
