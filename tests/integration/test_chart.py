@@ -136,6 +136,12 @@ def test_new_settings_start_new_pods(objects: Any) -> None:
     assert pods[0]["metadata"]["annotations"] != pods[1]["metadata"]["annotations"]
 
 
+def test_whoever_reads_pods_learns_nothing_of_a_secret(objects: Any) -> None:
+    given = [{"secrets": {"KAFKA_SASL_PASSWORD": password}} for password in ("first", "second")]
+    without_secrets = [{kind: each for kind, each in objects(one).items() if kind != "Secret"} for one in given]
+    assert without_secrets[0] == without_secrets[1]
+
+
 def test_the_job_runs_as_the_connector_does(objects: Any) -> None:
     found = objects(EVERYTHING)
     pod = found["Deployment"]["spec"]["template"]
