@@ -11,6 +11,7 @@ from typing import ClassVar, Final, Literal, Self
 
 from app.formatting import escape_control
 from app.model import TopicPartition
+from app.redaction import redact
 
 System = Literal["Kafka", "topic", "store", "catalog", "registry", "Spark"]  # that the connector works with
 
@@ -26,7 +27,8 @@ class ConnectorError(Exception):
         cause: the reason, in the words of the other side if there are any.
         hint: the remedy; empty if waiting is the only one.
 
-    Control characters are escaped, so the message is one line.
+    Control characters are escaped, so the message is one line. Of cause and hint, which may quote the other side, what
+    may be a secret is left out.
 
     Attributes:
         system: the system that failed; ``None`` if unknown, see ``of`` and ``blaming``.
@@ -36,7 +38,7 @@ class ConnectorError(Exception):
     system: System | None = None
 
     def __init__(self, doing: str, cause: str, hint: str = "") -> None:
-        doing, cause, hint = map(escape_control, (doing, cause, hint))
+        doing, cause, hint = map(escape_control, (doing, redact(cause), redact(hint)))
         self.doing = doing
         self.cause = cause
         self.hint = hint

@@ -13,6 +13,7 @@ from typing import Literal
 
 from app.errors import ConnectorError
 from app.formatting import escape_control, escape_control_in_lines
+from app.redaction import redact
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +35,10 @@ class TextFormatter(logging.Formatter):
         super().__init__(_TEXT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
-        return escape_control(super().formatMessage(record))
+        return escape_control(redact(super().formatMessage(record)))
 
     def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802 - the library's name
-        return indent(escape_control_in_lines(super().formatException(ei)), _MARGIN)
+        return indent(escape_control_in_lines(redact(super().formatException(ei))), _MARGIN)
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802 - the library's name
         return indent(escape_control_in_lines(stack_info), _MARGIN)
@@ -55,11 +56,11 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": redact(record.getMessage()),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = redact(self.formatException(record.exc_info))
         if record.stack_info:
             line["stack"] = record.stack_info
         return json.dumps(line, default=str)  # ASCII alone: safe in any encoding, and surrogates are no error

@@ -17,6 +17,7 @@ from app.catalog.base import NotTakenError
 from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words
 from app.http_headers import fits_header, retry_after
+from app.redaction import add_login, add_secrets, redact
 
 # Bytes. A table's description is some kilobytes; of a refusal only the first words are shown.
 _ANSWER_LIMIT = 16 << 20
@@ -134,6 +135,8 @@ class RestClient:
         self._session.headers["Accept-Encoding"] = "identity"
         if credentials.authorization:
             self._session.headers["Authorization"] = credentials.authorization
+            add_secrets(credentials.secret)
+            add_login(credentials.authorization)
 
     def ask(
         self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None, *, patience: Patience
@@ -171,7 +174,7 @@ class RestClient:
 
     def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
-        answer = Answer(self._service, status, response.reason or "", body, self._start_of(body))
+        answer = Answer(self._service, status, response.reason or "", body, _start_of(body))
         if status in _BUSY:
             raise NotTakenError(doing, answer.summary, retry_after=retry_after(response.headers))
         is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
@@ -179,7 +182,7 @@ class RestClient:
             raise RetryableError(doing, answer.summary, retry_after=retry_after(response.headers))
         if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
             location = response.headers.get("Location", "an address it does not name")
-            hint = f"It points to {location}: set {self._service.url_variable} to the address that answers itself"
+            hint = f"Set {self._service.url_variable} to the address that answers itself; this one points to {location}"
             raise answer.refused(doing, hint)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise answer.refused(doing, f"{'Check' if self._secret else 'Set'} {self._service.token_variable}")
@@ -204,13 +207,11 @@ class RestClient:
             return kind(doing, last_words(error), hint)
         return FatalError(doing, last_words(error), f"Check {variable}")
 
-    def _start_of(self, body: bytes) -> str:
-        """Returns the first words of a body on one line, without the secret should the other side repeat it."""
-        text = body[:_REFUSAL_LIMIT].decode(errors="replace")
-        if self._secret:
-            text = text.replace(self._secret, "***")
-        text = " ".join(text.split())
-        return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+def _start_of(body: bytes) -> str:
+    """Returns the first words of a body on one line, without secrets that the other side repeats."""
+    text = " ".join(redact(body[:_REFUSAL_LIMIT].decode(errors="replace")).split())
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _read(response: requests.Response, limit: int, give_up: float) -> bytes:

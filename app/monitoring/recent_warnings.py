@@ -4,6 +4,8 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 
+from app.redaction import redact
+
 _REMEMBERED = 10  # warnings and errors
 _LONGEST = 500  # characters of one of them
 
@@ -26,7 +28,7 @@ class RecentWarnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            message = record.getMessage()
+            message = redact(record.getMessage())
         except Exception:  # noqa: BLE001 - a library's format does not fit its values; logging must not fail
             self.handleError(record)
             return

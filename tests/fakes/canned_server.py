@@ -39,6 +39,9 @@ class CannedServer(HttpFake):
         self.requests: list[Request] = []
         self._answers = list(answers)
 
+    def answer_first(self, answer: Answer) -> None:
+        self._answers.insert(0, answer)
+
     @property
     def methods(self) -> list[str]:
         return [request.method for request in self.requests]

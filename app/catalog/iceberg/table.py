@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
+from pydantic import ValidationError as InvalidAnswerError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -43,9 +44,11 @@ from app.catalog.iceberg.entries import entries, map_names, prepare, schema_of
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.partitions import Partition, folder_name, is_written, new_record, partitions, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
+from app.catalog.iceberg.trust import PROVIDER, refuse_provider, restrict
 from app.catalog.targets import IcebergTarget
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words, one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, innermost, last_words, one_line
 from app.model import DataFile, Mark
+from app.redaction import add_secrets, redact
 from app.storage.base import ObjectStore
 from app.table.catalog_table import CatalogTable
 from app.table.layout import PartitionSpec
@@ -60,6 +63,7 @@ _MOST_SILENT = 30  # requests without an answer
 _MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
 _COMMITS_BETWEEN_EXPIRIES = 50
+_LONGEST_CAUSE = 1_000  # characters; a library may quote a whole answer
 _MOST_SNAPSHOTS = 1_000  # each commit reads and writes the list of all: with 3,000 it takes 4 times as long as with 10
 _FORMAT = 2  # the newest that pyiceberg writes
 _ANOTHER = "Change it back, or set TABLE_NAME to begin another table"
@@ -102,8 +106,8 @@ class IcebergTable:
         own["header.x-iceberg-access-delegation"] = None  # asks for no credentials, which some catalogs cannot give
         users = {name.lower(): value for name, value in (Config().get_catalog_config(NAME) or {}).items()}
         self._properties = {name: value for name, value in own.items() if name not in users}
-        of_login = [str({**own, **users}.get(name) or "") for name in ("token", "credential")]
-        self._secrets = [text.partition(":")[2] or text for text in of_login if text]  # a client id is none
+        for text in ({**own, **users}.get(name) for name in ("token", "credential")):
+            add_secrets(str(text or "").partition(":")[2] or text)  # a client id is none
         self._properties |= {STORE: store, ADDRESS: target.address}
         self._store = store
         self._address = target.address
@@ -196,11 +200,11 @@ class IcebergTable:
             raise RetryableError(doing, "no answer in time") from None
         except Exception as error:  # noqa: BLE001 - of any catalog's library
             self._table = None
-            raise _translated(doing, error, self._secrets) from None
+            raise _translated(doing, error) from None
 
     def load(self) -> Table | None:
         if self._catalog is None:
-            self._catalog = load_catalog(NAME, **self._properties)
+            self._catalog = restrict(load_catalog(NAME, **self._properties))
         try:
             table = self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
@@ -237,6 +241,8 @@ class IcebergTable:
 
     def _check(self, metadata: TableMetadata) -> None:
         """Refuses, with ``ConfigError``, a table to which files of the connector do not fit."""
+        if provider := metadata.properties.get(PROVIDER):
+            refuse_provider(provider, metadata.location, metadata.properties)
         schema = metadata.schema()
         required = ", ".join(field.name for field in schema.fields if field.required)
         cause = f"requires values in {required}" if required else ""
@@ -399,13 +405,13 @@ class IcebergTable:
             self._table = None
 
 
-def _translated(doing: str, error: Exception, secrets: Sequence[str]) -> ConnectorError:
+def _translated(doing: str, error: Exception) -> ConnectorError:
     if isinstance(error, ConnectorError):
         return error
     cause = last_words(error) if innermost(error) is not error else str(error) or repr(error)
-    for secret in secrets:  # a library may show the header or the address that it was given
-        cause = cause.replace(secret, "***")
-    cause = one_line(cause)
+    if isinstance(error, InvalidAnswerError):  # its text quotes the answer, in which a login may be issued
+        cause = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    cause = cut(redact(one_line(cause)), _LONGEST_CAUSE)
     if isinstance(error, ForbiddenError | UnauthorizedError | OAuthError):
         hint = "Check CATALOG_AUTH_TOKEN, or CATALOG_CLIENT_ID and CATALOG_CLIENT_SECRET, and the rights on the table"
         return FatalError(doing, cause, hint)
