@@ -2,11 +2,15 @@
 
 A *compactor* (``app.commands.compact``) merges the files of one folder: read record, list, survey, read inputs, intend,
 upload, delete each input, close. Several run at once; each may stall between two steps for any time, or die. A
-compactor that finds the record open continues it at once: nothing here relies on the lease, which only saves work. A
-*writer* adds a file to the same folder: intend, upload, and then settle; or roll back, and write its row again.
-Somebody may delete an input by hand: a compactor that continues then gives up, and closes the record.
+compactor that finds the record open takes it over at once: nothing here relies on the lease, which only saves work. If
+the merged file is there, it deletes the inputs. If not, it gives up: it puts a file without rows there, and closes the
+record. It makes no merged file again, for then it would do what a stored document says, and not its own user.
 
-An erasure is the same with fewer rows in the merged file, or without one.
+A *writer* adds a file to the same folder: intend, upload, and then settle; or roll back, and write its row again.
+Somebody may delete an input by hand.
+
+An *erasure* is the same with fewer rows in the merged file, or without one: then whoever takes it over closes the
+record.
 
 What must hold in each state: no row of a settled file is missing, and rows are there twice only while the record is
 open. At the end, after one more run: every row once, and the record is closed.
@@ -27,11 +31,11 @@ class Rule(Enum):
     CONDITIONAL_RECORD = "Two compactors that begin at once merge the same files into two."
     READ_BEFORE_LIST = "A compactor intends to merge files that another one has merged meanwhile."
     SURVEY_AFTER_LIST = "A file is listed, and then its batch is rolled back: its row comes again."
-    CONTINUE_THE_SAME = "A stalled compactor uploads its file after another one has merged the same rows into its own."
-    CREATE_ONLY = "A stalled compactor uploads its file again, after it was merged with later ones."
+    CREATE_ONLY = "An upload arrives once more, after its file was merged with later ones."
     EMPTY_MERGED = "As before: the name is free again, once the file is deleted."
-    GIVE_UP = "An input is deleted by hand, and the record stays open for ever."
+    GIVE_UP = "A compactor dies before it uploads, and the record stays open for ever."
     TAKE_NAME = "A compactor gives up, and a stalled one uploads the merged file beside its inputs."
+    TAKE_FREE_NAME = "A stalled compactor uploads the merged file, and the file without rows takes its place."
     READ_BACK = "A stalled compactor finds the name taken by one that gave up, and deletes the inputs."
     LOOK_FOR_MERGED = "A compactor dies while it deletes, and the next one cannot merge the inputs that are left."
 
@@ -54,7 +58,11 @@ class Compactor(NamedTuple):
 
 
 class State(NamedTuple):
-    """All there is: the rows of each visible file, by name; the record; the writer's step; the compactors."""
+    """All there is: the rows of each visible file, by name; the record; the writer's step; the compactors; uploads.
+
+    ``uploads`` of merged files are still in the network, also of those that have arrived already, or whose compactor
+    is dead.
+    """
 
     files: tuple[tuple[str, tuple[int, ...]], ...] = (("a", (1,)), ("b", (2,)))
     record: Record = Record()
@@ -62,6 +70,7 @@ class State(NamedTuple):
     compactors: tuple[Compactor, ...] = ()
     deaths: int = 0
     by_hand: bool = False
+    uploads: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def put(self, name: str, rows: tuple[int, ...]) -> "State":
         return self._replace(files=tuple(sorted({**dict(self.files), name: rows}.items())))
@@ -79,11 +88,17 @@ _PENDING, _ROLLED_BACK = ("intended", "uploaded"), ("rolled back", "again")
 
 @dataclass(frozen=True)
 class Model:
-    """The folder with so many compactors, of which some may die; ``by_hand``: file ``a`` may be deleted by hand."""
+    """The folder with so many compactors, of which some may die.
+
+    ``by_hand``: file ``a`` may be deleted by hand. ``erases``: the first compactor erases the files ``a`` and ``b``,
+    without a merged file. ``late``: an upload may arrive at any time, once more, or never.
+    """
 
     compactors: int = 2
     deaths: int = 1
     by_hand: bool = False
+    erases: bool = False
+    late: bool = True
     without: Rule | None = None
 
     def violation(self) -> str | None:
@@ -106,17 +121,18 @@ class Model:
 
     def _wrong(self, state: State) -> str | None:
         rows = Counter(row for _, rows in state.files for row in rows)
-        settled = ({2} if state.by_hand else {1, 2}) | ({3} if state.writer in ("settled", "again") else set())
+        kept = set() if self.erases else {2} if state.by_hand else {1, 2}
+        settled = kept | ({3} if state.writer in ("settled", "again") else set())
         if settled - rows.keys():
             return "lost"
-        if not state.record.inputs and state.writer != "rolled back" and max(rows.values()) > 1:
+        if not state.record.inputs and state.writer != "rolled back" and max(rows.values(), default=0) > 1:
             return "doubled"
         return None
 
     def _wrong_at_the_end(self, state: State) -> str | None:
         """One more run after all others ended: without a stall, and nobody beside it."""
-        last = replace(self, compactors=1, deaths=0, by_hand=False)
-        state = state._replace(compactors=(Compactor(),), deaths=0)
+        last = replace(self, compactors=1, deaths=0, by_hand=False, late=False)
+        state = state._replace(compactors=(_END, Compactor()), deaths=0)
         while steps := list(last._next(state)):
             [state] = steps
             if wrong := self._wrong(state):
@@ -127,6 +143,11 @@ class Model:
         yield from self._writer(state)
         if self.by_hand and not state.by_hand and "a" in dict(state.files):
             yield state.without("a")._replace(by_hand=True)
+        for upload in state.uploads:
+            left = state._replace(uploads=tuple(each for each in state.uploads if each != upload))
+            yield left
+            if self._may_put(state, upload[0]):
+                yield left.put(*upload)
         for who, compactor in enumerate(state.compactors):
             if compactor.at != "end":
                 yield self._step(state, who, compactor)
@@ -151,8 +172,12 @@ class Model:
                 return self._prepare(state, who, me)
             case "intend":
                 return self._intend(state, who, me)
-            case "read" | "read again":
+            case "read":
                 return self._read(state, who, me)
+            case "look" | "look again":
+                return self._look(state, who, me)
+            case "take name":
+                return self._take_name(state, who, me)
             case "upload":
                 return self._upload(state, who, me)
             case "delete":
@@ -162,36 +187,44 @@ class Model:
         raise AssertionError(me.at)
 
     def _read(self, state: State, who: int, me: Compactor) -> State:
-        files, inputs = dict(state.files), me.record.inputs or me.listed
-        if me.record.out in files and self._has(Rule.LOOK_FOR_MERGED):
-            given_up = not files[me.record.out] and self._has(Rule.READ_BACK)
+        files = dict(state.files)
+        if len(me.listed) < 2 or not set(me.listed) <= files.keys():
+            return state.moved(who, _END)  # nothing to do, or somebody else is further
+        rows = tuple(sorted(row for name in me.listed for row in files[name]))
+        return state.moved(who, me._replace(at="intend", rows=rows))
+
+    def _look(self, state: State, who: int, me: Compactor) -> State:
+        """Look for the merged file of an open record."""
+        files, out = dict(state.files), me.record.out
+        if out in files and self._has(Rule.LOOK_FOR_MERGED):
+            given_up = not files[out] and self._has(Rule.READ_BACK)
             return state.moved(who, me._replace(at="close" if given_up else "delete"))
-        if len(inputs) < 2 or not set(inputs) <= files.keys():
-            return self._give_up(state, who, me)  # nothing to do, or somebody else is further
-        rows = tuple(sorted(row for name in inputs for row in files[name]))
-        return state.moved(who, me._replace(at="intend" if me.at == "read" else "upload", rows=rows))
+        if not self._has(Rule.GIVE_UP):
+            return state.moved(who, _END)
+        return state.moved(who, me._replace(at="take name" if out and me.at == "look" else "close"))
+
+    def _take_name(self, state: State, who: int, me: Compactor) -> State:
+        is_free = me.record.out not in dict(state.files) or not self._has(Rule.TAKE_FREE_NAME)
+        if is_free and self._has(Rule.TAKE_NAME):
+            state = state.put(me.record.out, ())
+        return state.moved(who, me._replace(at="look again"))
+
+    def _may_put(self, state: State, name: str) -> bool:
+        return name not in dict(state.files) or not self._has(Rule.CREATE_ONLY)
 
     def _upload(self, state: State, who: int, me: Compactor) -> State:
         name = me.record.out
-        if name not in dict(state.files) or not self._has(Rule.CREATE_ONLY):
+        if self._may_put(state, name):
             state = state.put(name, me.rows)
         if dict(state.files)[name] != me.rows and self._has(Rule.READ_BACK):
             return state.moved(who, _END)
         return state.moved(who, me._replace(at="delete"))
 
-    def _give_up(self, state: State, who: int, me: Compactor) -> State:
-        """Where it has continued another's work, a file without rows takes the name of the merged one."""
-        if me.at == "read" or not self._has(Rule.GIVE_UP):
-            return state.moved(who, _END)
-        if self._has(Rule.TAKE_NAME):
-            state = state.put(me.record.out, ())
-        return state.moved(who, me._replace(at="close"))
-
     def _prepare(self, state: State, who: int, me: Compactor) -> State:
         after_listing = self._has(Rule.SURVEY_AFTER_LIST)
         if me.at == "begin":
             if state.record.inputs:
-                return self._continue(state, who, me)
+                return self._take_over(state, who, me)
             following = "list" if after_listing else "survey first"
             return state.moved(who, Compactor(following, state.record))
         if me.at == "survey first":
@@ -207,20 +240,23 @@ class Model:
     def _left_out(state: State) -> tuple[str, ...]:
         return ("c",) if state.writer in (*_PENDING, *_ROLLED_BACK) else ()
 
-    def _continue(self, state: State, who: int, me: Compactor) -> State:
-        record = state.record
-        if not self._has(Rule.CONTINUE_THE_SAME):
-            record = record._replace(out=f"out{who}.{record.version}")
+    def _take_over(self, state: State, who: int, me: Compactor) -> State:
         me = me._replace(record=state.record)
-        return self._write(state.moved(who, me), who, record, "read again", me)
+        return self._write(state.moved(who, me), who, state.record, "look", me)
 
     def _intend(self, state: State, who: int, me: Compactor) -> State:
         if not self._has(Rule.READ_BEFORE_LIST):
             me = me._replace(record=state.record)
             if state.record.inputs:
                 return state.moved(who, _END)
+        if self.erases and who == 0:
+            inputs = tuple(name for name in me.listed if name in ("a", "b"))
+            return self._write(state, who, Record(0, "", inputs), "delete", me)
         record = Record(0, f"out{who}.{state.record.version}", me.listed)
-        return self._write(state, who, record, "upload", me)
+        written = self._write(state, who, record, "upload", me)
+        if not self.late or written.record == state.record:
+            return written
+        return written._replace(uploads=(*state.uploads, (record.out, me.rows)))
 
     def _write(self, state: State, who: int, record: Record, following: str, me: Compactor | None = None) -> State:
         """Replace the version of the record that this compactor knows; without success it ends."""

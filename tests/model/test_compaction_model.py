@@ -4,13 +4,16 @@ import pytest
 
 from tests.model.compaction_model import Model, Rule
 
-MERGED_AGAIN = Rule.EMPTY_MERGED  # one stalls, one merges the same, one merges that again
-
 
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("compactors", [1, 2])
 def test_no_order_of_the_steps_loses_or_doubles_a_row(compactors: int, by_hand: bool) -> None:
     assert Model(compactors, deaths=1, by_hand=by_hand).violation() is None
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_nor_does_an_erasure_of_whole_files(by_hand: bool) -> None:
+    assert Model(compactors=2, deaths=1, by_hand=by_hand, erases=True).violation() is None
 
 
 @pytest.mark.night
@@ -19,11 +22,6 @@ def test_nor_do_three_compactors_of_which_one_dies(by_hand: bool) -> None:
     assert Model(compactors=3, deaths=1, by_hand=by_hand).violation() is None
 
 
-@pytest.mark.parametrize("rule", [rule for rule in Rule if rule is not MERGED_AGAIN])
+@pytest.mark.parametrize("rule", Rule)
 def test_each_rule_is_needed(rule: Rule) -> None:
     assert Model(compactors=2, deaths=1, by_hand=True, without=rule).violation()
-
-
-@pytest.mark.night
-def test_one_is_needed_where_merged_files_are_merged_again() -> None:
-    assert Model(compactors=3, deaths=1, without=MERGED_AGAIN).violation()

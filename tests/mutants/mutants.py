@@ -435,10 +435,10 @@ MUTANTS = (
         _OF_COMPACTION,
     ),
     Mutant(
-        "a run that continues does not look for the merged file",
+        "a run that takes over does not look for the merged file",
         "app/commands/compact/merger.py",
-        "if path is None and self._table.rows_of(self._table.store.find(intent.out)) == 0:",
-        "if path is None:",
+        "return self._table.rows_of(store.find(out)) > 0",
+        "return False",
         _OF_COMPACTION,
     ),
     Mutant(

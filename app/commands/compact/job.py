@@ -25,7 +25,7 @@ _Item = TypeVar("_Item")
 
 _CHEAP_BYTES = 1 << 20
 _FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
-_LEASE = timedelta(minutes=10)  # after which another run continues; it saves work, and nothing relies on it
+_LEASE = timedelta(minutes=10)  # after which another run takes it over; it saves work, and nothing relies on it
 _LEFT_OVER = timedelta(days=1)
 _FOLDERS_AT_ONCE_ON_A_CLUSTER = 8
 _MOST_FOLDERS_AT_ONCE = 4
@@ -132,7 +132,7 @@ class Job:
         self.left: set[str] = set()
 
     def resume(self) -> None:
-        """Complete what runs have begun that ended before, and delete what executors have left."""
+        """Complete or give up what runs have begun that were cut off, and delete what executors have left."""
         table, now = self.table, datetime.now(UTC)
         for record, intent, found in open_records(table.store, table.root):
             folder = intent.folder
@@ -142,7 +142,7 @@ class Job:
             said = "completed what another run had begun"
             try:
                 if not self.merger.resume(record, intent):
-                    said = "given up what another run had begun, for its files have changed since"
+                    said = "given up what another run had begun; an erase that was cut off has to be run again"
             except SkippedError:
                 said = "another run has completed it"
             except FatalError as error:  # the other folders can go on
@@ -207,7 +207,7 @@ class Job:
         """Merge the bins of each folder, several folders at a time, and yield those where anything was changed.
 
         Rows that meet all conditions in SQL of ``erased`` are left out. After an error on the way the next run
-        completes what was begun.
+        completes what was begun, or gives it up.
         """
         spark = self.table.settings.spark
         at_once = min(_MOST_FOLDERS_AT_ONCE, spark.cores) if spark.is_local else _FOLDERS_AT_ONCE_ON_A_CLUSTER

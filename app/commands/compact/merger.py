@@ -32,10 +32,6 @@ class SkippedError(Exception):
     """Another run has changed the folder meanwhile."""
 
 
-class _OtherRowsError(FatalError):
-    """The inputs have other rows than they had."""
-
-
 class Merger:
     """Merges files; several threads may call it for different folders.
 
@@ -90,7 +86,6 @@ class Merger:
             emptied=[key for key, kept in is_kept.items() if kept],
             out=merged_key(self._table.root, folder, secrets.token_hex(_TOKEN_BYTES)) if rows else None,
             rows=rows,
-            erased=erased,
         )
         if merge and writes and rows and (rows < everything or not erased):
             return intent, self._written(merge, files, rows, scratch)
@@ -100,7 +95,7 @@ class Merger:
         """Put the prepared file in the place of the others, and return its size in bytes (0 without a file).
 
         The order is that of the model: ``record`` was read before the files were listed, with nothing under way. After
-        an error the next run completes it.
+        an error the next run completes it, or gives it up.
 
         Raises:
             SkippedError: another run was quicker.
@@ -109,42 +104,29 @@ class Merger:
         return self._complete(record, intent, path)
 
     def resume(self, record: FolderRecord, intent: Intent) -> bool:
-        """Complete what another run has begun, and return true; or give it up, if the inputs are not what they were.
+        """Complete what another run has begun, and return true, if the merged file is there; else give it up.
+
+        A file without rows takes the name then, so that no run that stalls can upload the merged one. It is not made
+        again: a record is not asked which rows to leave out.
 
         Raises:
             SkippedError: somebody else does, or has done it.
         """
         _write(record, intent)
-        with self.folder() as scratch:
-            path = None
-            if intent.out:
-                path = self._made_again(intent, intent.out, Path(scratch))
-                if path is None and self._table.rows_of(self._table.store.find(intent.out)) == 0:
-                    _write(record, None)
-                    return False
-            self._complete(record, intent, path)
+        if intent.out is None or not self._is_there(intent.out):
+            _write(record, None)
+            return False
+        self._complete(record, intent, None)
         return True
 
-    def _made_again(self, intent: Intent, out: str, scratch: Path) -> Path | None:
-        """The merged file, unless it is in the store; a file without rows takes its name if it cannot be made.
-
-        No run that stalls can upload it then. Files of unfinished work are no one's but this run's, so an input that
-        is missing was deleted from outside.
-        """
+    def _is_there(self, out: str) -> bool:
+        """Whether the merged file is in the store; if not, its name is taken."""
         store = self._table.store
-        if store.find(out) is not None:
-            return None
-        stored = {found.key: found for found in self._table.files_in(intent.folder)}
-        if set(intent.inputs) <= stored.keys():
-            files = self._table.with_footers(stored[key] for key in intent.inputs)
-            merge = self._merge(intent.folder, files, intent.erased, scratch)
-            with suppress(_OtherRowsError):
-                if merge:
-                    return self._written(merge, files, intent.rows, scratch)
-        pq.write_table(pa.schema(list(self._target().columns.items())).empty_table(), scratch / "none.parquet")
-        with suppress(ChangedError):  # it has just been uploaded
-            store.upload(scratch / "none.parquet", out)
-        return None
+        if store.find(out) is None:
+            with self.folder() as scratch, suppress(ChangedError):  # it has just been uploaded
+                pq.write_table(pa.schema(list(self._target().columns.items())).empty_table(), f"{scratch}/none.parquet")
+                store.upload(Path(scratch) / "none.parquet", out)
+        return self._table.rows_of(store.find(out)) > 0
 
     def _target(self) -> Target:
         spec = self._table.spec
@@ -181,7 +163,7 @@ class Merger:
             path = self._from_executors(merge, metadata, scratch)
         found = pq.read_metadata(path).num_rows
         if found != rows:
-            raise _OtherRowsError(
+            raise FatalError(
                 f"checking what Spark has merged of {files[0].key} and others",
                 f"it has {found:,} rows instead of {rows:,}",
                 "Nothing was changed; please report this as a bug",

@@ -1,4 +1,4 @@
-"""The record of a folder: which files are being merged into which one, for the run that continues after a crash.
+"""The record of a folder: which files are being merged into which one, for the run that takes it over after a crash.
 
 ``<table>/_journal/compact-<digest of the folder>.json`` holds a random word while nothing is under way. Each change is
 a conditional write, so of two runs one goes on. No two versions are alike, for stores name a version by its content.
@@ -14,7 +14,7 @@ from functools import partial
 
 from app.storage.base import ObjectStore, StoredObject
 from app.storage.document import Document, Form
-from app.table.layout import journal_folder
+from app.table.layout import is_data_file, journal_folder
 
 _VERSION = 1
 _WORD = 16  # bytes of a record with nothing under way; all others are longer
@@ -33,7 +33,6 @@ class Intent:
     emptied: Sequence[str]
     out: str | None  # key of the merged file, if any row is left
     rows: int  # of ``out``
-    erased: Sequence[str] = ()  # conditions for the rows that are left out
 
     @property
     def inputs(self) -> Sequence[str]:
@@ -97,13 +96,13 @@ def _parse(body: bytes, table_root: str) -> Intent | None:
         return None
     try:
         fields = json.loads(body)
-        if fields.pop("version") != _VERSION:
+        if fields["version"] != _VERSION:
             raise ValueError("it is of another version")
-        del fields["holder"]
-        intent = Intent(**fields)
+        intent = Intent(**{name: fields[name] for name in Intent.__slots__})
+        keys = [*intent.inputs, *([] if intent.out is None else [intent.out])]
     except (KeyError, TypeError) as error:
         raise ValueError(str(error)) from None
-    keys = [*intent.inputs, *([] if intent.out is None else [intent.out])]
-    if not all(key.startswith(f"{table_root}/") and ".." not in key.split("/") for key in keys):
-        raise ValueError("it names files outside of the table")
+    folder = f"{table_root}/{intent.folder}".rstrip("/")
+    if not all(is_data_file(key, table_root) and key.rpartition("/")[0] == folder for key in keys):
+        raise ValueError("it names others than data files of its folder")
     return intent
