@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from app.reasons import Reason
+
 KEY_COLUMN = "__key"  # where a table has the Kafka key
 
 
@@ -176,7 +178,7 @@ class Rejected:
     key: Any
     value: Any
     headers: Headers | None
-    reason: str
+    reason: Reason
     value_size: int | None = None
 
     @property

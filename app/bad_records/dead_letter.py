@@ -16,6 +16,7 @@ from app.bad_records.refusals import UNKNOWN_SIZE
 from app.errors import DataError
 from app.lenient_json import to_json
 from app.model import Headers, Rejected, TopicPartition
+from app.reasons import Reason
 
 _MS = pa.timestamp("ms", tz="UTC")
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -89,7 +90,7 @@ def _row(record: Rejected, now: datetime) -> tuple[Any, ...]:
         *_bytes_or_json(record.key),
         *_bytes_or_json(record.value),
         _headers(record.headers),
-        _text(record.reason),
+        _text(record.reason.whole),
         now,
         record.is_truncated,
         record.value_size if record.value_size != UNKNOWN_SIZE else None,
@@ -125,7 +126,7 @@ def _dead_letter(row: dict[str, Any]) -> DeadLetter:
         key=_bytes(row["key"], row["key_json"]),
         value=_bytes(row["value"], row["value_json"]),
         headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
-        reason=row["reason"],
+        reason=Reason(row["reason"]),
         value_size=_value_size(row),
     )
     return DeadLetter(record, row["rejected_at"])

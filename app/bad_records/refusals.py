@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from app.errors import cut
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
+from app.reasons import Reason, about, reason_of
 
 OF_THE_KEY = "of the key"  # a note of an error
 LONGEST_REASON = 1_000  # characters; a foreign error may quote the whole record
@@ -18,13 +19,12 @@ _HINT_COMPRESSION = (
 )
 _KEPT_HEADERS_BYTES = 64 * 1024
 UNKNOWN_SIZE = -1
-_SHOWN = 100  # characters
 
 
 class NotARowError(ValueError):
     """A record that cannot become a row, found after its message was decoded."""
 
-    def __init__(self, reason: str, hint: str) -> None:
+    def __init__(self, reason: Reason, hint: str) -> None:
         super().__init__(reason)
         self.hint = hint
 
@@ -33,7 +33,7 @@ class NullValueError(NotARowError):
     """A value that is null: a tombstone, unless ``transform()`` has made null of another value."""
 
     def __init__(self, cause: str = "its value is null (a tombstone)") -> None:
-        super().__init__(f"{cause}, and a row needs an object with fields", _HINT_NO_OBJECT)
+        super().__init__(Reason(f"{cause}, and a row needs an object with fields"), _HINT_NO_OBJECT)
 
 
 class TooBigError(NotARowError):
@@ -44,7 +44,7 @@ class TooBigError(NotARowError):
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
-            f"its message has {size:,} bytes, and {limit:,} are the most that is safe with this much memory",
+            Reason(f"its message has {size:,} bytes, and {limit:,} are the most that is safe with this much memory"),
             "Raise MAX_BUFFER_MB and SPARK_DRIVER_MEMORY, or make it smaller at its producer",
         )
 
@@ -55,7 +55,7 @@ class BadRowsError(ValueError):
     ``reasons`` are by position of the row in what was given; ``hint`` is the remedy, if it is another than for most.
     """
 
-    def __init__(self, reasons: Mapping[int, str], hint: str = "") -> None:
+    def __init__(self, reasons: Mapping[int, Reason], hint: str = "") -> None:
         self.reasons = dict(reasons)
         self.hint = hint
         row, reason = next(iter(self.reasons.items()))
@@ -76,11 +76,11 @@ def no_object(value: object) -> NotARowError:
     if value is None:
         return NullValueError()
     kind = type(value).__name__
-    return NotARowError(f"its value is of type {kind}, and a row needs an object with fields", _HINT_NO_OBJECT)
+    return NotARowError(Reason(f"its value is of type {kind}, and a row needs an object with fields"), _HINT_NO_OBJECT)
 
 
 def too_deep() -> NotARowError:
-    return NotARowError("its value contains itself, or has too many levels", _HINT_NO_OBJECT)
+    return NotARowError(Reason("its value contains itself, or has too many levels"), _HINT_NO_OBJECT)
 
 
 def check_row(value: object, timestamp: object, headers: object) -> None:
@@ -88,7 +88,7 @@ def check_row(value: object, timestamp: object, headers: object) -> None:
     if not isinstance(value, dict):
         raise no_object(value)
     if type(timestamp) is not int:
-        raise NotARowError(f"set_timestamp() gave {cut(repr(timestamp), _SHOWN)}, no whole number", HINT_TRANSFORM)
+        raise NotARowError(about(timestamp, ", no whole number", "set_timestamp() gave "), HINT_TRANSFORM)
     if headers is None:
         return
     try:
@@ -96,8 +96,8 @@ def check_row(value: object, timestamp: object, headers: object) -> None:
     except (TypeError, UnicodeEncodeError):
         are_headers = False
     if not are_headers:
-        shown = cut(repr(headers), _SHOWN)
-        raise NotARowError(f"set_headers() gave {shown}, no list of pairs of a name and bytes or text", HINT_TRANSFORM)
+        wanted = ", no list of pairs of a name and bytes or text"
+        raise NotARowError(about(headers, wanted, "set_headers() gave "), HINT_TRANSFORM)
 
 
 def _is_header(name: object, value: object) -> bool:
@@ -109,19 +109,20 @@ def _is_header(name: object, value: object) -> bool:
 
 def too_many_rows(rows: int) -> NotARowError:
     return NotARowError(
-        f"transform() makes more than {rows:,} rows of it, which take more memory than MAX_BUFFER_MB allows",
+        Reason(f"transform() makes more than {rows:,} rows of it, which take more memory than MAX_BUFFER_MB allows"),
         "Make fewer in transform() of app/transform.py, or raise MAX_BUFFER_MB",
     )
 
 
 def not_deserialized(error: Exception, message: Message) -> Refusal:
     """Refuses a message that its deserializers could not read, or that is too big for them."""
+    found = reason_of(error)
     if isinstance(error, TooBigError):
-        return Refusal(truncated(message, str(error)), error.hint)
+        return Refusal(truncated(message, found), error.hint)
     what, setting = "it does", "KAFKA_VALUE_DESERIALIZER"
     if OF_THE_KEY in getattr(error, "__notes__", ()):
         what, setting = "its key does", "KAFKA_KEY_DESERIALIZER"
-    reason = cut(f"{what} not deserialize: {error}", LONGEST_REASON)
+    reason = Reason(f"{what} not deserialize: ").also(found, cut(found.whole, LONGEST_REASON))
     return Refusal(as_it_came(message, reason), f"Set {setting} to what the producer writes, or set ON_BAD_RECORD")
 
 
@@ -130,11 +131,11 @@ def not_decompressed(message: Message, offset: int) -> Refusal:
 
     ``offset`` is its own or, where several messages are compressed in one, the next one's.
     """
-    tp, reason = _tp(message), f"the Kafka client cannot decompress it: {message.error().str()}"
+    tp, reason = _tp(message), Reason(f"the Kafka client cannot decompress it: {message.error().str()}")
     return Refusal(Rejected(tp, offset, None, None, None, None, reason, UNKNOWN_SIZE), _HINT_COMPRESSION)
 
 
-def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal:
+def not_written(reason: Reason, row: Row, tp: TopicPartition, hint: str) -> Refusal:
     """Refuses a row: its message as it came where that is known, else the row."""
     if row.message is not None:
         return Refusal(as_it_came(row.message, reason), hint)
@@ -142,13 +143,13 @@ def not_written(reason: str, row: Row, tp: TopicPartition, hint: str) -> Refusal
     return Refusal(Rejected(tp, row.offset, timestamp, row.key, row.value, row.headers, reason), hint)
 
 
-def as_it_came(message: Message, reason: str) -> Rejected:
+def as_it_came(message: Message, reason: Reason) -> Rejected:
     """Keeps the message byte by byte: JSON that is read and written again may differ, and null is no tombstone."""
     timestamp, headers = known_timestamp(message.timestamp()[1]), headers_of(message)
     return Rejected(_tp(message), message.offset(), timestamp, message.key(), message.value(), headers, reason)
 
 
-def truncated(message: Message, reason: str) -> Rejected:
+def truncated(message: Message, reason: Reason) -> Rejected:
     """Keeps the beginning of a message that is too big, with its position and its size."""
     key, value, headers = message.key(), message.value(), headers_of(message)
     return replace(

@@ -8,6 +8,7 @@ from app.bad_records.refusals import HINT_TRANSFORM, LONGEST_REASON, NotARowErro
 from app.consumer.user_code import at_line_of
 from app.errors import cut
 from app.model import Message, Row, TopicPartition
+from app.reasons import Reason, reason_of
 
 
 def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
@@ -18,9 +19,10 @@ def not_processed(error: Exception, row: FrameworkRow, message: Message | None) 
     if isinstance(error, NullValueError) and row.value is not None:
         error = NullValueError("transform() made null of it, as a function does that returns nothing")
     if isinstance(error, NotARowError):
-        reason, hint = str(error), error.hint
+        reason, hint = reason_of(error), error.hint
     else:
-        reason = cut(f"transform() raised {_shown(error)}", LONGEST_REASON) + at_line_of(error)
+        raised = Reason("transform() raised ").also(type(error).__name__, cut(_shown(error), LONGEST_REASON))
+        reason = raised.also(at_line_of(error))
         hint = HINT_TRANSFORM
     value: Any = row.value  # of whatever type
     ours = Row(value, row.key, row.timestamp, row.offset, row.headers, message)

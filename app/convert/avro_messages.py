@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.avro_columns import ColumnReader, NotReadError
-from app.convert.avro_schema import AvroSchema, AvroSchemaError
+from app.convert.avro_schema import AvroSchema
 from app.convert.columns import in_types
 from app.convert.registered_schemas import Find, RegisteredSchemas
 from app.convert.wire_format import payloads
 from app.model import Headers, RegisteredSchema, SchemaId
+from app.reasons import Reason
 
 _AVRO = "AVRO"
 
@@ -65,11 +66,8 @@ class AvroMessages:
 
 def _usable(registered: RegisteredSchema) -> AvroSchema:
     if registered.kind != _AVRO:
-        raise ValueError(f"its schema is {registered.kind} and not Avro")
-    try:
-        return AvroSchema.parse(registered.text, registered.references)
-    except AvroSchemaError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(Reason(f"its schema is {registered.kind} and not Avro"))
+    return AvroSchema.parse(registered.text, registered.references)
 
 
 def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> dict[str, pa.Array] | None:

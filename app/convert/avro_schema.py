@@ -22,6 +22,7 @@ from app.convert.avro_columns import ColumnReader, columns_of
 from app.convert.avro_fit import DatumCheck
 from app.convert.avro_nodes import OURS, SIZE_OF_UUID, Node, logical_type
 from app.convert.scalars import OutOfRange
+from app.reasons import Reason
 
 _EXACT = Context(prec=1_000, traps=[Inexact])
 _LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
@@ -57,7 +58,7 @@ class AvroSchema:
                 parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
             return cls(columns_of(parsed, named), parsed, DatumCheck(parsed, named))
         except Exception as error:  # of many kinds, for a schema may have any form
-            raise AvroSchemaError(f"its schema is no schema of Avro: {error!r}") from error
+            raise AvroSchemaError(Reason("its schema is no schema of Avro").also("", f": {error!r}")) from error
 
     def read(self, datum: bytes) -> Any:
         """Decodes a datum; ``ValueError`` if it was not written with this schema."""
@@ -65,7 +66,7 @@ class AvroSchema:
             self._check(datum)
             return fastavro.schemaless_reader(io.BytesIO(datum), self._parsed, None)
         except Exception as error:
-            raise ValueError(f"it does not fit its Avro schema: {error!r}") from error
+            raise ValueError(Reason("it does not fit its Avro schema").also("", f": {error!r}")) from error
 
 
 def _cleaned(node: Node) -> Node:

@@ -21,6 +21,7 @@ from app.convert.rows import Conversion, Rules, convert, most_scalars
 from app.convert.values import Rescue
 from app.convert.whole_batches import OneByOneError, Patiently, WholeBatches
 from app.model import KEY_COLUMN, Batch, Rejected, Row, TopicPartition
+from app.reasons import Reason
 from app.table.field_rules import FieldRules
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
@@ -225,12 +226,12 @@ class BatchConverter:
         if not self._field_rules:
             return rows
         ruled: list[Row] = []
-        reasons: dict[int, str] = {}
+        reasons: dict[int, Reason] = {}
         for index, row in enumerate(rows):
             try:
                 ruled.append(row._replace(value=self._field_rules.row(row.value)))
             except ValueError as error:
-                reasons[index] = str(error)
+                reasons[index] = Reason(str(error))
         if reasons:
             raise BadRowsError(reasons, _RENAME_HINT)
         return ruled

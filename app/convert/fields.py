@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
-from app.convert.shown_values import shown
+from app.reasons import Reason, about
 
 _MOST_CELLS = 16 * 2**20  # cells: each takes 8 bytes, with or without a value
 _FILLED = 16  # more cells than this for one value are too many
@@ -57,15 +57,15 @@ def infer_fields(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[
     return {name: None if name in sparse else infer(FieldValues(values, name)) for name in names}
 
 
-def _refusal(value: Any) -> str | None:
+def _refusal(value: Any) -> Reason | None:
     """Returns why a record cannot be a row."""
     if not isinstance(value, dict):
-        return f"it is no object with fields, but {shown(value)}"
+        return about(value, "", "it is no object with fields, but ")
     for name in value:
         if not isinstance(name, str):
-            return f"its field name {shown(name)} is not text"
+            return about(name, " is not text", "its field name ")
         if not _is_unicode(name):
-            return f"its field name {shown(name)} is not Unicode"
+            return about(name, " is not Unicode", "its field name ")
     return None
 
 

@@ -15,6 +15,7 @@ from app.bad_records.refusals import BadRowsError
 from app.convert.time_columns import moments, time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
+from app.reasons import Reason
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
 
 _MOST_GATHERED = 10**8  # offsets of one batch
@@ -34,14 +35,14 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[s
         BadRowsError: timestamps that cannot be used and values that are no text, in all rows that have any.
     """
     strings = {name: extra[name].cast(pa.string()) for name in spec.columns if name in extra}
-    reasons: dict[int, str] = {}
+    reasons: dict[int, Reason] = {}
     if any(column in TIME_COLUMNS for column in spec.columns):
         timestamps = _values(rows, spec.timestamp_column, spec)
         reasons.update(_without_any_timestamp(rows, timestamps, spec.timestamp_column))
         try:
             strings.update(time_parts(timestamps))
         except BadRowsError as error:
-            reasons.update(error.reasons)
+            reasons |= {row: each.also(f" (field {spec.timestamp_column!r})") for row, each in error.reasons.items()}
     for column in (column for column in spec.columns if column not in {*TIME_COLUMNS, *extra}):
         try:
             strings[column] = texts_of(_values(rows, column, spec), column)
@@ -70,9 +71,9 @@ def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
         return [row.value.get(column) for row in rows]
 
 
-def _without_any_timestamp(rows: Sequence[Row], timestamps: Sequence[Any], column: str) -> dict[int, str]:
+def _without_any_timestamp(rows: Sequence[Row], timestamps: Sequence[Any], column: str) -> dict[int, Reason]:
     """Returns the reasons for rows without any timestamp, by row; an explicit null counts as a timestamp."""
-    reason = f"it has no {column!r}, and its Kafka message has no timestamp"
+    reason = Reason(f"it has no {column!r}, and its Kafka message has no timestamp")
     without = (index for index, each in enumerate(timestamps) if each is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
@@ -96,7 +97,7 @@ def texts_of(values: Sequence[Any], column: str) -> pa.Array:
         with suppress(OverflowError, pa.ArrowException):  # not all have 64 bits
             return pa.array(values, pa.int64()).cast(pa.string())
     texts: list[str | None] = []
-    reasons: dict[int, str] = {}
+    reasons: dict[int, Reason] = {}
     for row, value in enumerate(values):
         text = None
         try:
@@ -105,7 +106,8 @@ def texts_of(values: Sequence[Any], column: str) -> pa.Array:
                 text.encode()
         except (ValueError, RecursionError) as error:
             # Half of a surrogate pair, or a number or nesting beyond what Python writes out.
-            reasons[row] = f"partition column {column!r} has a {type(value).__name__} that is no text: {error}"
+            told = f"partition column {column!r} has a {type(value).__name__} that is no text"
+            reasons[row] = Reason(told).also("", f": {error}")
         texts.append(text)
     if reasons:
         raise BadRowsError(reasons)
@@ -153,12 +155,12 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
         return
     ids = group_ids(values)
     firsts = pa.table({"id": ids, "row": pa.arange(0, len(ids))}).group_by("id").aggregate([("row", "min")])
-    unusable: dict[int, str] = {}
+    unusable: dict[int, Reason] = {}
     folders = dict(zip(spec.columns, values, strict=True))
     for number, first in zip(firsts["id"].to_pylist(), firsts["row_min"].to_pylist(), strict=True):
         reason = too_long(table_root, values_of(first, folders), name)
         if reason:
-            unusable[number] = reason
+            unusable[number] = Reason(reason)
     if unusable:
         of_rows = pc.is_in(ids, pa.array(list(unusable), ids.type))
         raise BadRowsError({row: unusable[ids[row].as_py()] for row in pc.indices_nonzero(of_rows).to_pylist()})

@@ -28,6 +28,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from app.convert.scalars import OutOfRange
 from app.model import RegisteredSchema
+from app.reasons import Reason
 
 _KIND: Final = "PROTOBUF"
 _OWN_NAME: Final = "the schema of the record"
@@ -62,7 +63,7 @@ class ProtobufSchema:
 
     def __init__(self, registered: RegisteredSchema) -> None:
         if registered.kind != _KIND:
-            raise ValueError(f"its schema is {registered.kind} and not Protobuf")
+            raise ValueError(Reason(f"its schema is {registered.kind} and not Protobuf"))
         pool = DescriptorPool()
         for file in _STANDARD.values():
             pool.AddSerializedFile(file.serialized_pb)
@@ -107,7 +108,7 @@ class ProtobufSchema:
             for index in inner:
                 found = found.nested_types[index]
         except (ValueError, IndexError):
-            raise ValueError(f"its schema has no message at the path {[*path]}") from None
+            raise ValueError(Reason("its schema has no message at the path").also("", f" {[*path]}")) from None
         return found
 
 
@@ -124,16 +125,15 @@ class _Messages:
         try:
             return self._value(self._class.FromString(data))
         except DecodeError as error:
-            raise ValueError(f"it does not fit the message {self._name}: {error}") from None
+            raise ValueError(Reason(f"it does not fit the message {self._name}").also("", f": {error}")) from None
 
 
 def _described(text: str) -> FileDescriptorProto:
     try:
         return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (ValueError, DecodeError):
-        raise ValueError(
-            "the registry gives its schema as text alone, and not as a descriptor (format=serialized)"
-        ) from None
+        told = "the registry gives its schema as text alone, and not as a descriptor (format=serialized)"
+        raise ValueError(Reason(told)) from None
 
 
 def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, known: set[str]) -> None:
@@ -149,7 +149,7 @@ def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, known: set[
     try:
         pool.Add(file)
     except TypeError as error:
-        raise ValueError(f"its schema cannot be used: {error}") from None
+        raise ValueError(Reason("its schema cannot be used").also("", f": {error}")) from None
     known.add(name)
 
 
@@ -173,7 +173,7 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         if not byte & _MORE:
             return number >> 1, at
         shift += 7
-    raise ValueError("it does not say which message of the schema it is")
+    raise ValueError(Reason("it does not say which message of the schema it is"))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

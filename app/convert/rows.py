@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from app.convert.columns import CHUNK_ROWS, coerce_array, infer
 from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fields
 from app.convert.kafka_columns import in_form_of
-from app.convert.shown_values import shown
 from app.convert.values import (
     FULL,
     MAX_NEW_SCALARS,
@@ -31,6 +30,7 @@ from app.convert.values import (
 )
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
+from app.reasons import Reason, about
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
 
@@ -154,13 +154,13 @@ class _Batch:
             self._values[row] = {name: each for name, each in value.items() if name not in surplus}
             for name, each in value.items():
                 if name in surplus and not is_empty(each):
-                    self._rescue(name, row, each, "" if name in self._rescued else f"{shown(each)} {FULL}")
+                    self._rescue(name, row, each, FULL)
 
     def add_lost(self, lost: Mapping[str, Mapping[int, Any]]) -> None:
         """Rescues values that the metadata columns cannot store."""
         for name, values in lost.items():
             for row, value in values.items():
-                self._rescue(_OfKafka(name), row, value, f"{shown(value)} has no form in its column")
+                self._rescue(_OfKafka(name), row, value, "has no form in its column")
 
     def add_fields(self) -> None:
         """Adds the records' own fields, except the timestamp."""
@@ -291,14 +291,17 @@ class _Batch:
         others = equal_to if equal_to is not None else (None for _ in self._rows)
         for row, (value, other) in enumerate(zip(values, others, strict=False)):
             if not is_empty(value) and not (type(value) is type(other) and value == other):
-                self._rescue(name, row, value, "" if name in self._rescued else f"{shown(value)} {why}")
+                self._rescue(name, row, value, why)
 
-    def _rescue(self, field_name: str | _OfKafka, row: int, value: Any, why: str) -> None:
+    def _rescue(self, field_name: str | _OfKafka, row: int, value: Any, why: str | Reason) -> None:
         fields = self._left_over.setdefault(row, {})
         fields[field_name] = value
         name = field_name if isinstance(field_name, str) else field_name.name
         so_far = self._rescued.get(name)
-        self._rescued[name] = Rescue(so_far.count + 1, so_far.example) if so_far else Rescue(1, why)
+        if so_far:
+            self._rescued[name] = Rescue(so_far.count + 1, so_far.example)
+        else:
+            self._rescued[name] = Rescue(1, why if isinstance(why, Reason) else about(value, f" {why}"))
 
     def _rescued_column(self) -> pa.Array:
         texts: list[str | None] = [None] * len(self._rows)

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from app.bad_records.refusals import BadRowsError
 from app.convert.columns import parse_times
 from app.convert.scalars import UNZONED, ZONED, OutOfRange
-from app.convert.shown_values import shown
 from app.convert.time_texts import TIME_OR_NUMBER, time_or_number
+from app.reasons import Reason, about, shown
 
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
@@ -208,11 +208,11 @@ def _micros_of_dates(values: Sequence[Any]) -> pa.Array:
     return pa.array(values, pa.date32()).cast(pa.timestamp("us")).cast(pa.int64())
 
 
-def _reason(value: Any) -> str:
+def _reason(value: Any) -> Reason:
     """Returns why a value is no usable timestamp."""
     converter = _converter(type(value))
     if converter is _micros_of_texts and converter([value]).null_count:
-        return f"{shown(value)} is no timestamp such as 2024-01-15T12:00:00Z or 1705320000"
+        return about(value, " is no timestamp such as 2024-01-15T12:00:00Z or 1705320000")
     is_number = type(value) is OutOfRange or converter in (_micros_of_integers, _micros_of_floats)
     if not is_number and converter([value]).null_count:
         cause = f"a {type(value).__name__} is no timestamp"
@@ -220,7 +220,7 @@ def _reason(value: Any) -> str:
         cause = "not a finite number"
     else:
         cause = "outside the years 1 to 9999"
-    return f"{_quoted(value)} is no usable timestamp: {cause}"
+    return about(value, f" is no usable timestamp: {cause}", show=_quoted)
 
 
 def _quoted(value: Any) -> str:

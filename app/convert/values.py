@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from app.convert.scalars import coerce_scalar, to_python
-from app.convert.shown_values import shown
 from app.lenient_json import to_json
+from app.reasons import Reason, about, shown
 from app.table.type_names import type_name
 
 MAX_DEPTH = 32  # levels of lists and structs; pyarrow reads no more than 100 of Parquet, where each list has two
@@ -60,7 +60,7 @@ class Misfit(NamedTuple):
     """A value that its column cannot store, or only those fields of a struct; and the reason."""
 
     value: Any
-    reason: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Rescue:
     """The rescued values of one column in a batch: their number, and the first one with its reason."""
 
     count: int
-    example: str
+    example: Reason
 
 
 class Fit(NamedTuple):
@@ -128,7 +128,7 @@ def is_empty(value: Any) -> bool:
 def _refused(value: Any, kind: pa.DataType | None, why: str = "") -> Fit:
     if not why:
         why = f"in a {type_name(kind)} column" if kind is not None else "fits no type of column"
-    return Fit(None, kind, Misfit(value, f"{shown(value)} {why}"))
+    return Fit(None, kind, Misfit(value, about(value, f" {why}")))
 
 
 def _fit_text(value: Any) -> Fit:
@@ -175,14 +175,14 @@ def _fit_struct(
         return _refused(value, kind, "has field names that are not text")
     known = _fields_of(kind)
     fields = known
-    stored, left_over, reason = {}, {}, ""
+    stored, left_over, reason = {}, {}, Reason("")
     for name, each in value.items():
         inner = _fit_field(name, each, fields, fixed=fixed, room=room, depth=depth, lists=lists)
         if inner.stored is not None:
             stored[name] = inner.stored
         if inner.misfit is not None:
             left_over[name] = inner.misfit.value
-            reason = reason or f"{inner.misfit.reason} (field {shown(name)})"
+            reason = reason or inner.misfit.reason.also(f" (field {shown(name)})")
         if inner.kind is not None and inner.kind is not fields.kinds.get(name):
             if fields is known:
                 fields = _Fields(dict(known.kinds), set(known.folded))
@@ -198,7 +198,7 @@ def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, room: Roo
     if kind is None:
         refusal = refusal_of_name(name, fields.folded, full=fixed, is_iceberg=room.is_iceberg)
         if refusal is not None:
-            return Fit(None, None) if is_empty(value) else Fit(None, None, Misfit(value, f"{shown(value)} {refusal}"))
+            return Fit(None, None) if is_empty(value) else Fit(None, None, Misfit(value, about(value, f" {refusal}")))
     return fit(value, kind, fixed=fixed, room=room, depth=depth + 1, lists=lists)
 
 
@@ -261,8 +261,8 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, 
     return Fit([each.stored for each in fits], grown)
 
 
-def _of_an_element(reason: str) -> str:
-    return reason if reason.endswith(_IN_LIST) else reason + _IN_LIST
+def _of_an_element(reason: Reason) -> Reason:
+    return reason if reason.endswith(_IN_LIST) else reason.also(_IN_LIST)
 
 
 def scalar_count(kind: pa.DataType) -> int:

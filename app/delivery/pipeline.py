@@ -179,4 +179,5 @@ def _run(step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> No
             fail(error)
         except Exception as error:
             logger.debug("the pipeline failed", exc_info=True)
-            fail(FatalError("writing a batch", repr(error), "Please report this as a bug, with the log at DEBUG"))
+            cause = type(error).__name__  # its message may quote a record
+            fail(FatalError("writing a batch", cause, "Please report this as a bug, with the log at DEBUG"))

@@ -63,8 +63,8 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
         except Exception as error:
             logger.debug("unexpected", exc_info=True)
             if not process.stopped_at_start:
-                hint = "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
-                return _failed(FatalError("running", repr(error), hint), process)
+                hint = "Please report this as a bug; LOGLEVEL=DEBUG shows its message and where it was"
+                return _failed(FatalError("running", type(error).__name__, hint), process)
             logger.info("stopped while starting")
         return 0
 

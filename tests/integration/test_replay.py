@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
+from app.reasons import Reason
 from dev.broker import ADMIN_TIMEOUT, Broker
 from tests.services.main_process import run_main
 from tests.support.waiting import wait_until
@@ -39,7 +40,13 @@ def write_letter(lake: Path, records: Sequence[Rejected]) -> Path:
 
 
 def rejected(topic: str, offset: int, **fields: Any) -> Rejected:
-    known: dict[str, Any] = {"key": b"k", "value": b"v", "timestamp": LAST_YEAR, "headers": None, "reason": "no JSON"}
+    known: dict[str, Any] = {
+        "key": b"k",
+        "value": b"v",
+        "timestamp": LAST_YEAR,
+        "headers": None,
+        "reason": Reason("no JSON"),
+    }
     return Rejected(tp=TopicPartition(topic, 1), offset=offset, **{**known, **fields})
 
 
@@ -112,7 +119,7 @@ def test_records_come_back_as_they_were_where_they_were(kafka: Broker, tmp_path:
 def test_files_are_deleted_whose_records_are_all_sent(kafka: Broker, tmp_path: Path, topic: str) -> None:
     gone = f"gone-{topic}"
     all_sent = write_letter(tmp_path, [rejected(gone, 1), rejected(gone, 2)])
-    partly_selected = write_letter(tmp_path, [rejected(gone, 11), rejected(gone, 12, reason="a null value")])
+    partly_selected = write_letter(tmp_path, [rejected(gone, 11), rejected(gone, 12, reason=Reason("a null value"))])
     too_big = write_letter(tmp_path, [rejected(gone, 21, value=b"beginning", value_size=400_000_000)])
 
     ended = replay(kafka, tmp_path, "--to", topic, "--reason", "JSON", "--delete")

@@ -20,6 +20,7 @@ from app.delivery.gather import Gathering
 from app.delivery.pipeline import Pipeline, Writer
 from app.journal.journal import Journal
 from app.model import Rejected, TopicPartition
+from app.reasons import reason_of
 from app.service.build import new_bad_records, new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_lake, new_location
 from app.storage.local.store import LocalStore
@@ -96,7 +97,7 @@ class Ours:
         try:
             self._sink.add(record.value, record.key, record.timestamp, [], TOPIC, record.partition, record.number)
         except NotARowError as error:
-            rejected = Rejected(tp, record.number, record.timestamp, record.key, record.value, [], str(error))
+            rejected = Rejected(tp, record.number, record.timestamp, record.key, record.value, [], reason_of(error))
             self._sink.reject(Refusal(rejected, error.hint), is_deserialized=True)
         self._sink.message_processed(tp, record.number)
 

@@ -96,7 +96,7 @@ class _NotedBadRecords(BadRecords):
         self._note = note
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        self._note("bad", rejected.tp.topic, rejected.offset, f"{rejected.reason}. {hint}")
+        self._note("bad", rejected.tp.topic, rejected.offset, f"{rejected.reason.whole}. {hint}")
         return super().keep(rejected, hint)
 
 

@@ -8,6 +8,7 @@ from app.bad_records.refusals import Refusal, as_it_came, no_object, not_deseria
 from app.errors import RetryableError
 from app.model import Message, Row
 from app.monitoring.waits import Stopped
+from app.reasons import reason_of
 
 
 def read_message(topic: Topic, message: Message) -> Row | Refusal:
@@ -25,5 +26,5 @@ def read_message(topic: Topic, message: Message) -> Row | Refusal:
         return not_deserialized(error, message)
     if not isinstance(row.value, dict):
         refused = no_object(row.value)
-        return Refusal(as_it_came(message, str(refused)), refused.hint)
+        return Refusal(as_it_came(message, reason_of(refused)), refused.hint)
     return Row(row.value, row.key, row.timestamp, row.offset, row.headers, message)

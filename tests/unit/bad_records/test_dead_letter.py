@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from app.bad_records import dead_letter
 from app.errors import DataError
 from app.model import Rejected, TopicPartition
+from app.reasons import Reason
 from app.table.layout import dead_letter_root
 
 TP = TopicPartition("readings", 3)
@@ -30,7 +31,7 @@ def rejected(**fields: Any) -> Rejected:
         "key": b"k",
         "value": b"v",
         "headers": None,
-        "reason": "no JSON",
+        "reason": Reason("no JSON"),
     }
     return Rejected(**{**given_fields, **fields})
 
@@ -45,7 +46,7 @@ def test_duckdb_reads_everything(tmp_path: Path) -> None:
     records = [
         rejected(key=b"\xff\x00", value=b"{", headers=[("trace", b"\x01"), ("empty", None), ("trace", b"\x02")]),
         rejected(offset=8, key="Köln", value={"t": math.nan, "at": NOW, "raw": b"\x00"}, timestamp=None),
-        rejected(offset=9, key=None, value=None, headers=[], reason="a null value"),
+        rejected(offset=9, key=None, value=None, headers=[], reason=Reason("a null value")),
     ]
     dead_letter.write(records, path)
     with duckdb.connect() as connection:
@@ -83,7 +84,7 @@ def test_all_records_of_a_table_are_rejected_at_the_same_time() -> None:
 def test_text_that_is_no_utf8_is_kept_readable(tmp_path: Path) -> None:
     path = tmp_path / "letter.parquet"
     headers = [("h\udfff", b"\xff"), ("text", "ü")]
-    dead_letter.write([rejected(key="\ud800", value={"\ud800": 1}, headers=headers, reason="odd \ud800")], path)
+    dead_letter.write([rejected(key="\ud800", value={"\ud800": 1}, headers=headers, reason=Reason("odd \ud800"))], path)
     [letter] = dead_letter.read(path)
     assert letter.record == rejected(
         key="\ud800".encode("utf-8", "surrogatepass"),

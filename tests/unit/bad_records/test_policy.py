@@ -5,12 +5,13 @@ import pytest
 from app.bad_records.policy import BadRecords, OnBadRecord
 from app.errors import DataError
 from app.model import Rejected
+from app.reasons import Reason
 from tests.fakes.clock import Clock
 from tests.support.batches import NOON, TP
 
 
 def rejected(offset: int) -> Rejected:
-    return Rejected(TP, offset, NOON, b"key", b"{", None, "no JSON")
+    return Rejected(TP, offset, NOON, b"key", b"{", None, Reason("no JSON"))
 
 
 def test_the_process_ends_where_the_user_wants_it() -> None:

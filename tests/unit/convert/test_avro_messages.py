@@ -14,6 +14,7 @@ import pytest
 from app.convert.avro_messages import AvroMessages
 from app.convert.avro_schema import AvroSchema, AvroSchemaError
 from app.model import RegisteredSchema
+from app.reasons import reason_of
 from tests.support.avro import MemoryRegistry, encoded, framed, record
 from tests.support.both_ways import StagingStep, Table, messages
 from tests.unit.convert.conversions import logical
@@ -289,19 +290,19 @@ def test_no_schema(text: str) -> None:
         AvroSchema.parse(text)
 
 
-def reason_of(registry: MemoryRegistry, raw: bytes, headers: Any = None) -> str:
+def why_not(registry: MemoryRegistry, raw: bytes, headers: Any = None) -> str:
     with pytest.raises(ValueError, match="schema") as caught:
         AvroMessages(registry.find).read(raw, headers)
-    return str(caught.value)
+    return reason_of(caught.value).whole
 
 
 def test_what_is_wrong_with_a_message_is_named() -> None:
     registry = MemoryRegistry({1: "long"})
     registry.schemas[2] = RegisteredSchema("PROTOBUF", "message X {}")
-    assert "no schema id" in reason_of(registry, b'{"a":1}')
-    assert "no schema id" in reason_of(registry, b"\0\0\0")
-    assert "no schema with the id 99" in reason_of(registry, framed(99, b""))
-    assert "PROTOBUF and not Avro (id 2)" in reason_of(registry, framed(2, b""))
+    assert "no schema id" in why_not(registry, b'{"a":1}')
+    assert "no schema id" in why_not(registry, b"\0\0\0")
+    assert "no schema with the id 99" in why_not(registry, framed(99, b""))
+    assert "PROTOBUF and not Avro (id 2)" in why_not(registry, framed(2, b""))
 
 
 def test_a_value_that_is_no_record_is_no_row(tmp_path: Path) -> None:

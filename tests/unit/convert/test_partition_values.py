@@ -26,7 +26,7 @@ def folders(values: list[dict[str, Any]], *columns: str, **options: str) -> list
 def refusals(values: list[dict[str, Any]], *columns: str) -> dict[int, str]:
     with pytest.raises(BadRowsError) as caught:
         folders(values, *columns)
-    return caught.value.reasons
+    return {row: reason.whole for row, reason in caught.value.reasons.items()}
 
 
 @pytest.mark.parametrize(

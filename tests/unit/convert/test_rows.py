@@ -10,6 +10,7 @@ import pytest
 
 from app.convert.rows import Rules, convert
 from app.convert.values import Rescue
+from app.reasons import Reason
 from app.table.schema import EMPTY, TableSchema
 from tests.support.batches import NOON, row
 from tests.unit.convert.conversions import RULES, converted, rescued_of, stored
@@ -161,6 +162,6 @@ def test_the_column_of_a_table_that_exists_keeps_its_short_integers() -> None:
 
 def test_what_was_rescued_is_counted_with_an_example() -> None:
     conversion = converted({"x": 1, "y": "a"}, {"x": "abc", "y": 5}, {"x": "v" * 10_000})
-    assert conversion.rescued["x"] == Rescue(2, "'abc' in a bigint column")
-    assert conversion.rescued["y"] == Rescue(1, "5 in a string column")
+    assert conversion.rescued["x"] == Rescue(2, Reason("a value of type str in a bigint column"))
+    assert conversion.rescued["y"] == Rescue(1, Reason("a value of type int in a string column"))
     assert len(converted({"x": 1}, {"x": "v" * 10_000}).rescued["x"].example) < 120

@@ -10,6 +10,7 @@ from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
 from app.convert.rows import Rules, convert
 from app.convert.values import Rescue, joined, scalar_count
+from app.reasons import Reason
 from app.table.schema import EMPTY
 from tests.support.batches import NOON, row
 from tests.unit.convert.conversions import INT, RULES, converted, rescued, rescued_of, stored
@@ -28,9 +29,8 @@ def test_a_misfit_inside_a_struct_leaves_the_rest_of_it() -> None:
     values = [{"a": {"b": 1, "c": "x"}}, {"a": {"b": "y", "c": "z"}}]
     assert stored(*values)[1] == [{"a": {"b": 1, "c": "x"}}, {"a": {"b": None, "c": "z"}}]
     assert rescued_of(*values) == [None, {"x": {"a": {"b": "y"}}}]
-    assert (
-        converted({"x": values[0]}, {"x": values[1]}).rescued["x"].example.startswith("'y' in a bigint column (field")
-    )
+    example = converted({"x": values[0]}, {"x": values[1]}).rescued["x"].example
+    assert example == "a value of type str in a bigint column (field 'b') (field 'a')"
 
 
 def test_a_misfit_inside_a_list_takes_the_whole_list() -> None:
@@ -85,7 +85,9 @@ def test_not_even_thousands_of_levels_lose_anything() -> None:
 def test_a_name_that_differs_only_in_case_is_rescued() -> None:
     conversion = converted({"A": None}, {"a": 1, "A": 2}, {"A": 3}, {"s": {"b": 1, "B": 2}})
     assert rescued(conversion) == [None, {"A": 2}, {"A": 3}, {"s": {"B": 2}}]
-    assert conversion.rescued["A"] == Rescue(2, "2 has a name that differs only in case from another one")
+    assert conversion.rescued["A"] == Rescue(
+        2, Reason("a value of type int has a name that differs only in case from another one")
+    )
     assert rescued(converted({"X": 1}, schema=INT)) == [{"X": 1}]
 
 
@@ -189,14 +191,14 @@ def test_a_field_named_like_the_rescued_data_goes_inside_them() -> None:
     ("record", "reason"),
     [
         ({1: "x"}, "its field name 1 is not text"),
-        ({"\ud800": 1}, "is not Unicode"),
-        ([1], r"it is no object with fields, but \[1\]"),
+        ({"\ud800": 1}, "its field name '\\ud800' is not Unicode"),
+        ([1], "it is no object with fields, but [1]"),
     ],
 )
 def test_records_that_cannot_be_rows_are_named_all_at_once(record: Any, reason: str) -> None:
-    with pytest.raises(BadRowsError, match=reason) as caught:
+    with pytest.raises(BadRowsError) as caught:
         converted({"x": 1}, record, {"x": 2}, record)
-    assert list(caught.value.reasons) == [1, 3]
+    assert {row: found.whole for row, found in caught.value.reasons.items()} == {1: reason, 3: reason}
 
 
 # --- timestamp, key and metadata ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from app.delivery.open_batch import OpenBatch, Staged
 from app.delivery.stage import Stager
 from app.model import Batch, OffsetRange, Rejected, StagedFile, TopicPartition
+from app.reasons import Reason
 from app.table.layout import data_key, dead_letter_key, file_name
 from app.table.schema import TableSchema
 from tests.support.batches import TP, batch, batch_of, row, spec, stager
@@ -119,7 +120,7 @@ def test_the_sort_column_may_come_later(gathering: Gathering) -> None:
 
 def test_rejected_records_are_in_the_order_of_the_topic(gathering: Gathering) -> None:
     for first in (0, 10):
-        rejected = [Rejected(TP, first + offset, None, b"k", b"v", None, "no object") for offset in (3, 2)]
+        rejected = [Rejected(TP, first + offset, None, b"k", b"v", None, Reason("no object")) for offset in (3, 2)]
         rows = batch({"p": "a", "v": 1}, first=first)
         gathering.add(Batch(rows.parts, rows.rows, rejected=tuple(rejected)))
     staged = gathering.batch.close()
@@ -131,7 +132,7 @@ def test_rejected_records_are_in_the_order_of_the_topic(gathering: Gathering) ->
 def test_what_rejected_records_take_is_counted_one_by_one(gathering: Gathering) -> None:
     """One large record among many small rows is no mean one."""
     rows = batch(*({"p": "a", "v": number} for number in range(100)), first=1)
-    large = Rejected(TP, 0, None, b"", b"x" * 1_000_000, None, "bad")
+    large = Rejected(TP, 0, None, b"", b"x" * 1_000_000, None, Reason("bad"))
     gathering.add(Batch(rows.parts, rows.rows, rejected=(large,)))
     assert 1_000_000 <= gathering.batch.size.rejected_bytes < 1_001_000
 

@@ -302,7 +302,7 @@ def test_a_writer_that_cannot_start_fails_the_pipeline_also_without_a_batch(new_
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
-UNFORESEEN = "writing a batch: ZeroDivisionError('oops'). Please report this as a bug"
+UNFORESEEN = "writing a batch: ZeroDivisionError. Please report this as a bug"
 
 
 def fail_at(line: Line, step: str, error: Exception) -> None:

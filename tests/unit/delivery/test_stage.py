@@ -111,7 +111,7 @@ def test_the_file_is_one_plain_row_group(path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "record", "told"),
     [
-        (["year"], {"ts_ms": "soon"}, "'soon' is no timestamp such as "),
+        (["year"], {"ts_ms": "soon"}, "a value of type str is no timestamp such as "),
         (["p"], {"p": "l" * 300}, "partition column 'p' needs a folder name of 302 bytes, 255 are allowed"),
         (NAMES, dict.fromkeys(NAMES, "l" * 200), "the file's key has "),
     ],

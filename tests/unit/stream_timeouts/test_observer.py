@@ -11,6 +11,7 @@ from app.bad_records.refusals import NotARowError, Refusal
 from app.consumer.exact_json import new_deserializer
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
+from app.reasons import Reason
 from app.stream_timeouts.observer import KeyObserver, RawKeys
 from app.stream_timeouts.tracker import TimeoutTracker
 from tests.fakes.clock import Clock
@@ -102,7 +103,7 @@ def test_a_bad_record_is_a_sign_of_life(bench: Bench) -> None:
     bench.listen(6)
     with pytest.raises(NotARowError):
         bench.row(b"a", value=17, offset=1)
-    bench.sink.reject(Refusal(Rejected(P0, 1, NOON, "a", 17, None, "no object"), ""), is_deserialized=True)
+    bench.sink.reject(Refusal(Rejected(P0, 1, NOON, "a", 17, None, Reason("no object")), ""), is_deserialized=True)
     bench.listen(6)
     assert bench.told == []
 

@@ -14,6 +14,7 @@ from app.commands.audit import held_offsets
 from app.commands.audit.command import audit
 from app.errors import FatalError
 from app.model import OffsetRange, Rejected, TopicPartition
+from app.reasons import Reason
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_key, file_name
@@ -81,7 +82,7 @@ class Table:
     def reject(self, first: int, last: int, offsets: Sequence[int]) -> Path:
         path = self.lake / dead_letter_key("data/readings", part(TP, first, last, A))
         path.parent.mkdir(parents=True, exist_ok=True)
-        dead_letter.write([Rejected(TP, offset, 0, b"k", b"v", None, "no JSON") for offset in offsets], path)
+        dead_letter.write([Rejected(TP, offset, 0, b"k", b"v", None, Reason("no JSON")) for offset in offsets], path)
         return path
 
     def text(self, *arguments: str) -> tuple[int, list[str]]:

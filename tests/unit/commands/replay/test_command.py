@@ -10,6 +10,7 @@ import pytest
 from app.bad_records import dead_letter
 from app.commands.replay.command import replay
 from app.model import Rejected, TopicPartition
+from app.reasons import Reason
 from dev.server import free_ports
 from tests.support.commands import run_command
 from tests.support.journals import keep_journal
@@ -19,7 +20,7 @@ TP = TopicPartition("readings", 3)
 
 
 def rejected(offset: int, reason: str = "no JSON") -> Rejected:
-    return Rejected(TP, offset, 1_700_000_000_000, b"k", b"v", None, reason)
+    return Rejected(TP, offset, 1_700_000_000_000, b"k", b"v", None, Reason(reason))
 
 
 def write_letter(lake: Path, name: str, records: Sequence[Rejected]) -> Path:

@@ -9,12 +9,13 @@ from quixstreams.kafka import Producer
 from app.commands.replay.sender import Sender
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import Rejected, TopicPartition
+from app.reasons import Reason
 
 TP = TopicPartition("readings", 3)
 
 
 def rejected(offset: int) -> Rejected:
-    return Rejected(TP, offset, 1_700_000_000_000, b"k", b"v", None, "no JSON")
+    return Rejected(TP, offset, 1_700_000_000_000, b"k", b"v", None, Reason("no JSON"))
 
 
 class Fate:

@@ -16,6 +16,7 @@ from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
+from app.reasons import Reason
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.waiting import join
 from tests.unit.consumer.consumer_bench import P0, ConsumerBench
@@ -110,4 +111,4 @@ class Bench(ConsumerBench):
 
 
 def refused(offset: int, tp: TopicPartition = P0) -> Refusal:
-    return Refusal(Rejected(tp, offset, NOON, b"k", b"v", None, "no JSON"), "correct it")
+    return Refusal(Rejected(tp, offset, NOON, b"k", b"v", None, Reason("no JSON")), "correct it")

@@ -15,6 +15,7 @@ from app.errors import DataError, FatalError, RetryableError
 from app.journal.journal import FencedError
 from app.journal.start_offset import Start
 from app.model import Rejected, TopicPartition
+from app.reasons import Reason
 from tests.fakes.kafka_message import KafkaMessage
 from tests.unit.consumer.consumer_bench import AWAY, P0, P1
 from tests.unit.consumer.framework.row_sink_bench import NOON, Bench, refused
@@ -308,7 +309,7 @@ def test_what_was_given_out_stays_what_it_was_while_transform_goes_on_changing_i
         bench.begin(2 * n)
         bench.sink.add(value, key, NOON, headers, *P0, 2 * n)
         bench.sink.message_processed(P0, 2 * n)
-        bad = Rejected(P0, 2 * n + 1, NOON, key, value, headers, "of several in a message")
+        bad = Rejected(P0, 2 * n + 1, NOON, key, value, headers, Reason("of several in a message"))
         bench.sink.reject(Refusal(bad, ""), is_deserialized=False)
     value.clear()
     bench.sink.flush()

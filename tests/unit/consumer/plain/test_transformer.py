@@ -196,7 +196,7 @@ def test_an_error_that_is_not_of_the_record_ends_the_process(
 
 def test_a_dataframe_that_is_asked_for_more_while_it_runs_ends_the_process() -> None:
     sdf = stateless_dataframe()
-    with pytest.raises(FatalError, match=r"it raised NeedsFrameworkError\(.sdf\.print.\) at "):
+    with pytest.raises(FatalError, match="it raised NeedsFrameworkError at "):
         run(lambda _: sdf.print())
 
 

@@ -1,9 +1,30 @@
-"""Shows any value in a message, as the beginning of its ``repr()``."""
+"""Why a record, or a value of it, is not stored: once for everyone, and once with the values, for the dead letter."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Self
 
 _LONGEST: Final = 80  # characters, enough to recognise a value
+
+
+class Reason(str):
+    """A reason that may be logged and shown: it names types and classes. ``whole`` quotes values in their place."""
+
+    whole: str
+
+    def __new__(cls, told: str, whole: str | None = None) -> Self:
+        reason = super().__new__(cls, told)
+        reason.whole = told if whole is None else whole
+        return reason
+
+    def also(self, told: str, whole: str | None = None) -> "Reason":
+        """Returns the reason with more behind it."""
+        return Reason(self + told, self.whole + (told if whole is None else whole))
+
+
+def reason_of(error: BaseException) -> Reason:
+    """Returns the reason that the error was made with; of another error only its class is told, or its cause's."""
+    found = error.args[0] if error.args else None
+    return found if isinstance(found, Reason) else Reason(type(error.__cause__ or error).__name__, str(error))
 
 
 def shown(value: object, longest: int = _LONGEST) -> str:
@@ -14,6 +35,11 @@ def shown(value: object, longest: int = _LONGEST) -> str:
         if len(text) > longest:
             return text[: longest - 3] + "..."
     return text
+
+
+def about(value: object, after: str, before: str = "", show: Callable[[Any], str] = shown) -> Reason:
+    """Returns a reason with the value, or its type, between two texts."""
+    return Reason(before).also(f"a value of type {type(value).__name__}", show(value)).also(after)
 
 
 def _pieces(value: object, longest: int, depth: int) -> Iterator[str]:
