@@ -5,6 +5,8 @@ import logging
 import re
 import sys
 import threading
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
@@ -103,6 +105,28 @@ class _Repetitions(logging.Filter):
 
 
 _repetitions = _Repetitions()
+
+
+class OnceAMinute:
+    """Lets a line that may come often be logged once a minute, by any thread; ``count`` is how often it came."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next = float("-inf")
+        self._left_out = 0
+        self.count = 0
+
+    def turn(self) -> str | None:
+        """Returns what ends the line: how many were left out since the last one. ``None`` to leave this one out."""
+        with self._lock:
+            self.count += 1
+            if self._clock() < self._next:
+                self._left_out += 1
+                return None
+            self._next = self._clock() + _REPEATED_AFTER_SECONDS
+            more, self._left_out = self._left_out, 0
+        return f" ({more:,} more since the last such message)" if more else ""
 
 
 def set_up_logging(level: str, log_format: LogFormat = "text") -> None:

@@ -13,20 +13,16 @@ from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import ConnectionConfig, Producer
 
 from app.consumer.user_code import at_line_of
+from app.logs import OnceAMinute
 
 logger = logging.getLogger(__name__)
 
 _QUEUED_EVENTS = 100_000
 _QUEUED_KB = 16 * 1024
-_LOG_SECONDS = 60.0
 # The last flush of the lake has 25 of the 27 s that a stop may take.
 _FLUSH_SECONDS = 1.5
 
 Hook = Callable[[bytes], object]
-
-
-def as_text(key: bytes) -> str:
-    return key.decode("utf-8", errors="replace")
 
 
 class EventTopic:
@@ -41,11 +37,10 @@ class EventTopic:
         self._producer = Producer(broker, extra_config={**extra_config, **bounds})
         self._topic = topic
         self._under_way = 0
-        self._lost = 0
-        self._log_again_at = 0.0
+        self._losses = OnceAMinute()
 
     def send(self, key: bytes) -> None:
-        event = {"ts_ms": int(time.time() * 1000), "stream": as_text(key), "event": "stream_timeout"}
+        event = {"ts_ms": int(time.time() * 1000), "stream": key.decode(errors="replace"), "event": "stream_timeout"}
         self._under_way += 1
         try:
             self._producer.produce(
@@ -60,10 +55,11 @@ class EventTopic:
             self._producer.poll(0)
 
     def close(self) -> None:
+        lost = self._losses.count
         if self._under_way and self._producer.flush(_FLUSH_SECONDS):
-            self._lost += self._under_way
-        if self._lost:
-            logger.warning("stream timeouts: %s events did not reach topic %s", f"{self._lost:,}", self._topic)
+            lost += self._under_way
+        if lost:
+            logger.warning("stream timeouts: %s events did not reach topic %s", f"{lost:,}", self._topic)
 
     def _answered(self, error: KafkaError | None, _: Any) -> None:
         self._under_way -= 1
@@ -71,12 +67,8 @@ class EventTopic:
             self._lose(error.str())
 
     def _lose(self, reason: str) -> None:
-        self._lost += 1
-        if time.monotonic() >= self._log_again_at:  # a broker that is away for long loses many
-            self._log_again_at = time.monotonic() + _LOG_SECONDS
-            logger.warning(
-                "stream timeouts: an event for topic %s is lost, %s in all: %s", self._topic, f"{self._lost:,}", reason
-            )
+        if (since := self._losses.turn()) is not None:  # a broker that is away for long loses many
+            logger.warning("stream timeouts: an event for topic %s is lost: %s%s", self._topic, reason, since)
 
 
 class Announcer:
@@ -85,6 +77,7 @@ class Announcer:
     def __init__(self, events: EventTopic | None, hook: Hook | None) -> None:
         self._events = events
         self._hook = hook
+        self._failures = OnceAMinute()
 
     def notify(self, key: bytes) -> None:
         if self._events:
@@ -93,13 +86,10 @@ class Announcer:
             try:
                 self._hook(key)
             except Exception as error:
-                logger.error(  # noqa: TRY400 - one line for each key, the stack trace for who wants it
-                    "on_stream_timeout() of app/transform.py failed for key %r with %r%s; going on",
-                    as_text(key),
-                    error,
-                    at_line_of(error),
-                )
-                logger.debug("on_stream_timeout()", exc_info=True)
+                logger.debug("on_stream_timeout()", exc_info=True)  # its message may quote the key
+                if (since := self._failures.turn()) is not None:
+                    raised = type(error).__name__ + at_line_of(error)
+                    logger.error("on_stream_timeout() raised %s; going on%s", raised, since)  # noqa: TRY400
 
     def turn(self) -> None:
         if self._events:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.logs import OnceAMinute
 from app.model import TopicPartition
-from app.stream_timeouts.events import as_text
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class TimeoutTracker:
         notify: Callable[[bytes], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._timeout_ms = timeout_ms
+        self._timed_out = OnceAMinute(clock)
         self._timeout = timeout_ms / 1000
         self._max_bytes = max_bytes
         self._is_heard = is_heard
@@ -134,10 +134,8 @@ class TimeoutTracker:
             for key, silence in timers.pop_timed_out(self._listened, self._timeout):
                 if any(key in others.last_seen for others in self._timers.values()):
                     continue  # the timer of the partition where it came last notifies
-                silence_ms = round(silence * 1000)
-                logger.info(
-                    "Stream %r timed out (silence %d ms >= threshold %d ms)", as_text(key), silence_ms, self._timeout_ms
-                )
+                if (since := self._timed_out.turn()) is not None:  # keys are not logged
+                    logger.info("stream timeouts: a key timed out after %.3f s without a record%s", silence, since)
                 self._notify(key)
 
     def _since_turn(self, now: float) -> float:
