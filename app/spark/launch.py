@@ -146,6 +146,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options
         *MODULE_OPTIONS,
         *JVM_OPTIONS,
         f"-Djava.io.tmpdir={scratch}",
+        "-Dspark.authenticate=true",  # clients of its ports need a secret, which Spark generates at each start
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
         *extra_options(),
         *options,

@@ -79,10 +79,10 @@ def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]
     with ExitStack() as ends:
         try:
             if _SUBMITTED not in os.environ:
-                builder = builder.master(master).config("spark.driver.memory", heap)
                 if master.startswith("local"):
                     ends.enter_context(only_java(heap, scratch))
                     builder = builder.config("spark.local.dir", str(scratch / "spark"))
+                builder = builder.master(master).config("spark.driver.memory", heap)
             progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
             for name, value in {**_CONF, **progress, **conf}.items():
                 builder = builder.config(name, value)

@@ -36,8 +36,6 @@ _HADOOP_PREFIX = "spark.hadoop."
 
 def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb: int) -> dict[str, str]:
     return {
-        # Clients of Java's ports need a secret, which Spark generates at each start.
-        "spark.authenticate": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch / "spark"),
