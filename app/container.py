@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 _MARKS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))  # of Docker, of Podman
-_OWN_ADDRESS = re.compile(r"(?<![\w.-])(localhost|127\.\d+\.\d+\.\d+|::1)(?![\w-]|\.\w)", re.IGNORECASE)
+OWN_ADDRESS = re.compile(r"(?<![\w.-])(localhost|127\.\d+\.\d+\.\d+|::1)(?![\w-]|\.\w)", re.IGNORECASE)
 
 _GROUPS: Final = "proc/self/cgroup"
 _MOUNT, _FILE = "sys/fs/cgroup", "memory.max"
@@ -73,7 +73,7 @@ def is_container() -> bool:
 
 def with_own_address(hint: str, text: str) -> str:
     """Adds a hint about ``localhost`` inside a container if ``text``, an address or an error that quotes it, has it."""
-    found = _OWN_ADDRESS.search(text)
+    found = OWN_ADDRESS.search(text)
     if found is None or not is_container():
         return hint
     return (

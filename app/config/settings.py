@@ -25,6 +25,7 @@ from app.config.kafka_login import KafkaLoginVariables
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.misspelled import misspelled
 from app.config.platform_connection import parse_connection
+from app.config.unencrypted import unencrypted
 from app.config.writing import WritingVariables
 from app.container import MemoryLimit, memory_limit
 from app.errors import ConfigError
@@ -215,14 +216,18 @@ class Settings(WritingVariables):
         return plan_memory(limit, self.max_buffer_mb, self.heap_mb, compacts=self.compact is not None)
 
     @property
-    def memory_warning(self) -> str | None:
-        """Says why the container is too small for the settings, if it is.
+    def warnings(self) -> list[str]:
+        """Says why the container is too small for the settings, if it is, and where logins are not encrypted.
 
         Settings that exceed the platform's limit are refused. A control group may be shared with others, so its limit
-        only gives this warning.
+        only gives a warning.
         """
         limit, shortage = self.memory.limit, self.memory.shortage
-        return f"the limit of {limit.mb:,} MB by {limit.source} {shortage}" if limit and shortage else None
+        warnings = [f"the limit of {limit.mb:,} MB by {limit.source} {shortage}"] if limit and shortage else []
+        if names := ", ".join(unencrypted(self, self.storage)):
+            hint = "whoever can read the network reads them. Use https, and SASL_SSL for Kafka"
+            warnings.append(f"{names}: logins and records go to another host unencrypted, so {hint}")
+        return warnings
 
     def offline(self, folder: Path) -> "Settings":
         """Returns these settings for a table in this folder, without a broker."""

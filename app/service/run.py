@@ -126,5 +126,5 @@ def _failed(error: ConnectorError, process: Process) -> int:
 def _log_settings(settings: Settings) -> None:
     for name, value in settings.summary().items():
         logger.info("%s: %s", name, value)
-    if settings.memory_warning:
-        logger.warning("%s", settings.memory_warning)
+    for warning in settings.warnings:
+        logger.warning("%s", warning)

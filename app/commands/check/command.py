@@ -62,8 +62,8 @@ _SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
 def check(settings: Settings, options: Namespace) -> int:
     """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for; 1 for a failure."""
     log_warnings_only()
-    if settings.memory_warning:
-        logger.warning("%s", settings.memory_warning)
+    for warning in settings.warnings:
+        logger.warning("%s", warning)
     for column in settings.spec.columns:
         _warn("HIVE_COLUMNS", column, TIME_COLUMNS, "go to the null folder")
     begin = time.monotonic()

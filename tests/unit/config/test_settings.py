@@ -195,6 +195,42 @@ class TestLogin:
         assert problem.startswith(reported)
 
 
+REGISTRY = {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_USERNAME": "u", "SCHEMA_REGISTRY_PASSWORD": "p"}
+SASL = {"KAFKA_SASL_MECHANISM": "PLAIN", "KAFKA_SASL_USERNAME": "u", "KAFKA_SASL_PASSWORD": "p"}
+KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+AZURE = {"S3_BUCKET": "", "STORAGE_URL": "az://lake", "AZURE_STORAGE_ACCOUNT": "acct", "AZURE_STORAGE_KEY": "a2V5"}
+
+
+class TestUnencrypted:
+    @pytest.mark.parametrize(
+        ("variable", "others", "scheme"),
+        [
+            ("SCHEMA_REGISTRY_URL", REGISTRY, "http://"),
+            ("CATALOG_URL", {"CATALOG_AUTH_TOKEN": "t"}, "http://"),
+            ("AWS_ENDPOINT_URL", KEYS, "http://"),
+            ("AZURE_ENDPOINT_URL", AZURE, "http://"),
+            ("KAFKA_BOOTSTRAP_SERVERS", SASL | {"KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT"}, "localhost:9092,"),
+        ],
+    )
+    def test_a_login_at_another_host_is_a_warning(self, variable: str, others: dict[str, str], scheme: str) -> None:
+        (warning,) = load(**others, **{variable: f"{scheme}there.example.com:80"}).warnings
+        assert warning.startswith(f"{variable}: ")
+        for own in ("localhost", "127.0.0.1", "[::1]"):
+            assert load(**others, **{variable: f"{scheme}{own}:80"}).warnings == []
+        if scheme == "http://":
+            assert load(**others, **{variable: "https://there.example.com"}).warnings == []
+
+    def test_all_are_one_warning(self) -> None:
+        http = "http://there.example.com"
+        settings = load(**KEYS, AWS_ENDPOINT_URL=http, CATALOG_URL=http, CATALOG_AUTH_TOKEN="t")
+        (warning,) = settings.warnings
+        assert warning.startswith("AWS_ENDPOINT_URL, CATALOG_URL: ")
+
+    def test_what_the_platform_injects_is_none(self) -> None:
+        injected = {name: value.replace("https:", "http:") for name, value in ON_PLATFORM.items()}
+        assert load(injected, Quix__Lakehouse__Catalog__Url="http://catalog.internal").warnings == []
+
+
 class TestStreamTimeout:
     @pytest.mark.parametrize("text", ["", "0"])
     def test_a_topic_alone(self, text: str) -> None:
@@ -269,7 +305,7 @@ class TestMemory:
         settings = load()
         assert settings.memory.sort_mb == sort_mb
         assert f"limit {limit:,} MB by {GROUP}, the settings need" in settings.summary()["memory"]
-        assert bool(settings.memory_warning) == (limit < 1_000)
+        assert bool(settings.warnings) == (limit < 1_000)
 
     def test_the_platform_wins_over_the_control_group(self, monkeypatch: pytest.MonkeyPatch) -> None:
         in_a_group_of(9000, monkeypatch)
@@ -289,7 +325,8 @@ class TestMemory:
         self, monkeypatch: pytest.MonkeyPatch, limit: int, variables: dict[str, str], warning: str
     ) -> None:
         in_a_group_of(limit, monkeypatch)
-        assert warning in (load(**variables).memory_warning or "")
+        (told,) = load(**variables).warnings
+        assert warning in told
 
 
 def in_a_group_of(mb: int, monkeypatch: pytest.MonkeyPatch) -> None:
