@@ -8,9 +8,11 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
+from app.catalog.base import NotTakenError
 from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
-from app.errors import FatalError, RetryableError
+from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema, SchemaId
+from app.reasons import Reason
 
 _SERVICE = Service(
     "the schema registry",
@@ -21,6 +23,9 @@ _SERVICE = Service(
 _PATIENCE = Patience(connect=5.0, read=10.0, whole=15.0)
 _MOST_REFERENCES = 100
 _DESCRIPTOR = "?format=serialized"  # of a schema in Protobuf, in base64
+_SUBJECTS = "/subjects?limit=1"  # a question that needs a login, as those for schemas do
+_TRIES = 5  # for a schema without an answer, while the registry answers other questions
+_MOST_WAITED_FOR = 3  # such schemas: for others of their kind one try has to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +46,52 @@ class SchemaRegistry:
     def __init__(self, url: str, credentials: Credentials) -> None:
         self._client = RestClient(_SERVICE, url, credentials)
         self._url = url
+        self._answered: str | None = None  # the path of a schema that the registry has given
+        self._failed: dict[SchemaId, int] = {}  # tries without an answer, while others were answered
 
-    def find(self, schema: SchemaId) -> RegisteredSchema | None:
-        """Returns the schema with this id; ``None`` if the registry says that it has none.
+    def find(self, schema: SchemaId) -> RegisteredSchema:
+        """Returns the schema with this id.
 
         Raises:
-            RetryableError: the registry has not answered this question, for whatever reason.
+            ValueError: the registry has no usable schema for this id, and answers other questions well.
+            RetryableError: it answers none, or may answer this one soon.
         """
-        by = f"ids/{schema}" if isinstance(schema, int) else f"guids/{schema}"
+        path = f"/schemas/{f'ids/{schema}' if isinstance(schema, int) else f'guids/{schema}'}"
         doing = f"asking the schema registry at {self._url} for the schema with the id {schema}"
         try:
-            found = self._ask_for(f"/schemas/{by}", doing)
-            if found is None:
-                return None
-            with _in_this_form(doing):
-                references = self._references(found, doing)
-                return RegisteredSchema(_kind(found), found["schema"], tuple(references.values()), tuple(references))
-        except FatalError as error:
-            raise RetryableError(error.doing, error.cause, error.hint).of("registry") from error
-        except RetryableError as error:
-            raise error.of("registry") from None
+            found = self._ask_for(path, doing)
+            if found is not None:
+                with _in_this_form(doing):
+                    references = self._references(found, doing)
+                    its = RegisteredSchema(_kind(found), found["schema"], tuple(references.values()), tuple(references))
+                self._answered = path
+                self._failed.pop(schema, None)
+                return its
+        except (FatalError, RetryableError) as error:
+            if self._is_of_registry(schema, error):
+                after = getattr(error, "retry_after", None)
+                raise RetryableError(error.doing, error.cause, error.hint, retry_after=after).of("registry") from error
+            raise ValueError(Reason("the schema registry refuses its schema").also("", f": {error.cause}")) from None
+        raise ValueError(Reason("the schema registry has no schema with its id: see SCHEMA_REGISTRY_URL"))
+
+    def _is_of_registry(self, schema: SchemaId, error: ConnectorError) -> bool:
+        """Whether an error is the registry's, which is to be waited for, and not that of this one schema."""
+        others = filter(None, (self._answered, _SUBJECTS))
+        if isinstance(error, NotTakenError) or not any(map(self._answers, others)):
+            return True
+        if isinstance(error, FatalError):
+            return False
+        self._failed[schema] = self._failed.get(schema, 0) + 1
+        lasting = sum(tries >= _TRIES for tries in self._failed.values())
+        return self._failed[schema] < _TRIES and lasting < _MOST_WAITED_FOR
+
+    def _answers(self, path: str) -> bool:
+        """Whether the registry answers this question well."""
+        try:
+            answer = self._client.ask("GET", path, "asking another question", patience=_PATIENCE)
+            return answer.status == HTTPStatus.OK and isinstance(json.loads(answer.body), dict | list)
+        except (ConnectorError, ValueError, RecursionError):
+            return False
 
     def latest(self, subject: str) -> LatestSchema | None:
         """Returns the latest schema of a subject; ``None`` if the registry does not know the subject."""

@@ -72,7 +72,7 @@ class ProtobufSchema:
             _add(pool, _described(text), name, known)
         _add(pool, _described(registered.text), _OWN_NAME, known)
         self._file = pool.FindFileByName(_OWN_NAME)
-        self._known: dict[tuple[int, ...], _Messages] = {}
+        self._known: dict[tuple[int, ...], _Messages | None] = {}  # none where there are too many levels
 
     def read(self, data: bytes) -> Any:
         """Decodes the path of a message in the file, and the message.
@@ -98,8 +98,14 @@ class ProtobufSchema:
 
     def _messages(self, path: tuple[int, ...]) -> "_Messages":
         if path not in self._known:
-            self._known[path] = _Messages(self._message(path))
-        return self._known[path]
+            described = self._message(path)
+            try:
+                self._known[path] = _Messages(described)
+            except RecursionError:
+                self._known[path] = None
+        if (found := self._known[path]) is None:
+            raise ValueError(Reason("its schema has messages within messages, in too many levels"))
+        return found
 
     def _message(self, path: Sequence[int]) -> Descriptor:
         try:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from app.model import Headers, SchemaId
+from app.reasons import Reason
 
 _KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 
@@ -61,7 +62,9 @@ def _size(found: bytes) -> int:
 
 def _schema_id(named: bytes) -> SchemaId:
     if named[:1] == _BY_NUMBER and len(named) == _NUMBER_BYTES:
-        return int.from_bytes(named[1:])
+        number = int.from_bytes(named[1:], signed=True)
+        if number >= 0:
+            return number
     if named[:1] == _BY_GUID and len(named) == _GUID_BYTES:
         return UUID(bytes=named[1:])
-    raise ValueError("it has no schema id of a registry: neither its first bytes nor a header are Confluent's")
+    raise ValueError(Reason("it has no schema id of a registry: neither its first bytes nor a header are Confluent's"))

@@ -105,7 +105,7 @@ def waiting(find: Find, base: Base, stop: threading.Event) -> Find:
     Kafka throws out a member that does not poll for five minutes, so the process ends before.
     """
 
-    def patient(schema: SchemaId) -> RegisteredSchema | None:
+    def patient(schema: SchemaId) -> RegisteredSchema:
         ask, seconds = partial(find, schema), base.timings.flush_seconds
         try:
             return base.metrics.waits.retry(Request("registry"), ask, stop=stop, give_up_seconds=seconds)

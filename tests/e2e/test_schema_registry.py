@@ -63,7 +63,9 @@ def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
     scenario.wait_until_committed(1_000, connector)
 
     *later, last = [new({"n": n, "moment": FIRST_MS, "note": "x"}) for n in range(1_000, 1_100)]
-    broken = [framed(1, b"\2"), framed(99, b""), b'{"n":1}']
+    registry.denied = {98}
+    junk = [b"\1is a GUID at best", b"\0\xff\xff\xff\xff"]
+    broken = [framed(1, b"\2"), framed(99, b""), b'{"n":1}', framed(98, b""), *junk]
     registry.status = HTTPStatus.UNAUTHORIZED
     scenario.produce((None, value, None, 0) for value in [*later, *broken, last])
     connector.wait_for_log(r"WARNING.*asking the schema registry at .* answered 401")
@@ -71,7 +73,7 @@ def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
     connector.wait_for_log(r"WARNING.*asking the schema registry at .* answered 503")
     assert scenario.committed() == [1_000]
     registry.status = None
-    scenario.wait_until_committed(1_103, connector)
+    scenario.wait_until_committed(1_106, connector)
     assert connector.stop() == 0
 
     source = scenario.lake.query(
@@ -85,8 +87,12 @@ def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
     found = dead.query('SELECT value, reason FROM {source} ORDER BY "offset"')
     assert [value for value, _ in found] == broken, "byte by byte"
     assert "does not fit its Avro schema" in found[0][1]
-    assert "no schema with the id 99" in found[1][1]
+    assert "no schema with its id: see SCHEMA_REGISTRY_URL (id 99)" in found[1][1]
     assert "no schema id" in found[2][1]
+    assert "refuses its schema" in found[3][1]
+    assert "answered 403" in found[3][1]
+    assert "refuses its schema" in found[4][1], "while the registry answers, this is no outage"
+    assert "no schema id" in found[5][1]
     assert registry.asked.count("/schemas/ids/1") == 1
 
 
@@ -147,4 +153,4 @@ def test_a_real_registry(scenario: Scenario, schema_registry: LocalSchemaRegistr
     assert rows[1_001:] == [(n, None, None, "x") for n in range(1_000, 1_100)]
     dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
     ((reason,),) = dead.query("SELECT reason FROM {source}")
-    assert "no schema with the id 1000000000" in reason
+    assert "(id 1000000000)" in reason

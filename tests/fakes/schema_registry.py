@@ -10,11 +10,15 @@ from tests.fakes.http_fake import FakeHandler, HttpFake
 
 
 class FakeSchemaRegistry(HttpFake):
-    """Keeps what serializers register; ``status``, if set, answers each request."""
+    """Keeps what serializers register; ``status``, if set, answers each request, and ``denied`` those for some ids.
+
+    It knows no GUIDs, as registries of some years ago.
+    """
 
     def __init__(self) -> None:
         super().__init__(_Handler)
         self.status: HTTPStatus | None = None
+        self.denied: set[int] = set()
         self.asked: list[str] = []
         self._schemas: list[dict[str, Any]] = []
 
@@ -30,7 +34,9 @@ class FakeSchemaRegistry(HttpFake):
         self._schemas.append({"subject": subject, "id": number, "version": version} | schema)
         return self._schemas[-1]
 
-    def find(self, path: str) -> dict[str, Any] | None:
+    def find(self, path: str) -> dict[str, Any] | list[str] | None:
+        if path.startswith("/subjects?"):
+            return [known["subject"] for known in self._schemas]
         if found := re.match(r"/schemas/ids/(\d+)", path):
             number = int(found[1])
             return self._schemas[number - 1] if 0 < number <= len(self._schemas) else None
@@ -48,9 +54,12 @@ class _Handler(FakeHandler):
         schema = json.loads(self.read_body())
         self._send(self.fake.register(self.path.split("/")[2], schema))
 
-    def _send(self, found: dict[str, Any] | None) -> None:
+    def _send(self, found: Any) -> None:
         registry: FakeSchemaRegistry = self.fake
         registry.asked.append(self.path)
-        status = registry.status or (HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
-        document = found if status is HTTPStatus.OK else {"error_code": status * 100 + 3, "message": status.phrase}
+        status = registry.status or (HTTPStatus.NOT_FOUND if found is None else HTTPStatus.OK)
+        if self.path in (f"/schemas/ids/{number}" for number in registry.denied):
+            status = HTTPStatus.FORBIDDEN
+        code = status if self.path.startswith("/schemas/guids/") else status * 100 + 3
+        document = found if status is HTTPStatus.OK else {"error_code": code, "message": status.phrase}
         self.reply(status, json.dumps(document).encode(), {"Content-Type": "application/vnd.schemaregistry.v1+json"})

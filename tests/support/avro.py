@@ -11,6 +11,7 @@ from typing import Any
 import fastavro
 
 from app.model import RegisteredSchema, SchemaId
+from app.reasons import Reason
 
 INT64 = (0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63))
 _DAY_MICROS = 86_400_000_000
@@ -49,9 +50,11 @@ class MemoryRegistry:
         self.schemas = {key: RegisteredSchema("AVRO", json.dumps(each)) for key, each in schemas.items()}
         self.asked: list[SchemaId] = []
 
-    def find(self, schema: SchemaId) -> RegisteredSchema | None:
+    def find(self, schema: SchemaId) -> RegisteredSchema:
         self.asked.append(schema)
-        return self.schemas.get(schema)
+        if schema not in self.schemas:
+            raise ValueError(Reason("the registry has no schema with its id"))
+        return self.schemas[schema]
 
 
 def encoded(number: int) -> bytes:

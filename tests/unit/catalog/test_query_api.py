@@ -23,7 +23,7 @@ def server() -> Iterator[CannedServer]:
         yield running
 
 
-def tell(server: CannedServer, *batches: list[DataFile], token: str | None = "t0ken") -> None:  # noqa: S107
+def tell(server: CannedServer, *batches: list[DataFile], token: str | None = "t0ken-of-ours") -> None:  # noqa: S107
     api = QueryApi(QuixTarget(server.url, token, "space", "a table"))
     for files in batches:
         api.files_added(files)
@@ -35,7 +35,7 @@ def test_files_are_told_without_their_bounds(server: CannedServer) -> None:
 
     (request,) = server.requests
     assert (request.method, request.path) == ("POST", "/tables/a%20table/files-added")
-    assert request.headers["authorization"] == "Bearer t0ken"
+    assert request.headers["authorization"] == "Bearer t0ken-of-ours"
     assert request.json() == {
         "namespace": "space",
         "files": [
@@ -60,7 +60,7 @@ def test_batches_are_told_in_their_order_and_large_ones_in_parts(server: CannedS
 
 @pytest.mark.parametrize("status", [302, 401, 404, 503])
 def test_a_refusal_is_a_warning(status: int, caplog: pytest.LogCaptureFixture) -> None:
-    with CannedServer(Answer(status, b"not you, t0ken")) as server:
+    with CannedServer(Answer(status, b"not you, t0ken-of-ours")) as server:
         tell(server, [FILE], [FILE])
 
     warnings = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
@@ -68,7 +68,7 @@ def test_a_refusal_is_a_warning(status: int, caplog: pytest.LogCaptureFixture) -
     assert f"notifying the query API at {server.url} of new files of table space.a table: " in warnings[0]
     assert f"the query API answered {status}" in warnings[0]
     assert "The files are in the lake and in the catalog" in warnings[0]
-    assert "t0ken" not in warnings[0]
+    assert "t0ken-of-ours" not in warnings[0]
 
 
 def test_nobody_waits_for_one_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from app.catalog.rest_client import Credentials
 from app.catalog.schema_registry import LatestSchema, SchemaRegistry
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
-from tests.fakes.canned_server import Answer, CannedServer
+from tests.fakes.canned_server import Answer, CannedServer, Request
 
 UNKNOWN = Answer(404, b'{"error_code":40403,"message":"Schema not found"}')
 LONG = RegisteredSchema("AVRO", '"long"')
@@ -81,37 +81,88 @@ def test_schemas_that_name_each_other_come_to_an_end(opened: Opened) -> None:
     assert registry.find(1) == RegisteredSchema("AVRO", "A", ("A",), ("a",))
 
 
-def test_endless_references_come_to_an_end(opened: Opened) -> None:
-    many = [_named("a", version) for version in range(2_000)]
-    server, registry = opened(answer(schema="A", references=many))
-    with pytest.raises(RetryableError, match="more than 100"):
-        registry.find(1)
-    assert len(server.requests) <= 101
-
-
 def test_an_id_that_the_registry_does_not_know(opened: Opened) -> None:
-    _, registry = opened(UNKNOWN)
-    assert registry.find(1) is None
+    server, registry = opened(UNKNOWN)
+    with pytest.raises(ValueError, match="no schema with its id"):
+        registry.find(1)
+    assert len(server.requests) == 1
+
+
+OF_ONE_ID = {
+    "a GUID at a registry that has none": Answer(404, b'{"error_code":404,"message":"HTTP 404 Not Found"}'),
+    "an id that this login may not read": Answer(403, b'{"error_code":40301,"message":"User is denied"}'),
+    "a request that it does not understand": Answer(422, b"no such id"),
+    "an answer that lacks the schema": Answer(200, b"{}"),
+    "a schema that is no text": answer(schema={"type": "long"}),
+    "references of another form": answer(schema="A", references=[7]),
+    "endless references": answer(
+        schema="A", references=[{"name": "a", "subject": "a", "version": n} for n in range(2_000)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_ID)
+@pytest.mark.parametrize("begins_with_it", [True, False])
+def test_what_a_registry_answers_for_one_id_is_no_outage(opened: Opened, name: str, begins_with_it: bool) -> None:
+    known, subjects = answer(schema='"long"'), Answer(200, b"[]")
+    of_id = [OF_ONE_ID[name]]
+    if name == "endless references":
+        of_id += [answer(schema="B")] * 100
+    others = [*of_id, subjects] if begins_with_it else [known, *of_id, known]
+    server, registry = opened(*others)
+    if not begins_with_it:
+        registry.find(1)
+    with pytest.raises(ValueError, match="refuses its schema"):
+        registry.find(7)
+    assert len(server.requests) == len(others)
+
+
+def test_an_id_without_an_answer_is_asked_for_again_before_it_is_given_up(opened: Opened) -> None:
+    with FailingForIds() as server:
+        registry = SchemaRegistry(server.url, NOBODY)
+        tries = [outcome(registry, 7) for _ in range(6)]
+        assert tries == ["waits"] * 4 + ["refused"] * 2
+        assert [outcome(registry, 8) for _ in range(5)][-2:] == ["waits", "refused"]
+        assert [outcome(registry, 9) for _ in range(5)][-1] == "refused"
+        assert outcome(registry, 10) == "refused", "not each of many is waited for"
+        server.works = True
+        assert outcome(registry, 7) == "found"
+
+
+class FailingForIds(CannedServer):
+    """Answers 500 for each schema until it ``works``; the list of subjects is there."""
+
+    works = False
+
+    def next_answer(self, request: Request) -> Answer:
+        if request.path.startswith("/subjects"):
+            return Answer(200, b"[]")
+        return answer(schema='"long"') if self.works else Answer(500)
+
+
+def outcome(registry: SchemaRegistry, schema: int) -> str:
+    try:
+        registry.find(schema)
+    except RetryableError:
+        return "waits"
+    except ValueError:
+        return "refused"
+    return "found"
 
 
 AWAY = {
     "a 404 of something else": Answer(404, b"<html>no such page</html>"),
-    "a 404 in the form of a registry": Answer(404, b'{"error_code":404,"message":"HTTP 404 Not Found"}'),
     "a proxy without its server": Answer(502),
     "a login that is over": Answer(401),
     "a redirect": Answer(302, headers={"Location": "http://somewhere.invalid/"}),
     "a page instead of an answer": Answer(200, b"<html>log in</html>"),
-    "a schema that is no text": answer(schema={"type": "long"}),
     "a huge answer": Answer(200, b"x" * (17 << 20)),
-    "references of another form": answer(schema="A", references=[7]),
-    "a reference that is gone": answer(schema="A", references=[_named("a", 1)]),
 }
 
 
 @pytest.mark.parametrize("name", AWAY)
-def test_any_other_answer_is_no_answer_to_the_question(opened: Opened, name: str) -> None:
-    follow = [UNKNOWN] if name == "a reference that is gone" else []
-    server, registry = opened(AWAY[name], *follow)
+def test_a_registry_that_answers_no_question_is_waited_for(opened: Opened, name: str) -> None:
+    server, registry = opened(AWAY[name])
     with pytest.raises(RetryableError, match=r"asking the schema registry at .* with the id 1: ") as caught:
         registry.find(1)
     assert caught.value.system == "registry"

@@ -290,9 +290,13 @@ def test_no_schema(text: str) -> None:
         AvroSchema.parse(text)
 
 
-def why_not(registry: MemoryRegistry, raw: bytes, headers: Any = None) -> str:
+def why_not(registry: MemoryRegistry, raw: bytes) -> str:
+    return why_not_read(AvroMessages(registry.find), raw)
+
+
+def why_not_read(avro: AvroMessages, raw: bytes) -> str:
     with pytest.raises(ValueError, match="schema") as caught:
-        AvroMessages(registry.find).read(raw, headers)
+        avro.read(raw, None)
     return reason_of(caught.value).whole
 
 
@@ -301,7 +305,8 @@ def test_what_is_wrong_with_a_message_is_named() -> None:
     registry.schemas[2] = RegisteredSchema("PROTOBUF", "message X {}")
     assert "no schema id" in why_not(registry, b'{"a":1}')
     assert "no schema id" in why_not(registry, b"\0\0\0")
-    assert "no schema with the id 99" in why_not(registry, framed(99, b""))
+    assert "no schema id" in why_not(registry, b"\0\x80\0\0\0"), "they are at most 2**31 - 1"
+    assert "no schema with its id (id 99)" in why_not(registry, framed(99, b""))
     assert "PROTOBUF and not Avro (id 2)" in why_not(registry, framed(2, b""))
 
 
@@ -336,6 +341,19 @@ def test_the_registry_is_asked_once_for_each_schema(tmp_path: Path) -> None:
     registry.schemas[9] = registry.schemas[1]
     clock[0] = 31.0
     assert avro.read(framed(9, b"\6"), None) == 3, "a replica of the registry may know it later"
+
+
+def test_junk_does_not_ask_for_each_new_id(tmp_path: Path) -> None:
+    registry, clock = MemoryRegistry({1: "long"}), [0.0]
+    avro = AvroMessages(registry.find, lambda: clock[0])
+    reasons = [why_not_read(avro, framed(number, b"")) for number in range(100, 1_100)]
+    assert len(registry.asked) == 20
+    assert "no schema with its id (id 119)" in reasons[19]
+    assert "asked for in vain" in reasons[20]
+    clock[0] = 11.0
+    assert avro.read(framed(1, b"\6"), None) == 3, "after a while new ones are asked for again"
+    assert "(id 100)" in why_not_read(avro, framed(100, b"")), "what is known to be junk is not asked for again so soon"
+    assert len(registry.asked) == 21
 
 
 GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")

@@ -15,7 +15,8 @@ from google.protobuf.message_factory import GetMessageClass
 from app.convert.protobuf_messages import ProtobufMessages
 from app.convert.protobuf_schema import ProtobufSchema
 from app.convert.scalars import OutOfRange
-from app.model import RegisteredSchema
+from app.model import RegisteredSchema, SchemaId
+from app.reasons import Reason
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
 from tests.support.protobuf import field, file, framed, mapped, message, registered
 
@@ -71,9 +72,13 @@ def class_of(name: str, *files: FileDescriptorProto) -> Any:
     return GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-def opened(*schemas: RegisteredSchema | None) -> ProtobufMessages:
-    known: dict[Any, RegisteredSchema | None] = dict(enumerate(schemas, 1))
-    return ProtobufMessages(known.get)
+def opened(*schemas: RegisteredSchema) -> ProtobufMessages:
+    def find(schema: SchemaId) -> RegisteredSchema:
+        if schema not in range(1, len(schemas) + 1):
+            raise ValueError(Reason("the registry has no schema with its id"))
+        return schemas[int(str(schema)) - 1]
+
+    return ProtobufMessages(find)
 
 
 Reading = class_of("lab.Reading", READING)
@@ -200,7 +205,7 @@ def test_defaults_of_the_former_syntax() -> None:
     [
         (b"", "no schema id"),
         (b'{"a": 1}', "no schema id"),
-        (framed(9, b""), "no schema with the id 9"),
+        (framed(9, b""), "no schema with its id (id 9)"),
         (framed(2, b""), "AVRO and not Protobuf (id 2)"),
         (framed(3, b""), "as text alone, and not as a descriptor"),
         (framed(4, b""), "its schema cannot be used"),
@@ -218,3 +223,13 @@ def test_what_is_wrong_with_a_message_is_named(raw: bytes, reason: str, tmp_path
     (rejected,) = staged.rejected
     assert reason in rejected.reason.whole
     assert rejected.value == raw
+
+
+def test_messages_within_messages_in_too_many_levels_end_nothing(tmp_path: Path) -> None:
+    many = [message(f"M{level}", field("x", f".M{level + 1}")) for level in range(1_500)]
+    deep = file(*many, message("M1500", field("x", "int64")))
+    sound = file(message("Sound", field("x", "int64")))
+    step = StagingStep(Table(protobuf=opened(registered(deep), registered(sound))), at_once=True, few=1)
+    staged = step.stage(messages(framed(1, b""), framed(2, b"\x08\x07"), framed(1, b"")), tmp_path / "staged")
+    assert [each.reason for each in staged.rejected] == [staged.rejected[0].reason] * 2
+    assert "too many levels" in staged.rejected[0].reason

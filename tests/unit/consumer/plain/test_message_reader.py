@@ -11,6 +11,7 @@ from app.model import Row
 from app.monitoring.waits import Stopped
 from app.service.formats import new_formats
 from tests.fakes.kafka_message import KafkaMessage
+from tests.support.avro import MemoryRegistry
 from tests.support.environment import load
 
 VALUE = b'{"a":1}'
@@ -37,7 +38,7 @@ def test_a_message_is_not_refused_while_the_schema_registry_is_away(error: Excep
 @pytest.mark.parametrize("kind", ["str", "integer", "double", "json", "avro"])
 def test_a_key_that_does_not_deserialize_is_called_the_key(kind: str) -> None:
     settings = load(KAFKA_KEY_DESERIALIZER=kind, SCHEMA_REGISTRY_URL="http://registry" if kind == "avro" else "")
-    formats = new_formats(settings, (lambda _: None) if kind == "avro" else None)
+    formats = new_formats(settings, MemoryRegistry({}).find if kind == "avro" else None)
     topic = Topic("sensors", value_deserializer=formats.value, key_deserializer=formats.key)
     for message, what, setting in (
         (KafkaMessage(VALUE, b"\xff"), "its key does", "KAFKA_KEY_DESERIALIZER"),
