@@ -46,6 +46,7 @@ def _run(options: Namespace) -> int:
     from app import commands, logs  # noqa: PLC0415
     from app.config.settings import load_settings, remarks  # noqa: PLC0415
     from app.errors import ConfigError  # noqa: PLC0415
+    from app.redaction import add_secrets  # noqa: PLC0415
 
     dotenv = Path(__file__).with_name(".env")
     try:
@@ -60,6 +61,7 @@ def _run(options: Namespace) -> int:
     except ConfigError as error:
         logs.announce_failure(error)
         return error.exit_code
+    add_secrets(*settings.secrets)
     logs.set_up_logging(settings.loglevel, settings.log_format)
     for line in remarks():
         logging.getLogger("app.config").warning("%s", line)

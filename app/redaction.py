@@ -20,13 +20,18 @@ _UNKNOWN: Final = re.compile(  # such as a token that was just issued; words are
     r"""|(?:api|access|account|private)[_-]?key)["']?\s{0,3}[:=]\s{0,3}["']?)[a-z0-9._~+/=%-]{16,}""",
     re.IGNORECASE,
 )
+_INSIDE: Final = re.compile(  # of a connection string, or of an object in JSON
+    r"""(?:secret\w*|password|token|(?<!access)key|accesssignature)["']?\s*[:=]\s*(?:"([^"]+)|([^\s";&]+))""",
+    re.IGNORECASE,
+)
 _known: Final[dict[str, re.Pattern[str]]] = {}
 _issued: Final[deque[str]] = deque(maxlen=20)
 
 
 def add_secrets(*secrets: str | None) -> None:
-    """Notes secrets of this process, and the forms in which another system may repeat them."""
-    for secret in secrets:
+    """Notes secrets of this process, those inside of them, and the forms in which another system may repeat them."""
+    inside = ("".join(found) for secret in secrets for found in _INSIDE.findall(secret or ""))
+    for secret in (*secrets, *inside):
         if secret and len(secret) >= _SHORTEST:
             encoded = secret.encode(errors="surrogateescape")
             for form in (secret, quote(encoded, safe=""), json.dumps(secret)[1:-1], b64encode(encoded).decode()):

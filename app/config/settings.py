@@ -89,7 +89,7 @@ class Settings(WritingVariables):
     `https://portal.cloud.quix.io`.
     """
     loglevel: LogLevel = env("LOGLEVEL", "INFO")
-    """How much to log."""
+    """How much to log. `DEBUG` also logs stack traces, whose messages may quote values of records."""
     log_format: LogFormat = env("LOG_FORMAT", "text")
     """`text`: lines for people. `json`: one JSON object a line, for a log store."""
 
@@ -97,6 +97,12 @@ class Settings(WritingVariables):
     """Command to run in place of the connector, with its options, such as `compact --when-cold 24h`, for a deployment
     that has no arguments.
     """
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no message may have, whoever repeats it."""
+        names = (name for name, field in type(self).model_fields.items() if not field.repr and name != "command")
+        return tuple(str(value) for name in names if (value := getattr(self, name)) is not None)
 
     @property
     def msk_region(self) -> str:
