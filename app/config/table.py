@@ -52,6 +52,10 @@ class TableVariables(StoreVariables):
     """Types of columns in the names of Spark SQL, such as `speed:double,count:bigint`. Other columns get their type
     from the records.
     """
+    column_limit: PositiveInt = env("COLUMN_LIMIT", 5_000)
+    """Columns that a table may have before records add no more; each field inside an object counts as one. Further
+    fields go to `_rescued_data`.
+    """
     metadata_columns: Annotated[tuple[str, ...], BeforeValidator(parse.metadata_columns)] = env("METADATA_COLUMNS", ())
     """Kafka metadata to add as columns, separated by commas: any of `__topic`, `__partition`, `__offset`,
     `__timestamp`, `__headers`.

@@ -17,7 +17,7 @@ from app.bad_records.refusals import BadRowsError, ReadMessage, Refusal, not_wri
 from app.convert.chunks import Chunk, Rows, chunks, in_one
 from app.convert.kafka_columns import lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import moments_of, partition_columns, refuse_too_long
-from app.convert.rows import Conversion, Rules, convert, most_scalars
+from app.convert.rows import Conversion, Rules, convert
 from app.convert.values import Rescue
 from app.convert.whole_batches import OneByOneError, Patiently, WholeBatches
 from app.model import KEY_COLUMN, Batch, Rejected, Row, TopicPartition
@@ -115,7 +115,7 @@ class BatchConverter:
         if self._whole_batches is not None:
             self._whole_batches.ask_with(patiently)
         before = self._schema.current
-        most = most_scalars(before)
+        most = self._rules.most_scalars(before)
         work = _Work(batch, patiently, most)
         self._convert_in_turn(work)
         rows = self._in_one(work)

@@ -54,6 +54,7 @@ class Rules:
         fixed: the types that the user has set, by column; the type in the schema takes precedence.
         timestamp_as: the column with the moment of the timestamp column, if there is one.
         is_iceberg: whether it is an Iceberg table: a column never becomes ``double``, and no name has a dot.
+        column_limit: the scalar fields of a table that no record adds to.
     """
 
     timestamp_column: str
@@ -61,7 +62,12 @@ class Rules:
     fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
     timestamp_as: str | None = None
     is_iceberg: bool = False
+    column_limit: int = MAX_SCALARS
     chunk_rows: int = CHUNK_ROWS
+
+    def most_scalars(self, schema: TableSchema) -> int:
+        """Returns how many scalar fields a table with this schema may have after one more batch."""
+        return min(self.column_limit, _scalars(schema) + MAX_NEW_SCALARS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +81,6 @@ class Conversion:
     table: pa.Table
     schema: TableSchema
     rescued: Mapping[str, Rescue]
-
-
-def most_scalars(schema: TableSchema) -> int:
-    """Returns how many scalar fields a table with this schema may have after one more batch."""
-    return min(MAX_SCALARS, _scalars(schema) + MAX_NEW_SCALARS)
 
 
 def _scalars(schema: TableSchema) -> int:
@@ -100,12 +101,12 @@ def convert(
     ``extra`` has further columns, as long as ``rows``. They take precedence over fields of the same name, and are not
     stored if they are partition columns. ``lost`` has the values that ``extra`` cannot store, by the name in
     ``_rescued_data`` and the row. ``most`` is the number of scalar fields that the table may have after these rows,
-    without the connector's own columns; by default ``most_scalars``.
+    without the connector's own columns; by default ``rules.most_scalars``.
 
     Raises:
         BadRowsError: records cannot be rows: names are not text or not Unicode.
     """
-    left = (most_scalars(schema) if most is None else most) - _scalars(schema)
+    left = (rules.most_scalars(schema) if most is None else most) - _scalars(schema)
     room = Room(left, is_iceberg=rules.is_iceberg)
     batch = _Batch(rows, schema, rules, extra, room)
     batch.add_lost(lost)

@@ -100,7 +100,8 @@ def new_stager(
     """Steps 1 and 2; ``formats`` and ``read_message`` read messages, many at once and single ones."""
     spec = lake.spec
     columns, types = frozenset(spec.columns), settings.column_types
-    rules = Rules(spec.timestamp_column, columns, types, settings.timestamp_as, settings.is_iceberg)
+    limit, is_iceberg = settings.column_limit, settings.is_iceberg
+    rules = Rules(spec.timestamp_column, columns, types, settings.timestamp_as, is_iceberg, limit)
     field_rules = settings.field_rules
     whole_batches = None
     if formats:

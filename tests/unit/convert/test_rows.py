@@ -1,6 +1,7 @@
 """Rows as they came become columns of the table's schema, and what fits none is kept beside them."""
 
 import math
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
@@ -13,7 +14,7 @@ from app.convert.values import Rescue
 from app.reasons import Reason
 from app.table.schema import EMPTY, TableSchema
 from tests.support.batches import NOON, row
-from tests.unit.convert.conversions import RULES, converted, rescued_of, stored
+from tests.unit.convert.conversions import RULES, converted, rescued, rescued_of, stored
 
 # --- columns --------------------------------------------------------------------------------------------------------
 
@@ -165,3 +166,11 @@ def test_what_was_rescued_is_counted_with_an_example() -> None:
     assert conversion.rescued["x"] == Rescue(2, Reason("a value of type str in a bigint column"))
     assert conversion.rescued["y"] == Rescue(1, Reason("a value of type int in a string column"))
     assert len(converted({"x": 1}, {"x": "v" * 10_000}).rescued["x"].example) < 120
+
+
+def test_records_add_no_more_columns_than_the_limit_allows_until_it_is_higher() -> None:
+    record = {"a": 1, "b": {"c": 2, "d": 3}, "e": 4}
+    full = convert([row(record)], EMPTY, replace(RULES, column_limit=3))
+    assert rescued(full) == [{"e": 4}]
+    assert rescued(convert([row(record)], full.schema, replace(RULES, column_limit=3))) == [{"e": 4}]
+    assert rescued(convert([row(record)], full.schema, replace(RULES, column_limit=6))) == [None]
