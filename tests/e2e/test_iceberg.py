@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
+from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.storage.s3.store import S3Store
 from dev import iceberg_spark
 from dev.connector import REPO, environment
@@ -166,7 +166,12 @@ def test_a_catalog_of_another_kind_has_tables_in_every_store(
     uri = home.settings["STORAGE_URL"]
     if kind == "azure":
         uri = f"abfss://{uri.removeprefix('az://')}@{home.settings['AZURE_STORAGE_ACCOUNT']}.dfs.core.windows.net"
-    io: dict[str, Any] = {"py-io-impl": f"{StoreIO.__module__}.StoreIO", STORE: home.store, ADDRESS: uri}
+    io: dict[str, Any] = {
+        "py-io-impl": f"{StoreIO.__module__}.StoreIO",
+        STORE: home.store,
+        ADDRESS: uri,
+        OWNS: lambda _: True,
+    }
     table = SqlCatalog("default", uri=address, **io).load_table(("default", scenario.topic))
     assert table.location() == f"{uri}/data/{scenario.topic}"
     assert sorted(table.scan().to_arrow()["n"].to_pylist()) == list(range(500))

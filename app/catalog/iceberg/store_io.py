@@ -1,5 +1,6 @@
 """Lets pyiceberg read and write its metadata files through the connector's own store, with the same access."""
 
+from collections.abc import Callable
 from io import BytesIO
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
@@ -10,15 +11,17 @@ from app.storage.base import ObjectStore
 
 STORE = "quix.store"  # the property with the ``ObjectStore``
 ADDRESS = "quix.address"  # the property with the store's address in Iceberg's metadata
+OWNS = "quix.owns"  # the property with the function that tells whether a location is one of the table's
 
 
 class StoreIO(FileIO):
-    """pyiceberg makes it of the catalog's properties; see ``STORE`` and ``ADDRESS``."""
+    """pyiceberg makes it of the catalog's properties; see ``STORE``, ``ADDRESS`` and ``OWNS``."""
 
     def __init__(self, properties: Properties = EMPTY_DICT) -> None:
         super().__init__(properties)
         self._store: ObjectStore = properties[STORE]
         self._address: str = properties[ADDRESS]
+        self._owns: Callable[[str], bool] = properties[OWNS]
 
     def new_input(self, location: str) -> "StoreFile":
         return StoreFile(self._store, self.key(location), location)
@@ -29,18 +32,20 @@ class StoreIO(FileIO):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         """Deletes a former version of the table's metadata. All else is left to the engines' maintenance.
 
+        Metadata may name objects of other tables as such versions.
+
         pyiceberg takes a refusal as proof that its commit is not in the table, and deletes the commit's manifests. But
         a proxy that has lost an answer sends the request again, and the refusal is that of the repetition.
         """
         location = location if isinstance(location, str) else location.location
-        if location.endswith(".metadata.json"):
+        if location.endswith(".metadata.json") and self._owns(location):
             self._store.delete(self.key(location))
 
     def key(self, location: str) -> str:
         """Returns the key in the store of a location in the metadata."""
         path = _path(location)
         key = path.removeprefix(f"{_path(self._address)}/")
-        if key == path:
+        if key == path or ".." in key.split("/"):
             raise FatalError(
                 f"opening {location}",
                 f"it is not in {self._address}",

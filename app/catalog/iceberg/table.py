@@ -43,7 +43,7 @@ from app.catalog.iceberg.columns import columns_of_table, fields_of_files, type_
 from app.catalog.iceberg.entries import entries, map_names, prepare, schema_of
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.partitions import Partition, folder_name, is_written, new_record, partitions, spec_of
-from app.catalog.iceberg.store_io import ADDRESS, STORE, StoreIO
+from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.catalog.iceberg.trust import PROVIDER, refuse_provider, restrict
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, innermost, last_words, one_line
@@ -108,7 +108,7 @@ class IcebergTable:
         self._properties = {name: value for name, value in own.items() if name not in users}
         for text in ({**own, **users}.get(name) for name in ("token", "credential")):
             add_secrets(str(text or "").partition(":")[2] or text)  # a client id is none
-        self._properties |= {STORE: store, ADDRESS: target.address}
+        self._properties |= {STORE: store, ADDRESS: target.address, OWNS: self._owns}
         self._store = store
         self._address = target.address
         self._namespace = tuple(target.namespace.split("."))
@@ -119,6 +119,7 @@ class IcebergTable:
         self._catalog: Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
         self._uuid: UUID | None = None
+        self._location: str | None = None  # as first seen
         self._transforms = target.transforms
         self._fields: Mapping[str, pa.Field | None] = {}
         self._partitions: Sequence[Partition] = ()
@@ -220,6 +221,7 @@ class IcebergTable:
             return None
         self._check(table.metadata)
         self._learn(table.metadata)
+        self._location = self._location or table.location().rstrip("/")
         columns = pa.schema([its.with_name(name) for name, its in self._fields.items() if its is not None])
         texts = tuple(each.name for each in self._partitions if each.is_text_column)
         if self._texts is None:
@@ -234,6 +236,9 @@ class IcebergTable:
             computed=lambda: [each for each in self._partitions if not each.is_text_column],
             partitions=tuple(each.words for each in self._partitions),
         )
+
+    def _owns(self, location: str) -> bool:
+        return self._location is not None and location.startswith(f"{self._location}/")
 
     def _learn(self, metadata: TableMetadata) -> None:
         """Notes what files have from now on."""

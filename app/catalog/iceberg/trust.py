@@ -14,7 +14,7 @@ from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.table import TableProperties, locations
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from app.catalog.iceberg.store_io import ADDRESS, STORE
+from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE
 from app.errors import ConfigError, FatalError
 from app.redaction import add_login, redact
 
@@ -54,7 +54,8 @@ def _check_answer(answer: Any, **_: Any) -> None:
 
 def restrict(catalog: Catalog) -> Catalog:
     """Lets the catalog use the ``FileIO`` of the settings alone, whatever class and store a table names."""
-    own = {name: catalog.properties[name] for name in (PY_IO_IMPL, STORE, ADDRESS) if name in catalog.properties}
+    given = catalog.properties
+    own = {name: given[name] for name in (PY_IO_IMPL, STORE, ADDRESS, OWNS) if name in given}
     load = catalog._load_file_io
 
     def load_own(properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:

@@ -140,3 +140,19 @@ def test_no_login_that_a_catalog_repeats_is_told(tmp_path: Path, answers: list[A
     for secret in ("issued-in-vain", "issued-for-an-hour", "secret-of-mine"):
         assert secret not in str(caught.value)
         assert secret == "issued-in-vain" or secret not in redact(f"said {secret}.")
+
+
+def test_metadata_of_another_table_stays_though_a_table_calls_it_its_own(tmp_path: Path) -> None:
+    bench = IcebergBench(tmp_path)
+    member = bench.member()
+    alter(bench, **{"write.metadata.previous-versions-max": "1"})
+    other = "data/other/metadata/v1.metadata.json"
+    bench.store.overwrite(other, b"{}")
+    metadata = Path(bench.table.metadata_location.removeprefix("file://"))
+    document = json.loads(metadata.read_text())
+    first = document["metadata-log"][0]["metadata-file"]
+    document["metadata-log"].insert(0, {"metadata-file": f"{bench.store.uri}/{other}", "timestamp-ms": 0})
+    metadata.write_text(json.dumps(document))
+    member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
+    assert bench.store.find(other)
+    assert not Path(first.removeprefix("file://")).exists(), "former versions of the table go"
