@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 )
 
 from app.errors import FatalError, SparkLostError
+from app.spark.conditions import parsed, require_lasting
 from app.spark.launch import START_HINT, only_java
 from app.spark.session import hint_of, quoted, reason_of
 
@@ -55,6 +56,7 @@ _CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
+    "spark.sql.variable.substitute": "false",  # a condition's ${env:NAME} would be the environment's
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # else a task looks up each of the files
@@ -126,10 +128,11 @@ class Merge:
     Args:
         sources: the addresses of the files, by their schemas. A schema has columns of the table only.
         partition_values: of the folder, for ``erased``, and for files without a partition column that others have.
-        erased: conditions in SQL; rows that meet all of them are left out. Without any, no row is.
+        erased: conditions in SQL that ``may_match`` has taken; rows that meet all of them are left out. Without any, no
+            row is.
 
     Raises:
-        FatalError: a file that Spark cannot read, or a condition that it does not understand.
+        FatalError: a file that Spark cannot read.
         SparkLostError: Java has ended, as for ``count_erased`` and ``write``.
     """
 
@@ -153,7 +156,7 @@ class Merge:
             self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in sources.items()))
             for name in partition_values.keys() - set(self._columns):
                 self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))
-            self._is_erased = reduce(and_, map(f.expr, erased)) if erased else f.lit(False)
+            self._is_erased = reduce(and_, (parsed(session, each) for each in erased)) if erased else f.lit(False)
 
     def count_erased(self) -> int:
         """Counts the rows that are left out."""
@@ -181,7 +184,14 @@ class Merge:
 
     def _read(self, schema: pa.Schema, uris: Sequence[str]) -> DataFrame:
         """Reads the files of one schema, with the columns of the table."""
-        spark_schema = self._session.read.parquet(uris[0]).schema
+        found = self._session.read.parquet(uris[0])
+        if '"type":"udt"' in found._jdf.schema().json():
+            raise FatalError(
+                "reading files of the table with Spark",
+                "the Spark schema in the metadata of one has a type that code defines",  # PySpark would import it
+                "Write the file without these metadata, or delete it",
+            )
+        spark_schema = found.schema
         if missing := set(schema.names) - set(spark_schema.names):
             raise FatalError(
                 "reading files of the table with Spark",
@@ -220,7 +230,7 @@ def may_match(
     A condition on partition columns alone is answered by the folder; any other leaves all folders.
 
     Raises:
-        ValueError: Spark does not understand a condition.
+        ValueError: Spark does not understand a condition, or it takes more than the values of a row.
         SparkLostError: Java has ended.
     """
     names = {name: None for each in folders for name in each if name not in columns}
@@ -230,24 +240,17 @@ def may_match(
     all_columns = session.createDataFrame([], StructType([*frame.schema, *(StructField(*each) for each in types)]))
     for condition in erased:
         try:
-            _require_lasting(session, all_columns.filter(f.expr(condition)))
+            is_erased = parsed(session, condition)
+            require_lasting(session, all_columns.filter(is_erased))
         except AnalysisException as error:
             raise ValueError(reason_of(error)) from None
         with suppress(AnalysisException):
-            frame = frame.filter(f.expr(condition))
+            frame = frame.filter(is_erased)
     try:
         left = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
     except (Py4JJavaError, PySparkException) as error:  # such as a folder's value that is no number
         raise ValueError(reason_of(error)) from None
     return [number in left for number in range(len(folders))]
-
-
-def _require_lasting(session: SparkSession, frame: DataFrame) -> None:
-    """Refuses, with ``ValueError``, a condition whose answer may differ when rows are written or a run is completed."""
-    plan = frame._jdf.queryExecution().analyzed()
-    patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
-    if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
-        raise ValueError("its answer changes with the time or at random; write a date instead of the current one")
 
 
 def _rescued(before: Column, column: str, misfits: Mapping[str, Column]) -> Column:

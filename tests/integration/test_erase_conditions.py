@@ -1,0 +1,93 @@
+"""Spark as ``compact`` and ``erase`` use it: which conditions it takes, and that no file names code to it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from app.errors import FatalError
+from app.spark.merge import Merge, Target, may_match, merge_session
+
+pytestmark = pytest.mark.usefixtures("parsed_classes")
+
+COLUMNS = {"n": pa.int64(), "text": pa.string(), "at": pa.timestamp("us", "UTC"), "tags": pa.list_(pa.string())}
+REFUSED = r"only takes? the values of a row"
+TARGET = Target({**COLUMNS, "_rescued_data": pa.string()}, "_rescued_data")
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with merge_session("local[1]", "512m", tmp_path_factory.mktemp("scratch"), {}) as session:
+        session.udf.register("mine", str.upper)
+        yield session
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "reflect('java.lang.System', 'setProperty', 'erased', 'yes') = 'x'",
+        "system.builtin.`reflect`('java.lang.System', 'setProperty', 'erased', 'yes') = 'x'",
+        "IDENTIFIER('ref' || 'lect')('java.lang.System', 'setProperty', 'erased', 'yes') = 'x'",
+        "exists(tags, tag -> java_method('java.lang.System', 'setProperty', 'erased', tag) = 'x')",
+        "try_reflect('java.lang.System', 'setProperty', 'erased', 'yes') = 'x'",
+        "mine(text) = 'x'",
+        "exists (SELECT 1 FROM text.`/etc/hostname`)",
+        "n IN (SELECT 1)",
+        "(SELECT max(value) FROM text.`/etc/hostname`) = 'x'",
+        "from_protobuf(binary(text), 'm', '/etc/hostname') IS NULL",
+        "from_xml(text, 'a int', map('rowValidationXSDPath', '/etc/hostname')).a = 1",
+        "current_user() = 'x'",
+    ],
+)
+def test_a_condition_that_takes_more_than_the_values_of_a_row_is_refused(
+    session: SparkSession, tmp_path: Path, condition: str
+) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": [1], "text": ["x"], "tags": [["yes"]]}), file)
+
+    with pytest.raises(ValueError, match=REFUSED):
+        may_match(session, [{"place": "a"}], [condition], COLUMNS)
+    with pytest.raises(ValueError, match=REFUSED):
+        Merge(session, {pq.read_schema(file): [str(file)]}, TARGET, {"place": "a"}, [condition]).count_erased()
+
+    jvm: Any = session._jvm
+    assert jvm.java.lang.System.getProperty("erased") is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "places"),
+    [
+        ("place = 'a' AND year(at) = 2024", "abc"),
+        ("place IN ('a', 'c') OR n BETWEEN 1 AND 3", "abc"),
+        ("lower(text) RLIKE '^x' AND exists(tags, tag -> tag = 'y')", "abc"),
+        ("upper(place) <> 'A'", "bc"),
+        ("at < timestamp'2024-01-01' AND CASE WHEN n > 1 THEN true ELSE false END", "abc"),
+        ("'${env:PATH}' = concat('$', '{env:PATH}') AND place = 'b'", "b"),
+    ],
+)
+def test_any_other_condition_is_taken(session: SparkSession, condition: str, places: str) -> None:
+    found = may_match(session, [{"place": place} for place in "abc"], [condition], COLUMNS)
+    assert [place for place, may in zip("abc", found, strict=True) if may] == [*places]
+
+
+def test_a_file_does_not_name_a_module_to_import(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "named_by_a_file.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = {"type": "udt", "pyClass": "named_by_a_file.Kind", "serializedClass": "", "sqlType": "long"}
+    fields = [{"name": "n", "type": kind, "nullable": True, "metadata": {}}]
+    metadata = {"org.apache.spark.sql.parquet.row.metadata": json.dumps({"type": "struct", "fields": fields})}
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": [1]}).replace_schema_metadata(metadata), file)
+
+    with pytest.raises(FatalError, match="has a type that code defines"):
+        Merge(session, {pa.schema({"n": pa.int64()}): [str(file)]}, TARGET, {"place": "a"})
+
+    assert "named_by_a_file" not in sys.modules
