@@ -57,6 +57,7 @@ def replay(place: Place, *options: str) -> None:
         "KAFKA_BOOTSTRAP_SERVERS": place.kafka.bootstrap_servers,
         "STORAGE_URL": place.store_folder.as_uri(),
         "TABLE_NAME": "readings",
+        "input": place.topic,
     }
     subprocess.run([sys.executable, str(MAIN), "replay", *options], env=variables, timeout=PATIENCE, check=True)
 

@@ -50,13 +50,13 @@ def rejected(topic: str, offset: int, **fields: Any) -> Rejected:
     return Rejected(tp=TopicPartition(topic, 1), offset=offset, **{**known, **fields})
 
 
-def replay(kafka: Broker, lake: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+def replay(kafka: Broker, lake: Path, topic: str, *options: str) -> "subprocess.CompletedProcess[str]":
     environment = {
         "PATH": os.environ["PATH"],
         "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "STORAGE_URL": f"file://{lake}",
         "TABLE_NAME": "t",
-        "input": "elsewhere",
+        "input": topic,
     }
     return run_main("replay", *options, environment=environment)
 
@@ -95,7 +95,7 @@ def test_records_come_back_as_they_were_where_they_were(kafka: Broker, tmp_path:
         ],
     )
 
-    ended = replay(kafka, tmp_path)
+    ended = replay(kafka, tmp_path, topic)
 
     assert (ended.returncode, ended.stdout) == (0, "7 records sent; 0 files deleted, 1 file kept\n"), ended.stderr
     messages = consume(kafka, topic)
@@ -122,7 +122,7 @@ def test_files_are_deleted_whose_records_are_all_sent(kafka: Broker, tmp_path: P
     partly_selected = write_letter(tmp_path, [rejected(gone, 11), rejected(gone, 12, reason=Reason("a null value"))])
     too_big = write_letter(tmp_path, [rejected(gone, 21, value=b"beginning", value_size=400_000_000)])
 
-    ended = replay(kafka, tmp_path, "--to", topic, "--reason", "JSON", "--delete")
+    ended = replay(kafka, tmp_path, "elsewhere", "--to", topic, "--reason", "JSON", "--delete")
 
     sent, left_out = ended.stdout.splitlines()
     assert (ended.returncode, sent) == (0, "3 records sent; 1 file deleted, 2 files kept"), ended.stderr

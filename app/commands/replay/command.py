@@ -122,4 +122,11 @@ def _new_sender(
         connection = application.config.broker_address
     topics = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=broker_seconds)
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
-    return Sender(application.get_producer(), topics, workspace=workspace, to=to)
+    return Sender(
+        application.get_producer(),
+        topics,
+        input_topic=settings.input_topic,
+        group=settings.consumer_group,
+        workspace=workspace,
+        to=to,
+    )

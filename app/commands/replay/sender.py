@@ -7,6 +7,7 @@ from quixstreams.kafka import Producer
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.model import Rejected
+from app.service.customised import REPARTITIONED
 
 REPLAYED_FROM = "quix-replayed-from"
 PRODUCER_SETTINGS = {
@@ -30,14 +31,25 @@ _LASTING = frozenset(
 
 
 class Sender:
-    """Sends records, each to its own topic and partition, or all to the topic ``to``.
+    """Sends records, each to its own topic and partition if this group reads that topic, or all to the topic ``to``.
 
     ``topics`` are all there are, ``workspace`` is what the platform puts before their names.
     """
 
-    def __init__(self, producer: Producer, topics: Collection[str], *, workspace: str, to: str | None) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        topics: Collection[str],
+        *,
+        input_topic: str,
+        group: str,
+        workspace: str,
+        to: str | None,
+    ) -> None:
         self._producer = producer
         self._topics = frozenset(topics)
+        self._input_topic = input_topic
+        self._repartitioned = f"{REPARTITIONED}{group}--"
         self._workspace = workspace
         self._to = self._existing(to) if to else None
         self._failure: ConnectorError | None = None
@@ -46,7 +58,7 @@ class Sender:
     def send(self, record: Rejected) -> None:
         """Queue the record; an error also if one before it was not delivered."""
         tp, offset = record.tp, record.offset
-        topic = self._to or self._existing(tp.topic)
+        topic = self._to or self._own(tp.topic)
         origin = f"{tp.topic}/{tp.partition}/{offset}"
 
         def delivered(error: KafkaError | None, _: object) -> None:
@@ -80,6 +92,14 @@ class Sender:
     def _raise_failure(self) -> None:
         if self._failure:
             raise self._failure
+
+    def _own(self, topic: str) -> str:
+        """The record's topic: a file of the dead letter may name any, for others may write to the store."""
+        name = topic.removeprefix(f"{self._workspace}-") if self._workspace else topic
+        if self._input_topic not in (topic, name) and not name.startswith(self._repartitioned):
+            cause = f"the input topic is {self._input_topic}"
+            raise ConfigError(f"sending records to topic {topic}", cause, "Name the topic with --to")
+        return self._existing(topic)
 
     def _existing(self, topic: str) -> str:
         for name in (topic, f"{self._workspace}-{topic}"):

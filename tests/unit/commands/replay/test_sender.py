@@ -12,10 +12,11 @@ from app.model import Rejected, TopicPartition
 from app.reasons import Reason
 
 TP = TopicPartition("readings", 3)
+OF_GROUPS = [f"{prefix}repartition__{group}--readings--by-place" for prefix in ("", "acme-") for group in ("lake", "x")]
 
 
-def rejected(offset: int) -> Rejected:
-    return Rejected(TP, offset, 1_700_000_000_000, b"k", b"v", None, Reason("no JSON"))
+def rejected(offset: int, tp: TopicPartition = TP) -> Rejected:
+    return Rejected(tp, offset, 1_700_000_000_000, b"k", b"v", None, Reason("no JSON"))
 
 
 class Fate:
@@ -43,7 +44,9 @@ def send_one(producer: Sender) -> None:
 
 
 def sender(producer: Fate, *, workspace: str = "", to: str | None = None) -> Sender:
-    return Sender(cast(Producer, producer), ["readings", "acme-fixed"], workspace=workspace, to=to)
+    topics = ["readings", "acme-readings", "acme-fixed", "other", *OF_GROUPS]
+    reads = {"input_topic": "readings", "group": "lake"}
+    return Sender(cast(Producer, producer), topics, **reads, workspace=workspace, to=to)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +73,30 @@ def test_topics_must_be_there_and_may_have_the_name_the_platform_gives_them() ->
     assert line.acknowledged == 1
     with pytest.raises(ConfigError, match=r"finding topic fixed: it does not exist\. Create it, or name another"):
         sender(Fate(), workspace="other", to="fixed")
+
+
+@pytest.mark.parametrize(
+    ("topic", "workspace", "is_sent"),
+    [
+        ("readings", "", True),
+        ("acme-readings", "acme", True),
+        ("readings", "acme", True),
+        (OF_GROUPS[0], "", True),
+        (OF_GROUPS[2], "acme", True),
+        ("other", "", False),
+        ("acme-readings", "", False),
+        (OF_GROUPS[1], "", False),
+        (OF_GROUPS[2], "", False),
+    ],
+)
+def test_a_file_does_not_choose_the_topic(topic: str, workspace: str, is_sent: bool) -> None:
+    """Without ``--to``, records go to topics that the connector reads."""
+    line = sender(Fate(), workspace=workspace)
+    record = rejected(7, TopicPartition(topic, 3))
+    if is_sent:
+        line.send(record)
+        line.finish()
+    else:
+        with pytest.raises(ConfigError, match=rf"sending records to topic {topic}: .* Name the topic with --to"):
+            line.send(record)
+    assert line.acknowledged == is_sent
