@@ -13,6 +13,7 @@ _KINDS = (
     *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
     *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
 )
+_BREAKS = {"\n": r"\n", "\r": r"\r"}  # of lines; BigQuery takes none as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How an engine writes types and names.
+    """How an engine writes types, names and texts.
 
     Attributes:
         plain: the types without parts, in the order of ``_KINDS``.
         decimal, array, struct: patterns for the types with parts; ``field`` is one of a struct.
         quote: the mark around names, since any may be a reserved word.
+        escaping: the marks between which a backslash escapes; a mark is doubled between others.
         column: the pattern of a column's type, which may be null.
     """
 
@@ -48,10 +50,19 @@ class Dialect:
     struct: str
     field: str
     quote: str
+    escaping: str = ""
     column: str = "{}"
 
     def name(self, text: str) -> str:
-        return self.quote + text.replace(self.quote, self.quote * 2) + self.quote
+        return self._quoted(text, self.quote)
+
+    def text(self, text: str) -> str:
+        return self._quoted(text, "'")
+
+    def _quoted(self, text: str, mark: str) -> str:
+        if mark not in self.escaping:
+            return mark + text.replace(mark, mark * 2) + mark
+        return mark + re.sub(rf"[\\{mark}\n\r]", lambda found: _BREAKS.get(found[0], f"\\{found[0]}"), text) + mark
 
     def kind(self, kind: pa.DataType) -> str:
         if pa.types.is_decimal(kind):
@@ -72,11 +83,11 @@ class Dialect:
 
 _HIVE = Dialect(
     ("boolean", "int", "bigint", "double", "string", "binary", "date", "timestamp", "timestamp"),
-    *("decimal({},{})", "array<{}>", "struct<{}>", "{}:{}", "`"),
+    *("decimal({},{})", "array<{}>", "struct<{}>", "{}:{}", "`", "'"),
 )
 _SPARK = Dialect(
     ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
-    *("DECIMAL({},{})", "ARRAY<{}>", "STRUCT<{}>", "{}: {}", "`"),
+    *("DECIMAL({},{})", "ARRAY<{}>", "STRUCT<{}>", "{}: {}", "`", "'"),
 )
 _TRINO = Dialect(
     ("boolean", "integer", "bigint", "double", "varchar", "varbinary", "date", "timestamp", "timestamp"),
@@ -84,11 +95,11 @@ _TRINO = Dialect(
 )
 _BIGQUERY = Dialect(
     ("BOOL", "INT64", "INT64", "FLOAT64", "STRING", "BYTES", "DATE", "TIMESTAMP", "DATETIME"),
-    *("BIGNUMERIC({},{})", "ARRAY<{}>", "STRUCT<{}>", "{} {}", "`"),
+    *("BIGNUMERIC({},{})", "ARRAY<{}>", "STRUCT<{}>", "{} {}", "`", "'`"),
 )
 _CLICKHOUSE = Dialect(
     ("Bool", "Int32", "Int64", "Float64", "String", "String", "Date32", "DateTime64(6, 'UTC')", "DateTime64(6)"),
-    *("Decimal({}, {})", "Array({})", "Tuple({})", "{} {}", "`"),
+    *("Decimal({}, {})", "Array({})", "Tuple({})", "{} {}", "`", "'`"),
     column="Nullable({})",
 )
 
@@ -113,7 +124,8 @@ def _repair(table: Table) -> list[str]:
 
 def _duckdb(table: Table) -> str:
     return (
-        f'CREATE VIEW "{table.plain_name}" AS\nSELECT * FROM read_parquet(\n  {_text(_pattern(table.uri, table))},\n'
+        f'CREATE VIEW "{table.plain_name}" AS\nSELECT * FROM read_parquet(\n'
+        f"  {_TRINO.text(_pattern(table.uri, table))},\n"  # its quotes are standard SQL
         "  hive_partitioning = true, hive_types_autocast = false, union_by_name = true\n);"
     )
 
@@ -123,7 +135,7 @@ def _athena(table: Table) -> str:
         [
             f"CREATE EXTERNAL TABLE `{table.plain_name}` (\n{_HIVE.columns(table.columns)}\n)",
             *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
-            f"STORED AS PARQUET\nLOCATION {_text(table.uri + '/')};",
+            f"STORED AS PARQUET\nLOCATION {_HIVE.text(table.uri + '/')};",
             *_repair(table),
         ]
     )
@@ -136,7 +148,7 @@ def _spark(table: Table) -> str:
         [
             f"CREATE TABLE `{table.plain_name}` (\n{_SPARK.columns(_with_folders(table))}\n)\nUSING parquet",
             *([f"PARTITIONED BY ({names})"] if names else []),
-            f"LOCATION {_text(uri)};",
+            f"LOCATION {_SPARK.text(uri)};",
             *_repair(table),
         ]
     )
@@ -144,7 +156,7 @@ def _spark(table: Table) -> str:
 
 def _trino(table: Table) -> str:
     columns = _TRINO.columns(_with_folders(table))
-    partitioned = f",\n  partitioned_by = ARRAY[{', '.join(map(_text, table.folders))}]" if table.folders else ""
+    partitioned = f",\n  partitioned_by = ARRAY[{', '.join(map(_TRINO.text, table.folders))}]" if table.folders else ""
     sync = (
         f"\n\nCALL hive.system.sync_partition_metadata('default', '{table.plain_name}', 'ADD');"
         if table.folders
@@ -152,16 +164,16 @@ def _trino(table: Table) -> str:
     )
     return (
         f'CREATE TABLE hive.default."{table.plain_name}" (\n{columns}\n)\nWITH (\n'
-        f"  external_location = {_text(table.uri)}, format = 'PARQUET'{partitioned}\n);{sync}"
+        f"  external_location = {_TRINO.text(table.uri)}, format = 'PARQUET'{partitioned}\n);{sync}"
     )
 
 
 def _bigquery(table: Table) -> str:
     folders = f"WITH PARTITION COLUMNS ({_BIGQUERY.folders(table.folders, 'STRING')})\n" if table.folders else ""
-    prefix = f"\n  hive_partition_uri_prefix = {_text(table.uri)}," if table.folders else ""
+    prefix = f"\n  hive_partition_uri_prefix = {_BIGQUERY.text(table.uri)}," if table.folders else ""
     return (
         f"CREATE EXTERNAL TABLE lake.`{table.plain_name}` (\n{_BIGQUERY.columns(table.columns)}\n)\n{folders}"
-        f"OPTIONS (\n  format = 'PARQUET', uris = [{_text(table.uri + '/*.parquet')}],{prefix}\n"
+        f"OPTIONS (\n  format = 'PARQUET', uris = [{_BIGQUERY.text(table.uri + '/*.parquet')}],{prefix}\n"
         "  enable_list_inference = true\n);"
     )
 
@@ -170,12 +182,8 @@ def _clickhouse(table: Table) -> str:
     folders = f",\n  {_CLICKHOUSE.folders(table.folders, 'String')}" if table.folders else ""
     return (
         f"CREATE TABLE `{table.plain_name}` (\n{_CLICKHOUSE.columns(table.columns)}{folders}\n)\nENGINE = S3(\n"
-        f"  {_text(_pattern(table.https, table))},\n  'key', 'secret', 'Parquet'\n);"
+        f"  {_CLICKHOUSE.text(_pattern(table.https, table))},\n  'key', 'secret', 'Parquet'\n);"
     )
-
-
-def _text(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
 
 
 ENGINES: Final[Mapping[str, Callable[[Table], str]]] = {

@@ -62,6 +62,28 @@ def test_every_type_and_name_has_a_form(engine: str) -> None:
     assert "PARTITION" not in told.upper().replace("HIVE_PARTITIONING", "")
 
 
+# A name with a backslash, both marks and a line break; an address with a quote and a backslash at its end.
+NAME, PLACE = 'a\\`"\n', "//b/it's\\"
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "place"),
+    [
+        ("athena", '`a\\``"\n`', r"'s3://b/it\'s\\/'"),
+        ("bigquery", r'`a\\\`"\n`', r"uris = ['s3://b/it\'s\\/*.parquet']"),
+        ("clickhouse", r'`a\\\`"\n`', r"'https://b/it\'s\\/*.parquet'"),
+        ("duckdb", "", r"'s3://b/it''s\/*.parquet'"),
+        ("spark", '`a\\``"\n`', "'s3a://b/it\\'s\\\\'"),
+        ("trino", '"a\\`""\n"', "'s3://b/it''s\\'"),
+    ],
+)
+def test_no_name_and_no_address_ends_its_quotes(engine: str, name: str, place: str) -> None:
+    """Producers choose the names of columns."""
+    told = statement(engine, Table("t", f"s3:{PLACE}", f"https:{PLACE}", {NAME: pa.int64()}, ()))
+    assert name in told
+    assert place in told
+
+
 def test_duckdb_reads_the_table_by_its_statement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "it's").mkdir()
     settings = local_settings(tmp_path / "it's", HIVE_COLUMNS="place")
