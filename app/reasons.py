@@ -71,5 +71,5 @@ def _whole(value: object) -> str:
         return repr(value)
     except RecursionError:
         return "a value of many levels"
-    except ValueError:  # Python writes no whole number of more than 4,300 digits
+    except Exception:  # noqa: BLE001 - Python writes no number of more than 4,300 digits; a user's class may raise anything
         return f"a number of {value.bit_length():,} bits" if isinstance(value, int) else f"a {type(value).__name__}"

@@ -6,9 +6,8 @@ from quixstreams.models import Row as FrameworkRow
 
 from app.bad_records.refusals import HINT_TRANSFORM, LONGEST_REASON, NotARowError, NullValueError, Refusal, not_written
 from app.consumer.user_code import at_line_of
-from app.errors import cut
 from app.model import Message, Row, TopicPartition
-from app.reasons import Reason, reason_of
+from app.reasons import Reason, reason_of, shown
 
 
 def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
@@ -21,16 +20,9 @@ def not_processed(error: Exception, row: FrameworkRow, message: Message | None) 
     if isinstance(error, NotARowError):
         reason, hint = reason_of(error), error.hint
     else:
-        raised = Reason("transform() raised ").also(type(error).__name__, cut(_shown(error), LONGEST_REASON))
+        raised = Reason("transform() raised ").also(type(error).__name__, shown(error, LONGEST_REASON))
         reason = raised.also(at_line_of(error))
         hint = HINT_TRANSFORM
     value: Any = row.value  # of whatever type
     ours = Row(value, row.key, row.timestamp, row.offset, row.headers, message)
     return not_written(reason, ours, TopicPartition(row.topic, row.partition), hint)
-
-
-def _shown(error: Exception) -> str:
-    try:
-        return repr(error)
-    except Exception:  # noqa: BLE001 - the user's class may raise anything
-        return type(error).__name__
