@@ -15,10 +15,10 @@ from quixstreams.models import Topic, TopicAdmin, TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink
 
 from app.delivery.assignment import Assignment, Claimed, Portion
+from app.journal.beginning import Start
 from app.journal.journal import Journal
 from app.journal.log import Progress
 from app.journal.own_log import OwnLog, new_token
-from app.journal.start_offset import Start
 from app.model import TopicPartition
 
 _ANY_TOPIC = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from app.delivery.uncommitted import Uncommitted
 from app.errors import ConnectorError
+from app.journal.beginning import Start
 from app.journal.own_log import OwnLog
-from app.journal.start_offset import Start
 from app.model import Message, Rejected, Row, TopicPartition
 
 

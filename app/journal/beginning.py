@@ -1,15 +1,159 @@
-"""Where consuming a claimed partition begins: from the settled journal, Kafka's offsets and the user's settings."""
+"""Where consuming a claimed partition begins: from the settled journal, Kafka's offsets and the user's settings.
+
+``start_of`` has the rules, and is pure. If there is neither a journal nor a group's offset,
+``app.journal.first_offsets`` decides.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from app.errors import ConfigError
 from app.journal.journal import FencedError
 from app.journal.log import Progress
-from app.journal.start_offset import Start, check_cluster, lacks_offset, start_of
+from app.kafka.ids import ids_differ
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first offset to consume, with a remark for the log."""
+
+    offset: int
+    remark: str = ""  # empty in the ordinary case
+    is_loss: bool = False  # Kafka no longer has some records that are not in the table
+    skipped: int = 0  # records after the group's offset that are in the table already, as after a crash
+    replayed_to: int = -1  # the last offset in the table, if records up to it are read for the state of ``transform()``
+    is_set: bool = False  # by a tool: the connector commits its own offset before anything is written
+
+    @property
+    def in_table(self) -> int:
+        """The last offset whose record is in the table or gives no row."""
+        return max(self.offset - 1, self.replayed_to)
+
+
+def check_cluster(progress: Progress, cluster_id: str, tp: TopicPartition, *, follows: bool) -> None:
+    """Refuse the journal of another cluster: claiming it would fence the connector there."""
+    if not ids_differ(progress.cluster_id, cluster_id) or follows:
+        return
+    raise ConfigError(
+        f"claiming {tp}",
+        f"its journal is of the Kafka cluster {progress.cluster_id}, and this is the cluster {cluster_id}. With one "
+        "group, topic and table, two clusters would take each other's records for their own",
+        "Set another CONSUMER_GROUP or TABLE_NAME for this cluster. If it has taken the other one's place, let no "
+        "connector run there any more, set the group's offsets here to where it is to go on (the table has all "
+        f"up to offset {progress.end} of the other cluster), and set FOLLOW_OFFSETS to a new text",
+    )
+
+
+def lacks_offset(progress: Progress | None, kafka: PartitionOffsets) -> bool:
+    """Whether there is neither a journal of this cluster nor an offset of the group."""
+    has_journal = progress is not None and not ids_differ(progress.cluster_id, kafka.cluster_id)
+    return not has_journal and kafka.committed is None
+
+
+def start_of(
+    tp: TopicPartition,
+    progress: Progress | None,
+    kafka: PartitionOffsets,
+    *,
+    first: int,
+    follows: bool,
+    keeps_state: bool,
+) -> Start:
+    """Choose the first offset to consume.
+
+    ``progress`` is of another cluster only after ``check_cluster``, and ``first`` counts if ``lacks_offset``. With
+    ``follows`` the group's offset decides, where one was set, and not the journal. With ``keeps_state``,
+    ``transform()`` keeps state or repartitions: both are as far as the group's offset.
+    """
+    if progress is None:
+        return _by_kafka(kafka, first)
+    if ids_differ(progress.cluster_id, kafka.cluster_id):
+        why = f"the cluster is {kafka.cluster_id} now and was {progress.cluster_id}"
+        return _followed(_by_kafka(kafka, first), why)
+    is_another_topic = _is_another_topic(progress, kafka)
+    if follows and kafka.is_set and (is_another_topic or kafka.committed != progress.end + 1):
+        if not is_another_topic and kafka.committed is not None and kafka.committed > kafka.high:
+            raise ConfigError(
+                f"following the group's offset of {tp}",
+                f"{kafka.committed} is beyond the topic's end, {kafka.high}",
+                "Set an offset that the topic has, or take FOLLOW_OFFSETS out to go on after the journal's",
+            )
+        journal = "of a deleted topic of the same name" if is_another_topic else f"at {progress.end + 1}"
+        return _followed(_by_kafka(kafka, first), f"the journal is {journal}")
+    if is_another_topic:
+        return Start(
+            kafka.low,
+            f"the topic was recreated since offset {progress.end} was written: going on from its beginning, "
+            f"{kafka.low}",
+        )
+    return _after_journal(tp, progress, kafka, keeps_state)
+
+
+def _after_journal(tp: TopicPartition, progress: Progress, kafka: PartitionOffsets, keeps_state: bool) -> Start:
+    end, committed = progress.end, kafka.committed
+    if committed is not None and max(end + 1, kafka.low) < committed <= kafka.high:
+        raise _gone_on(tp, end, committed, is_set=kafka.is_set)
+    if end + 1 < kafka.low:
+        return _expired(end + 1, kafka.low)
+    if end + 1 > kafka.high:
+        return Start(
+            kafka.high,
+            f"Kafka ends at offset {kafka.high}, before {end} which is in the table: it lost records, as "
+            "after an unclean leader election. Records with the same offsets may be in the table with other contents",
+            is_loss=True,
+        )
+    if keeps_state and committed is not None and (first := max(committed, kafka.low)) <= end:
+        return _for_state(first, end)
+    return Start(end + 1, skipped=0 if committed is None else max(0, end + 1 - committed))
+
+
+def _by_kafka(kafka: PartitionOffsets, first: int) -> Start:
+    if kafka.committed is None:
+        return Start(first)
+    if kafka.committed < kafka.low:
+        return _expired(kafka.committed, kafka.low)
+    if kafka.committed > kafka.high:
+        return Start(kafka.low, f"the group's offset {kafka.committed} is beyond the topic's end: from {kafka.low} on")
+    return Start(kafka.committed)
+
+
+def _followed(start: Start, why: str) -> Start:
+    remark = f"FOLLOW_OFFSETS: going on from {start.offset}, {why}. {start.remark}"
+    return replace(start, remark=remark.rstrip(". "))
+
+
+def _gone_on(tp: TopicPartition, end: int, committed: int, *, is_set: bool) -> ConfigError:
+    who = "another program" if is_set else "a connector with a later journal or another table"
+    again = "" if is_set else f"set the group's offset to {committed} with a tool, and "
+    return ConfigError(
+        f"claiming {tp}",
+        f"offsets {end + 1} to {committed - 1} are not in the table by its journal, and {who} has committed them for "
+        "the consumer group",
+        f"If they were written into this table, or are not wanted, {again}set FOLLOW_OFFSETS to a new text, such as "
+        "today's date, to go on after them. If they are missing in the table, delete the group's offset in Kafka or "
+        f"set it back to {end + 1}, to write them",
+    )
+
+
+def _for_state(first: int, end: int) -> Start:
+    count = f"{end + 1 - first:,} records from offset {first} on are in the table already"
+    remark = f"{count}: they go through transform() again, for what it does beside rows, and are not written again"
+    return Start(first, remark, replayed_to=end)
+
+
+def _is_another_topic(progress: Progress, kafka: PartitionOffsets) -> bool:
+    if progress.topic_id and kafka.topic_id:
+        return progress.topic_id != kafka.topic_id
+    return kafka.high <= progress.end
+
+
+def _expired(wanted: int, low: int) -> Start:
+    lost = f"offsets {wanted} to {low - 1} ({low - wanted:,} records) are not in the table, and Kafka has deleted them"
+    return Start(low, f"{lost}: going on from {low}. Raise the topic's retention", is_loss=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,36 @@
-"""The journal of a table for one consumer group: its claims and its logs, and what their owner may meet."""
+"""The journal of a table for one consumer group: its claims, its logs, and what their owner may meet."""
 
-from collections.abc import Iterator
+import logging
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
-from app.journal.claim import CLAIM, PartitionClaim
-from app.journal.entry import claim_key, log_key, logs_folder, topic_folder
+from pydantic import Field
+
+from app.journal.entry import Stored, claim_key, form_of, log_key, logs_folder, parse, topic_folder
 from app.journal.log import GenerationLog, log_form
 from app.model import TopicPartition
 from app.storage.base import ObjectStore, StoredObject
-from app.storage.document import Document
+from app.storage.document import Document, UnreadableError
+
+logger = logging.getLogger(__name__)
+
+_DAY_SECONDS = 24 * 3600.0  # by then no member reads it because of an older version of a claim
+_LOOK_SECONDS = 3600.0
+
+
+class PartitionClaim(Stored):
+    """The claim of a topic-partition: which generation writes it. One version of the document."""
+
+    version: Literal[1] = 1
+    seq: int = Field(ge=1)  # counts the versions
+    owner: str  # token of the generation whose log has the partition
+    cluster_id: str = ""  # of the topic; empty if the broker does not give it
+
+
+CLAIM = form_of(partial(parse, PartitionClaim), lambda claim: claim.model_dump_json().encode())
 
 
 class FencedError(Exception):
@@ -45,3 +67,34 @@ class Journal:
 
     def logs(self) -> Iterator[StoredObject]:
         return self.store.list(logs_folder(self.table_root, self.group))
+
+
+class ObsoleteLogs:
+    """The logs that no claim names any more: each assignment leaves one behind. Looks once an hour; for one thread."""
+
+    def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
+        self._journal = journal
+        self._now = now
+        self._next = now() + _LOOK_SECONDS
+
+    def delete(self) -> None:
+        """Delete those that were closed a day ago or earlier; later logs list their rolled-back objects too."""
+        now = self._now()
+        if now < self._next:
+            return
+        self._next = now + _LOOK_SECONDS
+        for found in self._journal.logs():
+            if now - found.last_modified.timestamp() < _DAY_SECONDS:
+                continue
+            try:
+                if self._is_obsolete(found.key):
+                    self._journal.store.delete(found.key)
+            except UnreadableError as error:  # the others must not stay for it; a claim that needs it reports it
+                logger.debug("%s", error)
+
+    def _is_obsolete(self, key: str) -> bool:
+        log = Document(self._journal.store, key, log_form(self._journal.table_root)).read()
+        if log is None or not log.closed:
+            return False
+        claims = (self._journal.claim(each.tp).read() for each in log.partitions)
+        return not any(claim and claim.owner == log.owner for claim in claims)

@@ -11,9 +11,11 @@ may settle the same batch at once: each follows the decision that was written, e
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from app.catalog.registrar import Registrar
+from app.errors import RetryableError
 from app.formatting import counted
 from app.journal.entry import RolledBack
 from app.journal.log import GenerationLog, Progress
@@ -22,6 +24,7 @@ from app.kafka.questions import GroupOffsets
 from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.storage.document import Document
+from app.table.parquet_reader import read_footer
 
 logger = logging.getLogger(__name__)
 
@@ -126,3 +129,26 @@ def _is_of_another(progress: Progress, topic_id: str, cluster_id: str) -> bool:
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def roll_forward(
+    store: ObjectStore,
+    registrar: Registrar,
+    each: Callable[[Callable[[DataFile], DataFile], Iterable[DataFile]], Iterable[DataFile]],
+    files: Sequence[DataFile],
+    marks: Sequence[Mark],
+) -> None:
+    """Register the stored files of a batch, with the marks of its partitions; safe to repeat."""
+
+    def described(file: DataFile) -> DataFile:
+        found = store.find(file.key)
+        if found is None:
+            raise RetryableError(
+                f"registering {store.uri}/{file.key}",
+                "it was there when the batch was finished and is gone",
+                "If somebody or a rule has deleted it, bring it back under the same name: it has rows of that batch",
+            )
+        return replace(file, last_modified=found.last_modified, footer=read_footer(store, file.key, file.size))
+
+    if registrar.is_needed and files:
+        registrar.register_again(list(each(described, files)), marks)

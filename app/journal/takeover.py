@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from app.errors import FatalError, RetryableError
-from app.journal.beginning import Begin, Beginnings
-from app.journal.claim import PartitionClaim
-from app.journal.journal import FencedError, Journal
+from app.journal.beginning import Begin, Beginnings, Start
+from app.journal.journal import FencedError, Journal, PartitionClaim
 from app.journal.log import GenerationLog
 from app.journal.own_log import OwnLog
 from app.journal.settle import Settlement
-from app.journal.start_offset import Start
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 from app.storage.base import ChangedError

@@ -32,12 +32,10 @@ from app.delivery.stage import Stager
 from app.errors import RetryableError
 from app.journal.beginning import Beginnings
 from app.journal.first_offsets import FirstOffsets
-from app.journal.journal import Journal
-from app.journal.obsolete_logs import ObsoleteLogs
+from app.journal.journal import Journal, ObsoleteLogs
 from app.journal.own_log import OwnLog, new_token
-from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
-from app.journal.settle import Settlement
+from app.journal.settle import Settlement, roll_forward
 from app.journal.takeover import Takeover
 from app.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
 from app.kafka.group import OtherTables, client_id, is_member

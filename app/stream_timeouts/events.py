@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import ConnectionConfig, Producer
 
-from app.consumer.user_code import at_line_of
+from app.consumer.errors import at_line_of
 from app.logs import OnceAMinute
 
 logger = logging.getLogger(__name__)

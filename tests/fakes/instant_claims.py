@@ -4,9 +4,9 @@ from collections.abc import Collection
 from typing import Any
 
 from app.delivery.assignment import Assignment, Claimed
+from app.journal.beginning import Start
 from app.journal.journal import FencedError, Journal, LogClosedError
 from app.journal.own_log import Fence, OwnLog, new_token
-from app.journal.start_offset import Start
 from app.model import TopicPartition
 from tests.fakes.manual_pipeline import ManualPipeline
 

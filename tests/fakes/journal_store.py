@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ConnectorError, RetryableError
-from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import is_log
+from app.journal.journal import CLAIM, PartitionClaim
 from app.journal.log import GenerationLog, log_form
 from app.storage.base import Content
 from tests.fakes.moody_store import MoodyStore, raise_if

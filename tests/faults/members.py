@@ -30,8 +30,7 @@ from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.journal import Journal
 from app.journal.own_log import OwnLog, new_token
-from app.journal.recovery import roll_forward
-from app.journal.settle import Settlement
+from app.journal.settle import Settlement, roll_forward
 from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.errors import FatalError, RetryableError
-from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key, is_log, log_key
+from app.journal.journal import CLAIM, PartitionClaim
 from app.journal.log import GenerationLog, Progress, log_form
 from app.model import DataFile, Mark, TopicPartition
 from app.storage.base import ChangedError, Content, StoredObject

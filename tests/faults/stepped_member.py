@@ -25,9 +25,8 @@ from app.errors import ConnectorError
 from app.journal.beginning import Beginnings
 from app.journal.journal import Journal
 from app.journal.own_log import OwnLog
-from app.journal.recovery import roll_forward
 from app.journal.rolled_back import Sweeper
-from app.journal.settle import Settlement
+from app.journal.settle import Settlement, roll_forward
 from app.journal.takeover import Takeover
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition

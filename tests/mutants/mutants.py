@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "offsets are committed of rows that are not in the lake",
-        "app/consumer/plain/copies.py",
+        "app/consumer/offsets.py",
         "dict(assignment.to_commit())",
         "{each: each.taken for each in assignment.claimed}",
         ("tests/unit/consumer/plain/test_plain_loop.py",),
@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "a crash before the first commit leaves state behind the table",
-        "app/consumer/framework/first_commit.py",
+        "app/consumer/offsets.py",
         "if is_ahead or kafka.committed is None:",
         "if is_ahead:",
         ("tests/unit/consumer/framework/test_first_commit.py",),
@@ -352,7 +352,7 @@ MUTANTS = (
     ),
     Mutant(
         "a record is skipped at each start",
-        "app/journal/start_offset.py",
+        "app/journal/beginning.py",
         "    return Start(end + 1, skipped",
         "    return Start(end + 2, skipped",
         ("tests/unit/journal/test_start_offset.py",),

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import RetryableError
-from app.journal.start_offset import Start
+from app.journal.beginning import Start
 from app.kafka.questions import GroupInUseError, PartitionOffsets, commit, own_offset
 from app.model import TopicPartition
 

@@ -10,9 +10,8 @@ from app.delivery.assignment import Assignment, Claimed
 from app.delivery.claimer import Claimer, Membership
 from app.errors import ConnectorError, RetryableError
 from app.journal.beginning import Beginnings
-from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key, is_log, log_key
-from app.journal.journal import Journal
+from app.journal.journal import CLAIM, Journal, PartitionClaim
 from app.journal.log import GenerationLog, Intent, Progress, log_form
 from app.journal.own_log import OwnLog
 from app.journal.settle import Settlement

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.journal import claim as claims
-from app.journal.claim import PartitionClaim
 from app.journal.entry import (
     RolledBack,
     claim_key,
@@ -19,11 +17,13 @@ from app.journal.entry import (
     log_key,
     logs_folder,
 )
+from app.journal.journal import CLAIM as CLAIM_DOCUMENT
+from app.journal.journal import PartitionClaim
 from app.journal.log import GenerationLog, Intent, Progress, log_form
 from app.kafka.ids import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 
-parse_claim = claims.CLAIM.parse
+parse_claim = CLAIM_DOCUMENT.parse
 parse_log = log_form("data/t").parse
 FILE = DataFile("data/t/p=a/data_1.parquet", {"p": "a"}, rows=3, size=10)
 FIELDS = {"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}
@@ -95,7 +95,7 @@ def test_a_log_comes_back_as_it_was_stored(
 
 def test_the_stored_log_says_its_version_and_all_that_a_roll_forward_takes() -> None:
     fields = json.loads(LOG.to_body())
-    assert (fields["version"], json.loads(claims.CLAIM.body(CLAIM))["version"]) == (1, 1)
+    assert (fields["version"], json.loads(CLAIM_DOCUMENT.body(CLAIM))["version"]) == (1, 1)
     assert fields["files"] == [FIELDS]
     assert fields["revoked"] == [{"key": "data/t/p=b/data_0.parquet", "since": 1_700_000_000, "removed": False}]
 
@@ -134,7 +134,7 @@ def test_a_packed_list_names_the_table_s_objects_only() -> None:
 
 @pytest.mark.parametrize("claim", [CLAIM, CLAIM.model_copy(update={"state": "off", "owner": ""})])
 def test_a_claim_comes_back_as_it_was_stored(claim: PartitionClaim) -> None:
-    assert parse_claim(claims.CLAIM.body(claim)) == claim
+    assert parse_claim(CLAIM_DOCUMENT.body(claim)) == claim
 
 
 # --- what is none ---------------------------------------------------------------------------------------------------

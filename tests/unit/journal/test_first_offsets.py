@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from app.errors import FatalError, RetryableError
-from app.journal.claim import CLAIM, PartitionClaim
 from app.journal.entry import claim_key
 from app.journal.first_offsets import FirstOffsets
-from app.journal.journal import Journal
+from app.journal.journal import CLAIM, Journal, PartitionClaim
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.model import TopicPartition
 from tests.fakes.clock import Clock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.journal.obsolete_logs import ObsoleteLogs
+from app.journal.journal import ObsoleteLogs
 from tests.unit.journal.journal_bench import OURS, P0, P1, THEIRS, THIRD, Bench
 
 HOUR = 3600.0

@@ -11,7 +11,7 @@ import pytest
 
 from app.catalog.registrar import Registrar
 from app.errors import RetryableError
-from app.journal.recovery import roll_forward
+from app.journal.settle import roll_forward
 from app.model import DataFile, Mark
 from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog

@@ -6,9 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import FatalError
-from app.journal.claim import CLAIM
 from app.journal.entry import is_log
-from app.journal.journal import FencedError
+from app.journal.journal import CLAIM, FencedError
 from tests.unit.journal.journal_bench import (
     P0,
     P1,

@@ -12,8 +12,8 @@ from quixstreams.sinks import SinkBackpressureError
 from app.bad_records.refusals import NotARowError, Refusal, TooBigError
 from app.consumer.framework.sink import RowSink
 from app.errors import DataError, FatalError, RetryableError
+from app.journal.beginning import Start
 from app.journal.journal import FencedError
-from app.journal.start_offset import Start
 from app.model import Rejected, TopicPartition
 from app.reasons import Reason
 from tests.fakes.kafka_message import KafkaMessage

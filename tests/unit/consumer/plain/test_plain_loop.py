@@ -14,8 +14,8 @@ from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.stateless import stateless_dataframe
 from app.consumer.plain.transformer import Transformer
 from app.errors import FatalError, RetryableError
+from app.journal.beginning import Start
 from app.journal.journal import FencedError
-from app.journal.start_offset import Start
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
