@@ -11,9 +11,8 @@ from uuid import uuid4
 from app.errors import ConfigError
 from app.journal.journal import FencedError
 from app.journal.log import Progress
-from app.kafka.ids import ids_differ
 from app.kafka.questions import GroupOffsets, PartitionOffsets
-from app.kafka.watch import TopicIds
+from app.kafka.watch import TopicIds, ids_differ
 from app.model import TopicPartition
 
 

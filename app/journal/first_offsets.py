@@ -28,8 +28,8 @@ from app.errors import ConnectorError, RetryableError
 from app.formatting import counted
 from app.journal.entry import Stored, parse
 from app.journal.journal import Journal
-from app.kafka.ids import ids_differ
 from app.kafka.questions import GroupOffsets, PartitionOffsets
+from app.kafka.watch import ids_differ
 from app.model import TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import Document, Form

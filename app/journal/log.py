@@ -16,7 +16,7 @@ from typing import Final, Literal
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from app.journal.entry import JournaledFile, RolledBack, Stored, check_keys, form_of, parse
-from app.kafka.ids import known_id
+from app.kafka.watch import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.document import Form
 from app.table.layout import object_roots

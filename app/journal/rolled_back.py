@@ -1,7 +1,8 @@
 """Removes the rows of objects that were rolled back, and keeps them away: an upload may still be in the network.
 
-Before the next owner reads, a placeholder without rows takes the name of each object, whether it is there or not. The
-store then refuses the late upload. Placeholders go after an hour; stores refuse a signed request long before.
+Before the next owner reads, a placeholder takes the name of each object, whether it is there or not: a Parquet file
+without rows, with the table's columns, for readers may open it. The store then refuses the late upload. Placeholders go
+after an hour; stores refuse a signed request long before.
 
 A store without conditional writes cannot refuse. There the objects are deleted instead: at the claim, and again after
 10 s, 30 s and a minute, then every ten minutes for a day, and when the process ends.
@@ -10,11 +11,18 @@ A store without conditional writes cannot refuse. There the objects are deleted 
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from io import BytesIO
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from app.errors import ConnectorError
 from app.journal.entry import RolledBack
 from app.storage.base import ObjectStore
+from app.table.layout import RESCUED_COLUMN, dead_letter_root
+from app.table.schema import EMPTY
+from app.table.schema_store import schema_document
 
 logger = logging.getLogger(__name__)
 
@@ -115,3 +123,47 @@ class Sweeper:
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             self.sweep()
+
+
+class Placeholders:
+    """Puts placeholders into the store; safe from several threads.
+
+    ``dead_letter`` is the schema of the dead letter's files. ``each`` applies a function to every item, like ``map``
+    and possibly side by side.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        table_root: str,
+        dead_letter: pa.Schema,
+        each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map,
+    ) -> None:
+        self._store = store
+        self._table_root = table_root
+        self._dead_letter = dead_letter
+        self._each = each
+
+    def put(self, keys: Collection[str]) -> None:
+        """Puts a placeholder under each of these keys, in place of any object there."""
+        if not keys:
+            return
+        dead_letters = f"{dead_letter_root(self._table_root)}/"
+        of_dead_letter, of_table = _without_rows(self._dead_letter), _without_rows(self._columns())
+
+        def put(key: str) -> None:
+            self._store.overwrite(key, of_dead_letter if key.startswith(dead_letters) else of_table)
+
+        for _ in self._each(put, keys):
+            pass
+
+    def _columns(self) -> pa.Schema:
+        """Returns the table's columns; without any, engines refuse a file."""
+        schema = schema_document(self._store, self._table_root).read() or EMPTY
+        return pa.schema(list((schema.columns or {RESCUED_COLUMN: pa.string()}).items()))
+
+
+def _without_rows(schema: pa.Schema) -> bytes:
+    body = BytesIO()
+    pq.write_table(schema.empty_table(), body)
+    return body.getvalue()

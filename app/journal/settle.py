@@ -19,8 +19,8 @@ from app.errors import RetryableError
 from app.formatting import counted
 from app.journal.entry import RolledBack
 from app.journal.log import GenerationLog, Progress
-from app.kafka.ids import ids_differ
 from app.kafka.questions import GroupOffsets
+from app.kafka.watch import ids_differ
 from app.model import DataFile, Mark
 from app.storage.base import ObjectStore
 from app.storage.document import Document

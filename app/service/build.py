@@ -34,7 +34,7 @@ from app.journal.beginning import Beginnings
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal, ObsoleteLogs
 from app.journal.own_log import OwnLog, new_token
-from app.journal.rolled_back import Sweeper
+from app.journal.rolled_back import Placeholders, Sweeper
 from app.journal.settle import Settlement, roll_forward
 from app.journal.takeover import Takeover
 from app.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
@@ -49,7 +49,6 @@ from app.service.lake import Lake
 from app.service.starting import Base
 from app.spark.scratch import is_in_memory
 from app.table.location import TableLocation
-from app.table.placeholder import Placeholders
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)

@@ -30,6 +30,7 @@ from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, group_folder, log_key
 from app.journal.journal import Journal
 from app.journal.own_log import OwnLog, new_token
+from app.journal.rolled_back import Placeholders
 from app.journal.settle import Settlement, roll_forward
 from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
@@ -39,7 +40,6 @@ from app.monitoring.metrics import Metrics
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, is_data_file
 from app.table.location import TableLocation
-from app.table.placeholder import Placeholders
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.faults.site import Site
