@@ -78,7 +78,7 @@ _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "py4j", "pyiceberg", 
 _REPETITIVE = (
     "app.kafka.topics",
     "app.kafka.login_errors",
-    "app.kafka.msk_token",
+    "app.kafka.connection",
     "app.consumer.plain.client",
     "quixstreams.checkpointing.checkpoint",
     "quixstreams.kafka.consumer",

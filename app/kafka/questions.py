@@ -1,6 +1,7 @@
 """Asks Kafka: one way for all questions, and one table of what the errors of its answers mean."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -12,9 +13,11 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.errors import FROM_LAST_COMMIT, PASSING_ERRORS
-from app.kafka.ids import known_id
+from app.kafka.watch import known_id
 from app.model import TopicPartition
 from app.timings import DEFAULT
+
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
@@ -32,6 +35,9 @@ _HAS_MEMBERS = frozenset(
 )
 _LET_IT_READ = "Allow Read on the topic and on the consumer group"
 _OWN = "ts-datalake-sink"  # metadata of an offset
+_ENDS = "the ends of the partitions"
+_ENDS_SECONDS = 10.0  # for an answer
+_UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 class GroupInUseError(RetryableError):
@@ -208,3 +214,57 @@ class GroupOffsets:
         if answer is None or min(answer) < 0:
             raise unanswered(what, f"the broker answers {answer}")
         return answer
+
+
+def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The next offset to be produced, of those partitions whose leaders answer; raises if Kafka does not at all.
+
+    For another thread than the consumer's, which learns the ends only from the messages that it fetches. While it is
+    paused, as in an outage of the store, a lag computed from them would not change, although it grows.
+    """
+    admin.poll(0)  # the client writes its log lines only here
+    if not tps:
+        _ask_for_nothing(admin)
+        return {}
+    found = _ends(admin, tps)
+    if not found:
+        raise unanswered(_ENDS, f"no answer within {_ENDS_SECONDS:.0f} s")
+    return found
+
+
+def _ask_for_nothing(admin: AdminClient) -> None:
+    """Find out whether Kafka answers while no partition is assigned: it takes all of them away in an outage."""
+    try:
+        admin.describe_cluster(request_timeout=_ENDS_SECONDS).result()
+    except KafkaException as error:
+        if error.args[0].code() in PASSING_ERRORS:  # others are an answer, such as a refusal
+            raise unanswered(_ENDS, error.args[0].str()) from None
+
+
+def _ends(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
+    found, unknown = _asked(admin, latest)
+    if unknown:  # the client's metadata is older than the partition
+        for topic in {tp.topic for tp in tps}:
+            error = admin.list_topics(topic, timeout=_ENDS_SECONDS).topics[topic].error
+            if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise unanswered(_ENDS, f"topic {topic} does not exist").of("topic")
+        found, _ = _asked(admin, latest)
+    return found
+
+
+def _asked(
+    admin: AdminClient, latest: Mapping[KafkaTopicPartition, OffsetSpec]
+) -> tuple[dict[TopicPartition, int], bool]:
+    """The ends, and whether a partition is unknown; then others may have no answer either."""
+    found: dict[TopicPartition, int] = {}
+    unknown = False
+    for asked, answer in admin.list_offsets(latest, request_timeout=_ENDS_SECONDS).items():
+        try:
+            offset = answer.result().offset
+            if offset >= 0:  # it is negative, without an error, where the leader went away
+                found[TopicPartition(asked.topic, asked.partition)] = offset
+        except KafkaException as error:
+            unknown = unknown or error.args[0].code() in _UNKNOWN
+            logger.debug("%s[%d]: its end is not known (%s)", asked.topic, asked.partition, error.args[0].str())
+    return found, unknown

@@ -14,9 +14,8 @@ from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermis
 
 from app.container import with_own_address
 from app.errors import ConfigError, FatalError, RetryableError
-from app.kafka.connection import EVERY_CLIENT, client_words, token_failure
+from app.kafka.connection import EVERY_CLIENT, MSK_HINT, client_words, token_failure
 from app.kafka.login_errors import is_refused, login_hint
-from app.kafka.msk_token import MSK_HINT
 
 logger = logging.getLogger(__name__)
 

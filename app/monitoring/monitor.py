@@ -30,7 +30,7 @@ _SAMPLE_SECONDS = 5.0
 _SAMPLES_PER_QUESTION = 2  # about end offsets, to Kafka; without an answer each sample asks again
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
-"""The partitions' end offsets; raises ``ConnectorError`` if Kafka is away. See ``app.kafka.end_offsets``."""
+"""The partitions' end offsets; raises ``ConnectorError`` if Kafka is away. See ``app.kafka.questions``."""
 
 
 class Monitor:

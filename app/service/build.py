@@ -37,9 +37,8 @@ from app.journal.own_log import OwnLog, new_token
 from app.journal.rolled_back import Placeholders, Sweeper
 from app.journal.settle import Settlement, roll_forward
 from app.journal.takeover import Takeover
-from app.kafka.connection import EVERY_CLIENT, check_properties, uses_callback
+from app.kafka.connection import EVERY_CLIENT, check_properties, poll_in_background, uses_callback
 from app.kafka.group import OtherTables, client_id, is_member
-from app.kafka.msk_token import poll_in_background
 from app.kafka.questions import GroupOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition

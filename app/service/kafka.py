@@ -7,8 +7,7 @@ from typing import Any
 from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.errors import ConfigError, ConnectorError
-from app.kafka.connection import KafkaConnection
-from app.kafka.msk_token import MskToken
+from app.kafka.connection import KafkaConnection, MskToken
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection | None:

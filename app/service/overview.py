@@ -8,7 +8,7 @@ from importlib.metadata import version
 from app import __version__
 from app.config.settings import Settings
 from app.errors import SparkLostError
-from app.kafka.end_offsets import end_offsets
+from app.kafka.questions import end_offsets
 from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor

@@ -37,7 +37,7 @@ HOMES = {
     "s3transfer": "app.storage.s3.*",
     "azure": "app.storage.azure.*",
     "google": "app.storage.gcs.* app.convert.protobuf_schema",
-    "aws_msk_iam_sasl_signer": "app.kafka.msk_token",
+    "aws_msk_iam_sasl_signer": "app.kafka.connection",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
     "pyiceberg": "app.catalog.iceberg.*",
     "fastavro": "app.convert.avro_schema app.commands.try_out.avro_file",

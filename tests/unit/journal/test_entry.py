@@ -20,7 +20,7 @@ from app.journal.entry import (
 from app.journal.journal import CLAIM as CLAIM_DOCUMENT
 from app.journal.journal import PartitionClaim
 from app.journal.log import GenerationLog, Intent, Progress, log_form
-from app.kafka.ids import known_id
+from app.kafka.watch import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 
 parse_claim = CLAIM_DOCUMENT.parse

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from app.errors import RetryableError
-from app.kafka.end_offsets import end_offsets
+from app.kafka.questions import end_offsets
 from app.model import TopicPartition
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)

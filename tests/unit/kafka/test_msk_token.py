@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from app.kafka.msk_token import MskToken
+from app.kafka.connection import MskToken
 
 PACKAGE = "aws_msk_iam_sasl_signer"
 
