@@ -12,8 +12,7 @@ from app.errors import ConfigError
 from app.kafka.topics import open_topic
 from app.model import TopicPartition
 from app.stream_timeouts.events import Announcer, EventTopic, Hook
-from app.stream_timeouts.observer import KeyObserver, RawKeys
-from app.stream_timeouts.tracker import TimeoutTracker
+from app.stream_timeouts.tracker import KeyObserver, RawKeys, TimeoutTracker
 
 logger = logging.getLogger(__name__)
 

@@ -3,17 +3,16 @@
 from typing import Any
 
 import pytest
+from app.consumer.exact_json import new_deserializer
 from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext, MessageField
 from quixstreams.models.serializers import SerializationContext
 
 from app.bad_records.refusals import NotARowError, Refusal
-from app.consumer.exact_json import new_deserializer
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
 from app.reasons import Reason
-from app.stream_timeouts.observer import KeyObserver, RawKeys
-from app.stream_timeouts.tracker import TimeoutTracker
+from app.stream_timeouts.tracker import KeyObserver, RawKeys, TimeoutTracker
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON

@@ -5,13 +5,13 @@ import threading
 from typing import Any
 
 import pytest
-
 from app.consumer.exact_json import new_deserializer
+
 from app.consumer.sink_observer import NOBODY
 from app.errors import ConfigError
 from app.service.stream_timeouts import StreamTimeouts
 from app.stream_timeouts.events import Announcer
-from app.stream_timeouts.observer import KeyObserver, RawKeys
+from app.stream_timeouts.tracker import KeyObserver, RawKeys
 from tests.support.environment import load
 
 APPLICATION: Any = None  # is not asked where there is no topic for events
