@@ -1,9 +1,12 @@
-"""Errors for records that cannot become rows, and the parts of such a record that the dead letter keeps."""
+"""Records that cannot become rows: their errors, what the dead letter keeps of them, and the user's choice for them."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from app.errors import cut
+from app.errors import DataError, cut
+from app.logs import OnceAMinute
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
 from app.reasons import Reason, about, reason_of
 
@@ -19,6 +22,7 @@ _HINT_COMPRESSION = (
 )
 _KEPT_HEADERS_BYTES = 64 * 1024
 UNKNOWN_SIZE = -1
+OnBadRecord = Literal["dead-letter", "skip", "fail"]
 
 
 class NotARowError(ValueError):
@@ -171,3 +175,41 @@ def message_size(message: Message) -> int:
 
 def headers_size(headers: Headers | None) -> int:
     return sum(len(name) + len(value or b"") for name, value in headers) if headers else 0
+
+
+class BadRecords:
+    """Applies the user's choice to each bad record: keep it in the dead letter, skip it, or end the process.
+
+    Logs one a minute at most, and their number at the end.
+    """
+
+    def __init__(
+        self, choice: OnBadRecord, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._choice = choice
+        self._log = log
+        self._found = OnceAMinute(clock)  # by the consumer's thread, and by the staging thread
+
+    @property
+    def skipped(self) -> int:
+        """The number of records skipped since the start; safe from any thread."""
+        return self._found.count if self._choice == "skip" else 0
+
+    def keep(self, rejected: Rejected, hint: str) -> bool:
+        """Returns whether the record goes to the dead letter; raises ``DataError`` if the process is to end."""
+        record = f"the record of {rejected.tp} at offset {rejected.offset}"
+        if self._choice == "fail":
+            raise DataError(f"reading {record}", rejected.reason, hint, record=(rejected.tp, rejected.offset))
+        if (since := self._found.turn()) is not None:
+            fate = "goes to the dead letter" if self._choice == "dead-letter" else "is skipped (ON_BAD_RECORD=skip)"
+            self._log(f"{record} {fate}: {rejected.reason}. {hint}{since}")
+        return self._choice == "dead-letter"
+
+    def log_total(self) -> None:
+        """Logs how many there were since the start, if any: those since the last message are logged nowhere else.
+
+        One that is read again, as after a pause, counts again.
+        """
+        if self._found.count:
+            fate = "went to the dead letter" if self._choice == "dead-letter" else "were skipped (ON_BAD_RECORD=skip)"
+            self._log(f"bad records since the start: {self._found.count:,}; they {fate}")

@@ -12,8 +12,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import BadRowsError, ReadMessage, Refusal, not_written
+from app.bad_records.refusals import BadRecords, BadRowsError, ReadMessage, Refusal, not_written
 from app.convert.chunks import Chunk, Rows, chunks, in_one
 from app.convert.kafka_columns import lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import moments_of, partition_columns, refuse_too_long

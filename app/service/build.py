@@ -16,8 +16,7 @@ from quixstreams.app import ApplicationConfig
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
-from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import ReadMessage
+from app.bad_records.refusals import BadRecords, ReadMessage
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.convert.batch import BatchConverter

@@ -15,8 +15,7 @@ from quixstreams import Application
 from quixstreams.models.topics import Topic
 
 from app import logs
-from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import ReadMessage
+from app.bad_records.refusals import BadRecords, ReadMessage
 from app.delivery.claimer import Claimer
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow

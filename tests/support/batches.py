@@ -6,8 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.bad_records.policy import BadRecords, OnBadRecord
-from app.bad_records.refusals import ReadMessage
+from app.bad_records.refusals import BadRecords, OnBadRecord, ReadMessage
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.delivery.limits import BatchLimits

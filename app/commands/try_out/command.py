@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 from quixstreams import Application
 
-from app.bad_records.policy import BadRecords
+from app.bad_records.refusals import BadRecords
 from app.commands.offline import (
     MOST_BYTES,
     OfflineBroker,

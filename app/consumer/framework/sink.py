@@ -17,8 +17,7 @@ from quixstreams.checkpointing.exceptions import InvalidStoredOffset
 from quixstreams.models import HeadersTuples, MessageContext
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
-from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import Refusal, TooBigError, check_row
+from app.bad_records.refusals import BadRecords, Refusal, TooBigError, check_row
 from app.consumer.framework.due import ConsumerThread, Due
 from app.consumer.framework.flushing import Flushing, HeldUpError
 from app.consumer.framework.messages import CurrentMessage

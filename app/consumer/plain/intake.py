@@ -6,8 +6,7 @@ from itertools import chain, groupby
 from operator import methodcaller
 from typing import NamedTuple
 
-from app.bad_records.policy import BadRecords
-from app.bad_records.refusals import Refusal, TooBigError, headers_size, message_size, not_deserialized
+from app.bad_records.refusals import BadRecords, Refusal, TooBigError, headers_size, message_size, not_deserialized
 from app.consumer.plain.transformer import Transformer
 from app.consumer.row_size import MESSAGE_OVERHEAD
 from app.consumer.sink_observer import NOBODY, SinkObserver

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.bad_records.policy import BadRecords, OnBadRecord
+from app.bad_records.refusals import BadRecords, OnBadRecord
 from app.errors import DataError
 from app.model import Rejected
 from app.reasons import Reason

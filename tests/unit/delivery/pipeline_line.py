@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from app.bad_records.policy import OnBadRecord
+from app.bad_records.refusals import OnBadRecord
 from app.catalog.registrar import Registrar
 from app.consumer.plain.row_message import row_of
 from app.delivery.assignment import Assignment, Piece
