@@ -1,14 +1,61 @@
-"""Variables of the broker, the login there, and Kafka's client."""
+"""Variables of the broker, the login there, and Kafka's client, with its further properties."""
 
-from typing import Annotated, ClassVar, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal, get_args
 
 from pydantic import BeforeValidator
 
 from app.config import parsers as parse
-from app.config.client_config import parse_client_config
 from app.config.fields import Contradictions, checked, env
 from app.config.input import InputVariables, Pem
 
+# docs/kafka-logins.md has the reasons.
+_NEEDED: Final = frozenset(
+    {
+        "client.id",
+        "enable.auto.commit",
+        "auto.commit.enable",
+        "enable.auto.offset.store",
+        "isolation.level",
+        "partition.assignment.strategy",
+        "group.protocol",
+        "group.remote.assignor",
+        "group.instance.id",
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "enable.partition.eof",
+        "max.partition.fetch.bytes",
+        "fetch.message.max.bytes",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "acks",
+        "request.required.acks",
+        "enable.idempotence",
+        "delivery.report.only.error",
+        "transactional.id",
+    }
+)
+# The begin of the properties that a variable sets.
+_VARIABLES: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "KAFKA_BOOTSTRAP_SERVERS",
+    "metadata.broker.list": "KAFKA_BOOTSTRAP_SERVERS",
+    "security.protocol": "KAFKA_SECURITY_PROTOCOL",
+    "sasl.mechanism": "KAFKA_SASL_MECHANISM",
+    "sasl.username": "KAFKA_SASL_USERNAME",
+    "sasl.password": "KAFKA_SASL_PASSWORD",
+    "sasl.oauthbearer.method": "KAFKA_OAUTH_TOKEN_URL",
+    "sasl.oauthbearer.token.endpoint.url": "KAFKA_OAUTH_TOKEN_URL",
+    "sasl.oauthbearer.client.": "KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD",
+    "sasl.oauthbearer.scope": "KAFKA_OAUTH_SCOPE",
+    "sasl.oauthbearer.extensions": "KAFKA_OAUTH_EXTENSIONS",
+    "https.ca.": "KAFKA_OAUTH_CA_LOCATION",
+    "ssl.ca.": "KAFKA_SSL_CA_LOCATION",
+    "ssl.certificate.": "KAFKA_SSL_CERTIFICATE",
+    "ssl.key.": "KAFKA_SSL_KEY",
+    "group.id": "CONSUMER_GROUP",
+    "auto.offset.reset": "AUTO_OFFSET_RESET",
+}
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
 
@@ -18,6 +65,25 @@ _OAUTH = "KAFKA_SASL_MECHANISM=OAUTHBEARER"
 _PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER"  # noqa: S105 - it is none
 # AWS_MSK_IAM logs in with the machine's role or profile, GSSAPI with Kerberos' own files.
 _WITHOUT_PASSWORD = ("AWS_MSK_IAM", "GSSAPI")
+
+
+def parse_client_config(text: str) -> dict[str, str]:
+    """Parses a JSON object of librdkafka's properties; numbers and booleans become text, as librdkafka takes them.
+
+    Those that the connector sets itself are refused. librdkafka checks names and values later, when a client is made.
+    The message of an error has no value.
+    """
+    properties = {}
+    for name, value in parse.json_object(text).items():
+        for begin, variable in _VARIABLES.items():
+            if name.startswith(begin):
+                raise ValueError(f"must not set {name}: it has the variable {variable}")
+        if name in _NEEDED:
+            raise ValueError(f"must not set {name}: the connector needs its own value")
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"must give {name} a text, a number, true or false")  # noqa: TRY004
+        properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return properties
 
 
 class KafkaLoginVariables(InputVariables):

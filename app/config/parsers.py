@@ -7,6 +7,7 @@ the variable's name: ``must be …``. It never repeats text that may hold a secr
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ _OF_EACH_RECORD: Final = ("__offset", "__timestamp", "__headers")
 METADATA_COLUMNS: Final = (*KAFKA_PARTITIONS, *_OF_EACH_RECORD)
 
 NAME_RULE: Final = 'letters, digits, ".", "_" and "-", beginning with a letter or digit and without ".."'
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def matching(pattern: str, complaint: str) -> Callable[[str], str]:
@@ -258,3 +260,30 @@ def json_object(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError("must be a JSON object")  # noqa: TRY004
     return document
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Moments at equal distances, the same ones for every process; ``offset`` is that of one from the epoch."""
+
+    text: str
+    period: timedelta
+    offset: timedelta = timedelta(0)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def next(self, now: datetime) -> datetime:
+        """Returns the first moment after this one."""
+        begin = _EPOCH + self.offset
+        return begin + ((now - begin) // self.period + 1) * self.period
+
+
+def schedule(text: str) -> Schedule:
+    """Parses a time of day, such as ``03:15``, or a duration, such as ``6h``."""
+    if at := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text):
+        return Schedule(text, timedelta(days=1), timedelta(hours=int(at[1]), minutes=int(at[2])))
+    every = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
+    if not every:
+        raise ValueError("must be a time of day in UTC as 03:15, or a duration as 6h, 90m or 1d")
+    return Schedule(text, timedelta(**{UNITS[every[2]]: int(every[1])}))

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 from app.config import parsers as parse
 from app.config.catalog import CatalogVariables
 from app.config.fields import env
-from app.config.schedule import Schedule, schedule
+from app.config.parsers import Schedule, schedule
 
 
 class WritingVariables(CatalogVariables):

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
-from app.config.schedule import Schedule
+from app.config.parsers import Schedule
 from app.errors import ConnectorError
 from app.model import Compaction
 from app.monitoring.metrics import Metrics

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from app.config.client_config import _NEEDED
+from app.config.kafka_login import _NEEDED
 from app.kafka.connection import check_properties
 from app.service.kafka import kafka_connection
 from tests.support.environment import load

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.config.schedule import schedule
+from app.config.parsers import schedule
 from tests.support.environment import ENOUGH, load
 
 NOON = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.config.schedule import schedule
+from app.config.parsers import schedule
 from app.errors import RetryableError
 from app.model import Compaction
 from app.monitoring.metrics import Metrics
