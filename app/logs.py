@@ -1,4 +1,4 @@
-"""Sets up logging and its two formats, and prints the line that Quix Cloud's connection test reads."""
+"""Sets up logging and its two formats, keeps the last warnings, and prints the line of Quix Cloud's connection test."""
 
 import json
 import logging
@@ -6,7 +6,9 @@ import re
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
@@ -24,6 +26,8 @@ LogFormat = Literal["text", "json"]
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MARGIN = "    "
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+_REMEMBERED = 10  # warnings and errors
+_LONGEST_REMEMBERED = 500  # characters of one of them
 
 
 class TextFormatter(logging.Formatter):
@@ -179,3 +183,33 @@ def announce_connected() -> None:
 def announce_failure(error: ConnectorError) -> None:
     """Tells the platform's connection test, and everyone else, what is wrong and what to do."""
     print(f"ERROR! {error}", flush=True)  # noqa: T201
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A line of the log: seconds since the epoch, level, and text."""
+
+    at: float
+    level: str
+    message: str
+
+
+class RecentWarnings(logging.Handler):
+    """Keeps the last warnings and errors for the status page: a handler for the root logger."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._last: deque[Warned] = deque(maxlen=_REMEMBERED)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = redact(record.getMessage())
+        except Exception:  # noqa: BLE001 - a library's format does not fit its values; logging must not fail
+            self.handleError(record)
+            return
+        if len(message) > _LONGEST_REMEMBERED:
+            message = message[:_LONGEST_REMEMBERED] + "…"
+        self._last.append(Warned(record.created, record.levelname, message))
+
+    def newest_first(self) -> list[Warned]:
+        return list(self._last.copy())[::-1]

@@ -1,7 +1,8 @@
-"""How consuming goes at one moment, for probes, metrics and the status page."""
+"""How consuming goes at one moment, for metrics and the status page, and the answer to the platform's probe."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from app.model import TopicPartition
 
@@ -38,3 +39,44 @@ class Consumption:
     is_paused: bool = False
     is_stopping: bool = False
     is_held_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The answer to a probe; ``detail`` gives the reason."""
+
+    ok: bool
+    detail: str
+
+
+STARTING: Final = Probe(ok=False, detail="starting")
+
+
+class Health:
+    """Knows whether the consumer's loop turns; ``loop_seconds`` limits one turn with its flush."""
+
+    def __init__(self, *, loop_seconds: float, clock: Callable[[], float]) -> None:
+        self._loop_seconds = loop_seconds
+        self._clock = clock
+        self._last_turn: float | None = None
+        self._spark_alive: Callable[[], bool] = lambda: True
+
+    def started(self, spark_alive: Callable[[], bool]) -> None:
+        """Expects turns of the loop from now on."""
+        self._spark_alive = spark_alive
+        self._last_turn = self._clock()
+
+    def turn(self) -> None:
+        """Notes a turn of the consumer's loop."""
+        self._last_turn = self._clock()
+
+    def live(self) -> Probe:
+        """Answers OK while the process starts; afterwards while the loop turns and the JVM lives."""
+        if self._last_turn is None:
+            return Probe(ok=True, detail="starting")
+        still = self._clock() - self._last_turn
+        if still > self._loop_seconds:
+            return Probe(ok=False, detail=f"the consumer's loop has not turned for {still:.0f} s")
+        if not self._spark_alive():
+            return Probe(ok=False, detail="Spark's Java process is gone")
+        return Probe(ok=True, detail="running")

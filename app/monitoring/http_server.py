@@ -5,13 +5,15 @@ closes the oldest one. Each connection has one request and one answer, and a tim
 second, so many requests do not render it more often.
 """
 
+import ipaddress
 import logging
 import socket
 import threading
 import time
 from asyncio import BaseTransport, Transport
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -22,7 +24,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from app.errors import ConfigError
-from app.monitoring.hosts import AllowedHosts
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,49 @@ _UNKNOWN_HOST: Final = PlainTextResponse(
 
 Pages = Mapping[str, Callable[[], Response]]
 """Paths, and quick functions that return their answers."""
+
+
+class AllowedHosts:
+    """The host names that the pages answer to, against DNS rebinding; if the user ``named`` any, all are checked.
+
+    A web page can resolve its own name to 127.0.0.1; a browser on this machine then lets it read local ports. The
+    request still has the page's name as its ``Host``.
+
+    So names are checked for connections on the loopback. Elsewhere every client of the port may read it, and a service
+    has unknown names: of Kubernetes, a proxy or a public address.
+    """
+
+    def __init__(self, named: Collection[str] = ()) -> None:
+        self._names = {"localhost", socket.gethostname().lower(), *(name.lower() for name in named)}
+        self._is_checked_everywhere = bool(named)
+
+    def allow(self, host: str | None, address: str) -> bool:
+        """Returns whether to answer a request.
+
+        ``host`` is its ``Host``, with or without a port, ``None`` if it has none; every browser sends one. ``address``
+        is our end of the connection.
+        """
+        if host is None or not (self._is_checked_everywhere or _parsed(address).is_loopback):
+            return True
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+        except ValueError:  # brackets without an address
+            return False
+        return name in self._names or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    """Whether this is an IP address, which cannot be rebound."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    found = ipaddress.ip_address(address)
+    return getattr(found, "ipv4_mapped", None) or found  # from a socket for both IP versions
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -12,14 +12,13 @@ from pathlib import Path
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from app.errors import ConnectorError
+from app.logs import RecentWarnings
 from app.model import TopicPartition
+from app.monitoring.consumption import Health, Probe
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
-from app.monitoring.hosts import AllowedHosts
-from app.monitoring.http_server import Pages, listen, serve
+from app.monitoring.http_server import AllowedHosts, Pages, listen, serve
 from app.monitoring.metrics import Metrics
-from app.monitoring.probes import Health, Probe
-from app.monitoring.recent_warnings import RecentWarnings
 from app.monitoring.sentences import headline
 from app.monitoring.status import Identity, Live, Status
 from app.monitoring.waits import OUTAGE_SECONDS

@@ -7,10 +7,9 @@ from typing import Literal, get_args
 
 from app import formatting
 from app.model import TopicPartition
-from app.monitoring.consumption import Consumption
+from app.monitoring.consumption import STARTING, Consumption, Probe
 from app.monitoring.history import History
 from app.monitoring.metrics import Counts, Position
-from app.monitoring.probes import STARTING, Probe
 from app.monitoring.waits import Trouble
 
 _SLOPE_SECONDS = 300.0

@@ -19,9 +19,9 @@ from markupsafe import Markup
 
 from app import DOCUMENTS, formatting
 from app.errors import System
+from app.logs import Warned
 from app.monitoring.history import lay_out, window
 from app.monitoring.metrics import DeliveredBatch
-from app.monitoring.recent_warnings import Warned
 from app.monitoring.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
 from app.monitoring.status import HINDRANCES, SparkState, Status, listed
 

@@ -27,9 +27,8 @@ from app.kafka.group import check_members, check_topic_rights
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, missing_topic, open_topic
 from app.kafka.watch import TopicIds
-from app.monitoring.consumption import Consumption
+from app.monitoring.consumption import Consumption, Health
 from app.monitoring.monitor import Monitor
-from app.monitoring.probes import Health
 from app.service.build import Member, begin_sweeping, new_claimer, new_client_id, new_stager, open_group
 from app.service.customised import Customised
 from app.service.formats import Formats

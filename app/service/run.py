@@ -12,8 +12,8 @@ from app import logs
 from app.config.settings import Settings
 from app.convert.registered_schemas import Find
 from app.errors import ConnectorError, FatalError
+from app.monitoring.consumption import Health
 from app.monitoring.metrics import Metrics
-from app.monitoring.probes import Health
 from app.service.build import new_bad_records, new_batch_limits
 from app.service.connector import Connector
 from app.service.customised import load_customised

@@ -9,8 +9,7 @@ import pytest
 
 from app import redaction
 from app.errors import FatalError
-from app.logs import JsonFormatter, TextFormatter
-from app.monitoring.recent_warnings import RecentWarnings
+from app.logs import JsonFormatter, RecentWarnings, TextFormatter
 from app.redaction import add_login, add_secrets, redact
 
 SECRET = 'hunter2/+"of=ours'

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from app.config.settings import Settings
 from app.errors import cut, one_line
 from app.formatting import counted
+from app.logs import RecentWarnings
 from app.model import StagedFile
-from app.monitoring.recent_warnings import RecentWarnings
 from app.table.layout import TIME_COLUMNS, folder
 from app.table.type_names import type_name
 

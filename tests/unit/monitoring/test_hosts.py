@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from app.monitoring.hosts import AllowedHosts
+from app.monitoring.http_server import AllowedHosts
 
 LOOPBACK = ["127.0.0.1", "127.0.0.6", "::1", "::ffff:127.0.0.1"]
 OTHER = ["10.1.2.3", "172.17.0.2", "fd00::1", "::ffff:10.1.2.3"]

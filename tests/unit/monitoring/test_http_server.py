@@ -11,8 +11,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from app.errors import ConfigError
 from app.monitoring import http_server
-from app.monitoring.hosts import AllowedHosts
-from app.monitoring.http_server import listen, serve
+from app.monitoring.http_server import AllowedHosts, listen, serve
 from tests.support.waiting import PATIENCE, wait_until
 
 BIG = b"x" * 20_000_000  # more than the system takes for a client that reads nothing

@@ -2,7 +2,7 @@
 
 import logging
 
-from app.monitoring.recent_warnings import RecentWarnings
+from app.logs import RecentWarnings
 
 
 def test_the_last_ten_warnings_and_errors_are_remembered_as_far_as_they_are_short() -> None:

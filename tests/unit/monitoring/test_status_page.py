@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from app.logs import Warned
 from app.model import Compaction, TopicPartition
 from app.monitoring.consumption import Consumption
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
-from app.monitoring.recent_warnings import Warned
 from app.monitoring.status import STATES, Identity, Live, StateName
 from app.monitoring.status_page import View, policy, render, render_partitions
 from app.monitoring.waits import Trouble
