@@ -11,7 +11,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Final
 
 from app.errors import ConnectorError, FatalError
-from app.storage.os_errors import os_translated
+from app.storage.errors import os_translated
 
 if TYPE_CHECKING:
     from app.config.settings import Settings

@@ -12,7 +12,7 @@ from typing import BinaryIO, Protocol
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.base import Content, StoredObject
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen, Version
-from app.storage.os_errors import os_translated
+from app.storage.errors import os_translated
 from app.storage.probe import own_object
 
 _Content = bytes | Path  # a small object, or a file

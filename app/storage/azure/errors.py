@@ -21,7 +21,7 @@ from requests.exceptions import SSLError
 from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
 from app.storage.cloud_store import MissingBucketError, UnexpectedAnswerError
-from app.storage.error_rules import PASSES, ErrorRules, Rule
+from app.storage.errors import PASSES, ErrorRules, Rule
 from app.storage.targets import AzureTarget
 
 PROXY_HINT = "Check AZURE_ENDPOINT_URL, and any proxy on the way"

@@ -12,7 +12,7 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, last_words, one_line
 from app.storage.cloud_store import MissingBucketError
-from app.storage.error_rules import PASSES, ErrorRules, Rule
+from app.storage.errors import PASSES, ErrorRules, Rule
 
 PROXY_HINT = "Check STORAGE_URL, and any proxy on the way"
 _CREDENTIALS_HINT = (

@@ -17,7 +17,7 @@ from uuid import uuid4
 from app.errors import FatalError
 from app.storage.base import CHUNK, Content, StoredObject
 from app.storage.conditional import changed
-from app.storage.os_errors import os_translated
+from app.storage.errors import os_translated
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from botocore.parsers import ResponseParserError
 from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
 from app.storage.cloud_store import MissingBucketError
-from app.storage.error_rules import PASSES, ErrorRules, Rule
+from app.storage.errors import PASSES, ErrorRules, Rule
 
 PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 _ADDRESS_HINT = "Check S3_BUCKET, AWS_ENDPOINT_URL and AWS_REGION"

@@ -13,8 +13,8 @@ import pytest
 
 from app.errors import FatalError, RetryableError
 from app.storage.base import ChangedError
+from app.storage.errors import os_translated
 from app.storage.local.store import LocalStore
-from app.storage.os_errors import os_translated
 from tests.support.waiting import wait_until
 
 NOBODY = 65534

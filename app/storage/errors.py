@@ -1,0 +1,92 @@
+"""How errors of stores become the connector's own: those of the file system, and the rules for refusals of each SDK."""
+
+import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from app.errors import ConnectorError, FatalError, RetryableError
+from app.http_headers import retry_after
+
+# A network file system whose server restarts, a drive unmounted for a moment, a burst of open files. A soft NFS mount
+# gives EIO after its time-out, and ESTALE once the server has lost its state.
+_PASSING = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENFILE,
+        errno.ENOLCK,
+        errno.ENOTCONN,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+
+_HINTS = {
+    errno.EACCES: "Give the user this process runs as the right to read and write there",
+    errno.EPERM: "Give the user this process runs as the right to read and write there",
+    errno.ENOENT: "It was deleted meanwhile, or a variable names a wrong path; restart once it is there",
+    errno.EROFS: "The file system is mounted read-only; mount it writable",
+}
+
+
+@contextmanager
+def os_translated(doing: str) -> Iterator[None]:
+    """Translates an ``OSError`` raised inside to a ``ConnectorError`` about ``doing``; all stores read local files."""
+    try:
+        yield
+    except OSError as error:
+        cause = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error)
+        if error.errno == errno.ENOSPC:
+            raise RetryableError(doing, cause, "Free some space on that disk") from error
+        if error.errno in _PASSING:
+            raise RetryableError(doing, cause, "Check that the disk or network share is there") from error
+        hint = _HINTS.get(error.errno or 0, "Check the folder and its file system")
+        raise FatalError(doing, cause, hint) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The error class for a refusal of a store, and its hint."""
+
+    error: type[ConnectorError]
+    hint: str = ""
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the error is retryable."""
+        return issubclass(self.error, RetryableError)
+
+    def apply(self, doing: str, cause: str, headers: Mapping[str, str], hint: str = "") -> ConnectorError:
+        """Makes the error; ``hint`` is for a rule without one, names in ``headers`` are in lower case."""
+        if self.may_pass:
+            return RetryableError(doing, cause, self.hint or hint, retry_after=retry_after(headers))
+        return self.error(doing, cause, self.hint or hint)
+
+
+PASSES: Final = Rule(RetryableError)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRules:
+    """The rules of one kind of store: ``passing`` statuses beside 5xx, and the 5xx that are ``lasting``."""
+
+    by_name: Mapping[str, Rule]
+    passing: frozenset[int] = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+    lasting: frozenset[int] = frozenset({HTTPStatus.NOT_IMPLEMENTED})
+
+    def find(self, name: str, status: int) -> Rule | None:
+        """Returns the rule for a refusal, or ``None``. A retryable status counts before the name."""
+        rule = self.by_name.get(name)
+        if rule is not None and rule.may_pass:
+            return rule
+        is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in self.lasting
+        return PASSES if is_server_error or status in self.passing else rule
