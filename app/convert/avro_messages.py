@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from app.convert.avro_columns import ColumnReader, NotReadError
 from app.convert.avro_schema import AvroSchema
 from app.convert.columns import in_types
-from app.convert.registered_schemas import Find, RegisteredSchemas
-from app.convert.wire_format import payloads
+from app.convert.registered_schemas import Find, RegisteredSchemas, payloads
 from app.model import Headers, RegisteredSchema, SchemaId
 from app.reasons import Reason
 

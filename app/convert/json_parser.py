@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from app.convert.columns import accepts, recast
+from app.convert.registered_schemas import payload
 from app.convert.values import MAX_DEPTH, scalar_count
-from app.convert.wire_format import payload
 from app.model import Headers
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})

@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from app.convert.columns import in_types, infer
 from app.convert.protobuf_schema import ProtobufSchema
-from app.convert.registered_schemas import Find, RegisteredSchemas
-from app.convert.wire_format import payload, payloads
+from app.convert.registered_schemas import Find, RegisteredSchemas, payload, payloads
 from app.model import Headers
 
 

@@ -16,9 +16,8 @@ from app.config.settings import Settings
 from app.consumer.exact_json import loads, new_deserializer
 from app.consumer.registered import KeyDeserializer, RegisteredDeserializer
 from app.convert.json_parser import JsonMessages
-from app.convert.registered_schemas import Find
+from app.convert.registered_schemas import Find, payload
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey
-from app.convert.wire_format import payload
 from app.errors import RetryableError
 from app.model import Headers, RegisteredSchema, SchemaId
 from app.monitoring.waits import Request, Stopped
