@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.catalog.base import Catalog, NotTakenError, TooLargeError
-from app.catalog.virtual_index import write_index
 from app.errors import ConfigError, FatalError, blaming, cut
 from app.formatting import counted
 from app.model import DataFile, LocalObject, Mark
 from app.table.catalog_table import CatalogTable, Computed
-from app.table.compatibility import check_catalog_table
+from app.table.existing import TableLocation, check_catalog_table
 from app.table.layout import PartitionSpec, index_key
-from app.table.location import TableLocation
 
 logger = logging.getLogger(__name__)
 
@@ -241,3 +239,32 @@ class Registration:
         else:
             for file in files:
                 del self._missing[file.key]
+
+
+def write_index(
+    data_file: Path, virtual_columns: Sequence[str], partition_values: Mapping[str, str], path: Path
+) -> bool:
+    """Writes the index of virtual partitions that goes beside a data file: which of their values it holds.
+
+    Virtual partition columns have no folders, so nobody could tell from the keys what is where. The catalog's partition
+    tree is read from these files instead. They hold no data and are no reason to keep a batch from being written.
+
+    It has the distinct values of the virtual columns, and the file's own partition values, the same in all rows.
+
+    The virtual columns are in the order of the partition tree. Those that the file has not, or that are lists or
+    structs, are left out. The partition values are unescaped, and written as strings. Returns whether there was
+    anything to write.
+    """
+    with pq.ParquetFile(data_file) as file:
+        schema = file.schema_arrow
+        known = [name for name in virtual_columns if name in schema.names]
+        present = [name for name in known if not pa.types.is_nested(schema.field(name).type)]
+        if not present:
+            return False
+        table = file.read(columns=present).select(present)
+    index = table.group_by(present).aggregate([])
+    for name, value in partition_values.items():
+        if name not in present:
+            index = index.append_column(name, pa.repeat(pa.scalar(value, pa.string()), index.num_rows))
+    pq.write_table(index, path)
+    return True

@@ -18,12 +18,11 @@ from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
 
 from app.catalog.targets import IcebergTarget, QuixTarget
 from app.config import parsers as parse
+from app.config.environment import misspelled, values_in_files
 from app.config.fields import IN_QUOTES, Contradictions, env, is_quoted
-from app.config.files import values_in_files
 from app.config.input import InputVariables
 from app.config.kafka_login import KafkaLoginVariables
 from app.config.memory import MemoryPlan, plan_memory
-from app.config.misspelled import misspelled
 from app.config.platform_connection import parse_connection
 from app.config.unencrypted import unencrypted
 from app.config.writing import WritingVariables

@@ -1,1 +1,1 @@
-"""The quixstreams side: poll, buffer, flush, assignment, checkpoint, pause."""
+"""Kafka's side: ``plain``, the connector's own loop, and ``framework``, parts for the application of quixstreams."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.exceptions import PanicException
 
-from app.convert.avro_nodes import OURS, Node
+from app.convert.avro_fit import OURS, Node
 from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import MAX_DEPTH, MAX_SCALARS
 from app.table.type_names import MAX_DIGITS

@@ -1,27 +1,146 @@
-"""Reads messages in Avro whose schemas are in a registry: one by one, and many at once by schema."""
+"""Reads messages in Avro whose schemas are in a registry: one by one with fastavro, and many at once with Polars.
 
-import time
+Polars panics on some schemas and refuses others. So the schema decides which way is possible, see ``columns_of``.
+
+Both ways give equal values. A number that its logical type cannot show, such as a date after the year 9999, is read by
+the first way, as ``OutOfRange``.
+"""
+
+import io
+import json
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal, Inexact
 from itertools import chain
+from time import monotonic
 from typing import Any
+from uuid import UUID
 
+import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
+from fastavro.read import LOGICAL_READERS
 
-from app.convert.avro_columns import ColumnReader, NotReadError
-from app.convert.avro_schema import AvroSchema
+from app.convert.avro_columns import ColumnReader, NotReadError, columns_of
+from app.convert.avro_fit import OURS, SIZE_OF_UUID, DatumCheck, Node, logical_type
 from app.convert.columns import in_types
 from app.convert.registered_schemas import Find, RegisteredSchemas, payloads
+from app.convert.scalars import OutOfRange
 from app.model import Headers, RegisteredSchema, SchemaId
 from app.reasons import Reason
 
-_AVRO = "AVRO"
+_EXACT = Context(prec=1_000, traps=[Inexact])
+_LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1)
+_DAY_MICROS = 86_400_000_000
+_KEPT = ("name", "namespace", "symbols", "size", "precision", "scale")
+
+
+class AvroSchemaError(ValueError):
+    """A schema that no datum can be read with."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """The schema of a writer; ``columns`` reads many datums at once, and is ``None`` where Polars cannot."""
+
+    columns: ColumnReader | None
+    _parsed: Any
+    _check: DatumCheck
+
+    @classmethod
+    def parse(cls, text: str, references: Sequence[str] = ()) -> "AvroSchema":
+        """Parses a schema from JSON; ``references`` are those that it names, each behind those that it names itself.
+
+        Raises:
+            AvroSchemaError: it is no schema of Avro, or no datum can be read safely with it.
+        """
+        named: dict[str, Any] = {}
+        parsed = None
+        try:
+            for source in (*references, text):
+                parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
+            return cls(columns_of(parsed, named), parsed, DatumCheck(parsed, named))
+        except Exception as error:  # of many kinds, for a schema may have any form
+            raise AvroSchemaError(Reason("its schema is no schema of Avro").also("", f": {error!r}")) from error
+
+    def read(self, datum: bytes) -> Any:
+        """Decodes a datum; ``ValueError`` if it was not written with this schema."""
+        try:
+            self._check(datum)
+            return fastavro.schemaless_reader(io.BytesIO(datum), self._parsed, None)
+        except Exception as error:
+            raise ValueError(Reason("it does not fit its Avro schema").also("", f": {error!r}")) from error
+
+
+def _cleaned(node: Node) -> Node:
+    """Removes what only other readers need (defaults may be of a wrong type), and gives logical types our names."""
+    if isinstance(node, str):
+        return node
+    if isinstance(node, list):
+        return [_cleaned(each) for each in node]
+    kind = node["type"]
+    if not isinstance(kind, str):
+        return _cleaned(kind)
+    cleaned = {name: node[name] for name in _KEPT if name in node} | {"type": kind}
+    if kind in ("record", "error"):
+        fields = [{"name": each["name"], "type": _cleaned(each["type"])} for each in node["fields"]]
+        return cleaned | {"type": "record", "fields": fields}
+    if kind in ("array", "map"):
+        inner = "items" if kind == "array" else "values"
+        return cleaned | {inner: _cleaned(node[inner])}
+    logical = logical_type(node)
+    return cleaned | {"logicalType": OURS + logical} if logical else cleaned
+
+
+def _date(days: int) -> date | OutOfRange:
+    ordinal = _EPOCH_DAY + days
+    return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else OutOfRange(days)
+
+
+def _time(number: int, micros: int) -> time | OutOfRange:
+    if not 0 <= number * micros < _DAY_MICROS:
+        return OutOfRange(number)
+    return (_EPOCH + timedelta(microseconds=number * micros)).time()
+
+
+def _moment(number: int, micros: int, zone: Any) -> datetime | OutOfRange:
+    try:
+        return (_EPOCH + timedelta(microseconds=number * micros)).replace(tzinfo=zone)
+    except OverflowError:
+        return OutOfRange(number)
+
+
+def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:
+    if len(raw) > _LONGEST_DECIMAL:
+        raise ValueError(f"a decimal has {len(raw):,} bytes")
+    return Decimal(int.from_bytes(raw, signed=True)).scaleb(-schema.get("scale", 0), _EXACT)
+
+
+_Reader = Callable[[Any, Any, Any], Any]
+_READERS: Mapping[str, _Reader] = {
+    "int-date": lambda value, _, __: _date(value),
+    "int-time-millis": lambda value, _, __: _time(value, 1_000),
+    "long-time-micros": lambda value, _, __: _time(value, 1),
+    "long-timestamp-millis": lambda value, _, __: _moment(value, 1_000, UTC),
+    "long-timestamp-micros": lambda value, _, __: _moment(value, 1, UTC),
+    "long-local-timestamp-millis": lambda value, _, __: _moment(value, 1_000, None),
+    "long-local-timestamp-micros": lambda value, _, __: _moment(value, 1, None),
+    "bytes-decimal": lambda value, schema, _: _decimal(value, schema),
+    "fixed-decimal": lambda value, schema, _: _decimal(value, schema),
+    "fixed-uuid": lambda value, _, __: str(UUID(bytes=value)) if len(value) == SIZE_OF_UUID else value,
+}
+for _name, _reader in _READERS.items():
+    _base, _, _logical = _name.partition("-")
+    LOGICAL_READERS[f"{_base}-{OURS}{_logical}"] = _reader
 
 
 class AvroMessages:
     """Reads Avro by the schema of its writer; ``find`` asks the registry."""
 
-    def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, find: Find, clock: Callable[[], float] = monotonic) -> None:
         self._schemas = RegisteredSchemas(find, _usable, clock)
         self.ask_with, self.read = self._schemas.ask_with, self._schemas.read
 
@@ -64,7 +183,7 @@ class AvroMessages:
 
 
 def _usable(registered: RegisteredSchema) -> AvroSchema:
-    if registered.kind != _AVRO:
+    if registered.kind != "AVRO":
         raise ValueError(Reason(f"its schema is {registered.kind} and not Avro"))
     return AvroSchema.parse(registered.text, registered.references)
 

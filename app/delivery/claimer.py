@@ -7,6 +7,7 @@ are claimed.
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ _T = TypeVar("_T")
 _MOST_CLAIMS = 4  # at the same time: of the present assignment, and of former ones that do not know yet that they ended
 _QUESTIONS = 10  # to Kafka, before partitions are claimed again
 _RESTART = "It is tried again after a restart"
+_MOST_AGAIN = 3  # in ``Timings.claim_again_seconds``
 _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 
 
@@ -182,3 +184,27 @@ class Claimer:
             if self._stop.wait(self._timings.fenced_seconds / _QUESTIONS) or assignment.log.has_ended:
                 raise Stopped
         return RetryableError(f"claiming {listed} again", f"{closed}, and {answer}", _RESTART)
+
+
+class Reclaiming:
+    """Notes each claim that ``may_again`` allows: two members of different clusters would do it for ever in turn."""
+
+    def __init__(self, timings: Timings) -> None:
+        self._timings = timings
+        self._at: deque[float] = deque(maxlen=_MOST_AGAIN)
+
+    def may_again(self) -> bool:
+        now = self._timings.clock()
+        if len(self._at) == _MOST_AGAIN and now - self._at[0] <= self._timings.claim_again_seconds:
+            return False
+        self._at.append(now)
+        return True
+
+
+def taken_over(reason: str) -> RetryableError:
+    """The error to end with where Kafka goes on to assign partitions that another member has claimed."""
+    return RetryableError(
+        "writing a partition's rows",
+        reason,
+        "If no other connector uses this consumer group and table, a restart sets it right; nothing is lost",
+    )

@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from app.convert.batch import Converted
 from app.delivery.assignment import Assignment, Piece, Portion
-from app.delivery.flow import Flow
-from app.delivery.in_flight import BatchInFlight
+from app.delivery.flow import BatchInFlight, Flow
 from app.delivery.limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, BatchEnds, BatchLimits, BatchSize
 from app.delivery.open_batch import OpenBatch
 from app.delivery.stage import Stager
@@ -31,8 +30,8 @@ _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tm
 class Gathering:
     """Steps 1 and 2. All but ``submit`` and ``ends.due_in`` is for its thread.
 
-    ``scratch`` is a private folder, which each batch leaves as it found it. ``in_files`` adds to the rows what the
-    catalog wants in files. ``stored_share``: see ``BatchEnds.reason``; of the thread that writes.
+    ``scratch`` is a private folder, which each batch leaves as it found it. ``in_files`` returns the rows with the
+    columns that the catalog wants in files. ``stored_share``: see ``BatchEnds.reason``; of the thread that writes.
     """
 
     def __init__(

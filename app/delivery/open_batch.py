@@ -15,16 +15,7 @@ from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, nulls_of, values_of
 from app.delivery.limits import BatchSize
-from app.model import (
-    Batch,
-    BatchPart,
-    DataFile,
-    LocalObject,
-    OffsetRange,
-    Rejected,
-    StagedFile,
-    TopicPartition,
-)
+from app.model import Batch, BatchPart, DataFile, LocalObject, OffsetRange, Rejected, StagedFile, TopicPartition
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
 from app.table.catalog_table import Computed
@@ -62,12 +53,7 @@ class OpenBatch:
     """
 
     def __init__(
-        self,
-        number: int,
-        path: Path,
-        table_root: str,
-        spec: PartitionSpec,
-        computed: Sequence[Computed] = (),
+        self, number: int, path: Path, table_root: str, spec: PartitionSpec, computed: Sequence[Computed] = ()
     ) -> None:
         self._number = number
         self._path = path

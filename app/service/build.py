@@ -46,7 +46,7 @@ from app.service.kafka import kafka_client_refused, kafka_connection
 from app.service.lake import Lake
 from app.service.starting import Base
 from app.spark.scratch import is_in_memory
-from app.table.location import TableLocation
+from app.table.existing import TableLocation
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
@@ -196,12 +196,7 @@ def _new_takeover(
         journal,
         Settlement(lake.store, roll, lake.registrar.has, offsets, objects.map),
         Beginnings(
-            offsets,
-            topic_ids,
-            first_offsets.of,
-            settings.follow_offsets,
-            member.keeps_state,
-            first_offsets.followed,
+            offsets, topic_ids, first_offsets.of, settings.follow_offsets, member.keeps_state, first_offsets.followed
         ),
         claims.map,
     )
@@ -240,8 +235,7 @@ def new_claimer(
             other_tables.at_assignment,
             lambda: is_member(member.admin, name, member.member_id()),
             KafkaWatch(
-                [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later],
-                seconds=_WATCH_SECONDS,
+                [lambda: topic_ids.recreated(metrics.counts().positions), other_tables.later], seconds=_WATCH_SECONDS
             ),
         ),
         submit,

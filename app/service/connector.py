@@ -1,6 +1,6 @@
 """The connector: its parts, in the order in which they are built, and how it consumes once a lane is built on them.
 
-There are two lanes: ``plain_lane`` where ``transform()`` is untouched, ``framework_lane`` where it is edited.
+There are two lanes: ``plain_lane`` with the connector's own loop, ``framework_lane`` where it needs quixstreams' one.
 """
 
 import logging

@@ -12,8 +12,8 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
-from app.consumer.plain.stateless import NeedsFrameworkError
-from app.consumer.user_code import at_line_of
+from app.consumer.errors import at_line_of
+from app.consumer.plain.transformer import NeedsFrameworkError
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 
 logger = logging.getLogger(__name__)

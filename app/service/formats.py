@@ -13,8 +13,7 @@ from app.catalog.rest_client import Credentials
 from app.catalog.schema_registry import SchemaRegistry
 from app.config.parsers import is_pem
 from app.config.settings import Settings
-from app.consumer.exact_json import loads, new_deserializer
-from app.consumer.registered import KeyDeserializer, RegisteredDeserializer
+from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, loads, new_deserializer
 from app.convert.json_parser import JsonMessages
 from app.convert.registered_schemas import Find, payload
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey

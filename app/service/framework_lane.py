@@ -1,4 +1,4 @@
-"""Builds the framework's lane: quixstreams runs what an edited ``transform()`` builds, and our sink is a stock one.
+"""Builds the framework's lane: quixstreams runs what ``transform()`` builds, and our sink is a stock one.
 
 quixstreams creates the topics that state and ``group_by()`` need.
 """
@@ -13,13 +13,12 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
-from app.consumer.framework.application import Callbacks, mark_commits, run
-from app.consumer.framework.due import Due
-from app.consumer.framework.first_commit import commit_where_partitions_begin
+from app.consumer.framework.application import Callbacks, run
+from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
-from app.consumer.framework.messages import CurrentMessage
-from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
+from app.consumer.offsets import commit_where_partitions_begin, mark_commits
+from app.consumer.sink_observer import Observed
 from app.delivery.claimer import Claimer
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import new_admin

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.config.settings import Settings
-from app.consumer.plain.stateless import NeedsFrameworkError, stateless_dataframe
+from app.consumer.plain.transformer import NeedsFrameworkError, stateless_dataframe
 from app.service.build import one_by_one
 from app.service.customised import Customised
 

@@ -10,10 +10,10 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.bad_records.refusals import ReadMessage
+from app.consumer.deserializers import read_message
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.reader import read_message
 from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
 from app.convert.json_parser import JsonMessages

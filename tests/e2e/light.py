@@ -29,7 +29,7 @@ vars(app.spark.writer)["SparkWriter"] = ReadyWriter  # before those are loaded t
 import app.service.run  # noqa: E402
 from app.consumer.framework.sink import RowSink  # noqa: E402
 from app.journal.own_log import OwnLog  # noqa: E402
-from app.delivery.upload import Upload  # noqa: E402
+from app.delivery.deliver import Upload  # noqa: E402
 from app.timings import Timings  # noqa: E402
 # isort: on
 

@@ -4,18 +4,18 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from app.consumer.framework.due import Due
-from app.consumer.framework.messages import CurrentMessage
-from app.consumer.framework.observed import Observed
-from app.consumer.run_errors import translated
 from quixstreams import Application
 from quixstreams.context import message_context
 from quixstreams.models import Row, Topic
 
 from app.bad_records.refusals import BadRecords
-from app.consumer.framework.application import Callbacks, mark_commits
+from app.consumer.errors import translated
+from app.consumer.framework.application import Callbacks
+from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
+from app.consumer.offsets import mark_commits
+from app.consumer.sink_observer import Observed
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage

@@ -38,8 +38,8 @@ from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.storage.base import ObjectStore
+from app.table.existing import TableLocation
 from app.table.layout import dead_letter_root, is_data_file
-from app.table.location import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.faults.site import Site

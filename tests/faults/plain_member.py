@@ -7,17 +7,16 @@ from datetime import date
 from types import SimpleNamespace
 from typing import Any
 
-from app.consumer.plain.stateless import stateless_dataframe
-from app.consumer.rejections import not_processed
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.context import message_context
 from quixstreams.models import Topic
 
 from app.bad_records.refusals import BadRecords, ReadMessage, Refusal, no_object
+from app.consumer.errors import not_processed
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.row_message import row_of
-from app.consumer.plain.transformer import Transformer
+from app.consumer.plain.transformer import Transformer, stateless_dataframe
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches

@@ -32,7 +32,7 @@ from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.waits import Stopped
-from app.table.location import TableLocation
+from app.table.existing import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock

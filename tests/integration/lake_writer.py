@@ -10,8 +10,8 @@ from app.catalog.registrar import Registrar
 from app.model import Row, TopicPartition
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
+from app.table.existing import TableLocation
 from app.table.layout import PartitionSpec
-from app.table.location import TableLocation
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.batches import NOON, batch_of, spec, stage, stager

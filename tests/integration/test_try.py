@@ -45,7 +45,7 @@ def try_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         if text:
             (tmp_path / "transform.py").write_text(text)
             monkeypatch.setattr(app, "__path__", [str(tmp_path), *app.__path__])
-            monkeypatch.setattr("app.consumer.user_code.ROOT", tmp_path)
+            monkeypatch.setattr("app.consumer.errors.ROOT", tmp_path)
         monkeypatch.delitem(sys.modules, "app.transform", raising=False)
         monkeypatch.delattr(app, "transform", raising=False)
         given = io.BytesIO(records if isinstance(records, bytes) else records.encode())

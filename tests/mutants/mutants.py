@@ -128,7 +128,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch counts as stored after an upload that failed",
-        "app/delivery/upload.py",
+        "app/delivery/deliver.py",
         "raise (lasting or errors)[0]",
         "waiting.clear()",
         ("tests/unit/delivery/test_upload.py",),
@@ -142,7 +142,7 @@ MUTANTS = (
     ),
     Mutant(
         "rows that come again without a flush in between are doubled",
-        "app/consumer/framework/waiting.py",
+        "app/consumer/framework/processed.py",
         "        del self.rows[: self._ended]\n",
         "",
         ("tests/unit/consumer/framework/test_row_sink.py",),
@@ -380,7 +380,7 @@ MUTANTS = (
     ),
     Mutant(
         "a refused upload counts as stored",
-        "app/delivery/upload.py",
+        "app/delivery/deliver.py",
         "            return None\n\n\ndef _error_of",
         "            return StoredObject(item.key, 0, None)\n\n\ndef _error_of",
         (*_OF_PIPELINE, "tests/unit/delivery/test_upload.py"),

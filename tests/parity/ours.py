@@ -9,11 +9,10 @@ from quixstreams.models import MessageContext
 from app.bad_records.refusals import NotARowError, Refusal
 from app.commands.offline import OfflineClaimer
 from app.config.settings import Settings
-from app.consumer.framework.due import Due
+from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
-from app.consumer.framework.messages import CurrentMessage
-from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
+from app.consumer.sink_observer import Observed
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow
 from app.delivery.gather import Gathering

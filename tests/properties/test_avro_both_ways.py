@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.convert.avro_columns import NotReadError
-from app.convert.avro_messages import AvroMessages
-from app.convert.avro_schema import AvroSchema
+from app.convert.avro_messages import AvroMessages, AvroSchema
 from app.table.field_rules import FieldRules
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.avro import Generator, MemoryRegistry, datum, framed, record

@@ -9,12 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from app.consumer.exact_json import new_deserializer
-from app.consumer.plain.reader import read_message
-from app.consumer.registered import RegisteredDeserializer
 from quixstreams.models import Deserializer, Topic
 
 from app.bad_records.refusals import BadRecords, ReadMessage, Refusal
+from app.consumer.deserializers import RegisteredDeserializer, new_deserializer, read_message
 from app.convert.avro_messages import AvroMessages
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW

@@ -40,7 +40,7 @@ HOMES = {
     "aws_msk_iam_sasl_signer": "app.kafka.connection",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
     "pyiceberg": "app.catalog.iceberg.*",
-    "fastavro": "app.convert.avro_schema app.commands.try_out.avro_file",
+    "fastavro": "app.convert.avro_messages app.commands.try_out.avro_file",
     "polars": "app.convert.avro_columns",
     "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
     "jinja2": "app.monitoring.status_page",

@@ -11,7 +11,7 @@ from app.logs import JsonFormatter, LogFormat, formatter
 
 def record(message: str, *arguments: object, **more: Any) -> logging.LogRecord:
     made = logging.LogRecord(
-        "app.delivery.in_flight", logging.INFO, "x.py", 1, message, arguments, more.pop("exc_info", None)
+        "app.delivery.flow", logging.INFO, "x.py", 1, message, arguments, more.pop("exc_info", None)
     )
     made.created = 1_700_000_000.25
     made.__dict__.update(more)
@@ -30,7 +30,7 @@ def test_what_is_on_a_line() -> None:
     assert line(record("sealed %d rows", 7)) == {
         "time": "2023-11-14T22:13:20.250+00:00",
         "level": "INFO",
-        "logger": "app.delivery.in_flight",
+        "logger": "app.delivery.flow",
         "message": "sealed 7 rows",
     }
 

@@ -1,8 +1,13 @@
-"""What a commit to an Iceberg table says of data files, and how pyiceberg is made ready for one."""
+"""What a commit to an Iceberg table says of data files, by which of its columns their names mean.
+
+Files have no field ids, so the table's name mapping says which column a name means. An engine that renames a column
+adds its new name to the mapping, and one that drops a column leaves its names there. New files have the first name of
+each column.
+"""
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Final
@@ -17,21 +22,91 @@ from pyiceberg.io.pyarrow import (
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
     pyarrow_to_schema,
+    schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.schema import index_by_id
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import MappedField, NameMapping, update_mapping
 from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType
 
-from app.catalog.iceberg.columns import mapping_of
 from app.model import DataFile
+from app.table.schema import TableSchema
 
 logger = logging.getLogger(__name__)
 
+_Mapped = Iterable[MappedField]
 _MAPPING: Final = "schema.name-mapping.default"  # the connector's files have no field ids
 _RETRIES: Final = "commit.retry.num-retries"
 _Plan = tuple[dict[int, StatisticsCollector], dict[str, int]]
+
+
+def mapping_of(metadata: TableMetadata) -> NameMapping:
+    """Returns the table's name mapping, with the columns that are not in it: not every engine adds those."""
+    mapping = metadata.name_mapping() or NameMapping([])
+    names = {name for each in mapping for name in each.names}
+    new = {field.field_id: field for field in metadata.schema().fields if field.name not in names}
+    ids = {each.field_id for each in mapping}
+    return update_mapping(mapping, new, {-1: [field for key, field in new.items() if key not in ids]})
+
+
+def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
+    """Returns the column of files by each name; ``None`` for a dropped one, and for the name of a partition alone."""
+    schema, mapping = metadata.schema(), mapping_of(metadata)
+    columns = schema_to_pyarrow(schema, include_field_ids=False)
+    kinds = TableSchema.of_others(_renamed(columns, schema.name_mapping, dict(_first_names(mapping)))).columns
+    fields = {name: pa.field(name, kind) for name, kind in kinds.items()}
+    partitions = {field.name: None for spec in metadata.partition_specs for field in spec.fields}
+    mapped = [each for each in mapping if each.names[0] in fields or each.field_id not in schema.field_ids]
+    return partitions | {name: fields.get(each.names[0]) for each in mapped for name in each.names}
+
+
+def type_of(kind: pa.DataType) -> IcebergType:
+    """Returns a type without parts as Iceberg has it."""
+    mapping = NameMapping.model_validate([{"field-id": 1, "names": ["x"]}])
+    return pyarrow_to_schema(pa.schema({"x": kind}), mapping).find_type(1)
+
+
+def columns_of_table(metadata: TableMetadata, columns: pa.Schema) -> pa.Schema:
+    """Returns a file's columns under their names in the table, without dropped ones; new ones as they are.
+
+    Raises:
+        ValueError: two of them are the same column.
+    """
+    names: dict[int | None, str] = {key: field.name for key, field in index_by_id(metadata.schema()).items()}
+    return pa.schema(_renamed(columns, mapping_of(metadata), names))
+
+
+def _first_names(mapped: _Mapped) -> Iterator[tuple[int | None, str]]:
+    for each in mapped:
+        yield each.field_id, each.names[0]
+        yield from _first_names(each.fields)
+
+
+def _renamed(fields: Iterable[pa.Field], mapped: _Mapped, names: Mapping[int | None, str]) -> list[pa.Field]:
+    found: dict[str, pa.Field] = {}
+    by_name = {name: each for each in mapped for name in each.names}
+    for field in fields:
+        known = by_name.get(field.name)
+        name = field.name if known is None else names.get(known.field_id)
+        if name in found:
+            raise ValueError(f"{field.name} is another name of the column {name}")
+        if name is not None:
+            found[name] = pa.field(
+                name, field.type if known is None else _type_in_table(field.type, known.fields, names)
+            )
+    return list(found.values())
+
+
+def _type_in_table(kind: pa.DataType, mapped: _Mapped, names: Mapping[int | None, str]) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(_renamed(kind, mapped, names))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_renamed([pa.field("element", kind.value_type)], mapped, names)[0].type)
+    return kind
 
 
 def prepare(table: Table, spec_id: int) -> None:

@@ -38,7 +38,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from app.catalog.iceberg.columns import fields_of_files
+from app.catalog.iceberg.entries import fields_of_files
 from app.errors import FatalError
 from app.table.layout import COMPUTED_BYTES, escape
 from app.table.null_folder import HIVE_NULL

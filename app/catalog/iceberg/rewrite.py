@@ -24,8 +24,7 @@ from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.typedef import EMPTY_DICT
 
-from app.catalog.iceberg.columns import columns_of_table, mapping_of
-from app.catalog.iceberg.entries import entries, prepare, schema_of
+from app.catalog.iceberg.entries import columns_of_table, entries, mapping_of, prepare, schema_of
 from app.catalog.iceberg.store_io import StoreIO
 from app.catalog.iceberg.table import IcebergTable
 from app.errors import ConfigError, FatalError, RetryableError

@@ -39,8 +39,15 @@ from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IDENTITY, TimeTransform, parse_transform
 from pyiceberg.utils.config import Config
 
-from app.catalog.iceberg.columns import columns_of_table, fields_of_files, type_of
-from app.catalog.iceberg.entries import entries, map_names, prepare, schema_of
+from app.catalog.iceberg.entries import (
+    columns_of_table,
+    entries,
+    fields_of_files,
+    map_names,
+    prepare,
+    schema_of,
+    type_of,
+)
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.partitions import Partition, folder_name, is_written, new_record, partitions, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO

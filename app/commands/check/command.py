@@ -21,7 +21,7 @@ from app.commands.offline import AnyTopic
 from app.commands.output import log_warnings_only, print_line
 from app.commands.try_out.plan import Plan
 from app.config.settings import Settings
-from app.consumer.exact_json import new_deserializer
+from app.consumer.deserializers import new_deserializer
 from app.errors import FatalError, cut
 from app.formatting import counted
 from app.journal.survey import warn_of_other_groups
@@ -44,8 +44,8 @@ from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
 from app.storage.targets import LocalTarget
 from app.table.catalog_table import CatalogTable
+from app.table.existing import TableLocation
 from app.table.layout import TIME_COLUMNS
-from app.table.location import TableLocation
 from app.table.null_folder import likely_meant
 
 logger = logging.getLogger(__name__)

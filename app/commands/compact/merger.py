@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.catalog.virtual_index import write_index
+from app.catalog.registrar import write_index
 from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.commands.compact.record import FolderRecord, Intent, staging_folder
 from app.commands.compact.table import TableAtWork, TableFile

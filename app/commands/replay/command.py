@@ -21,8 +21,8 @@ from app.service.build import new_application
 from app.service.kafka import asking_for_topics
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
+from app.table.existing import TableLocation
 from app.table.layout import dead_letter_root
-from app.table.location import TableLocation
 
 logger = logging.getLogger(__name__)
 

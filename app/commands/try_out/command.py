@@ -27,12 +27,11 @@ from app.commands.try_out.avro_file import AvroFile, is_avro_file
 from app.commands.try_out.plan import Planner
 from app.config.settings import Settings
 from app.consumer.framework.application import Callbacks, run
-from app.consumer.framework.due import Due
+from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
-from app.consumer.framework.messages import CurrentMessage
-from app.consumer.framework.observed import Observed
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
+from app.consumer.sink_observer import Observed
 from app.convert.registered_schemas import Find
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow

@@ -1,1 +1,5 @@
-"""quixstreams' own application, where ``transform()`` is edited. Nothing of it is overridden, patched or private."""
+"""A sink and callbacks of quixstreams' own application, where ``transform()`` needs its loop. Only public names.
+
+Four functions of its objects are replaced: ``row_deserialize`` of topics, ``commit`` of the consumer, ``dataframe`` of
+the application, and its ``run`` while ``transform()`` builds.
+"""

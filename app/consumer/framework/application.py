@@ -6,29 +6,21 @@ polls, so also where no message does.
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams import Application, message_context
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.dataframe import StreamingDataFrame
-from quixstreams.kafka.consumer import BaseConsumer
 from quixstreams.kafka.exceptions import KafkaConsumerException
 from quixstreams.models import Row
 
 from app.bad_records.refusals import not_deserialized
-from app.consumer.framework.messages import CurrentMessage
+from app.consumer.errors import NOT_OF_THE_RECORD, ended, not_processed, translated
+from app.consumer.framework.current import CurrentMessage
 from app.consumer.framework.sink import RowSink
-from app.consumer.rejections import not_processed
-from app.consumer.run_errors import NOT_OF_THE_RECORD, ended, translated
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.kafka.errors import (
-    FROM_LAST_COMMIT,
-    cannot_be_decompressed,
-    consuming_failed,
-)
-from app.kafka.questions import own_offset
+from app.kafka.errors import FROM_LAST_COMMIT, cannot_be_decompressed, consuming_failed
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -56,7 +48,7 @@ class Callbacks:
             "on_consumer_error": self._not_consumed,
             "on_processing_error": self._not_processed,
             "on_message_processed": self._processed,
-            # Where the group has no offset, ``latest`` would skip records. See ``app.consumer.framework.first_commit``.
+            # Where the group has no offset, ``latest`` would skip records. See ``app.consumer.offsets``.
             "auto_offset_reset": "earliest",
             "consumer_extra_config": {**of_consumer, "statistics.interval.ms": _TICK_MS, "stats_cb": self._counted},
         }
@@ -116,17 +108,6 @@ class Callbacks:
         self.assigned = group["assignment_size"]
         self._on_tick()
         sink.tick(is_stable=former == self._rebalances)
-
-
-def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
-    """Let a consumer of quixstreams commit offsets with the connector's mark; returns its function for that."""
-    commit = consumer.commit
-
-    def marked(offsets: Sequence[KafkaTopicPartition], **how: Any) -> Any:
-        return commit(offsets=[own_offset(each.topic, each.partition, each.offset) for each in offsets], **how)
-
-    vars(consumer)["commit"] = marked
-    return marked
 
 
 def run(application: Application) -> None:

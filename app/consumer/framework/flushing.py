@@ -7,11 +7,10 @@ one claims the partitions of which messages were processed, and drops what the l
 import logging
 from collections.abc import Callable, Iterable
 
-from app.consumer.claiming import log_starts, mark_set_offsets
 from app.consumer.framework.processed import Processed
-from app.consumer.reclaiming import Reclaiming, taken_over
+from app.consumer.offsets import log_starts, mark_set_offsets
 from app.delivery.assignment import Assignment
-from app.delivery.claimer import Claims
+from app.delivery.claimer import Claims, Reclaiming, taken_over
 from app.delivery.pipeline import Pipeline
 from app.journal.journal import LogClosedError
 from app.model import TopicPartition

@@ -18,12 +18,10 @@ from quixstreams.models import HeadersTuples, MessageContext
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.bad_records.refusals import BadRecords, Refusal, TooBigError, check_row
-from app.consumer.framework.due import ConsumerThread, Due
+from app.consumer.framework.current import ConsumerThread, CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing, HeldUpError
-from app.consumer.framework.messages import CurrentMessage
-from app.consumer.framework.observed import Observed
-from app.consumer.framework.processed import Processed
-from app.consumer.framework.waiting import Waiting
+from app.consumer.framework.processed import Processed, Waiting
+from app.consumer.sink_observer import Observed
 from app.delivery.pipeline import Pipeline
 from app.errors import ConnectorError, DataError, RetryableError
 from app.model import Rejected, Row, TopicPartition, known_timestamp

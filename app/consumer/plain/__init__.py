@@ -1,1 +1,1 @@
-"""The connector's own loop, where ``transform()`` is untouched."""
+"""The connector's own loop, where ``transform()`` needs nothing of the one of quixstreams."""

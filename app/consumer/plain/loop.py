@@ -14,13 +14,10 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import not_decompressed
-from app.consumer.claiming import log_starts, mark_set_offsets
-from app.consumer.plain.copies import Copies
-from app.consumer.plain.intake import Intake, Taken
-from app.consumer.plain.room import TURN_SECONDS, Room
-from app.consumer.reclaiming import Reclaiming, taken_over
+from app.consumer.offsets import Copies, log_starts, mark_set_offsets
+from app.consumer.plain.intake import TURN_SECONDS, Intake, Room, Taken
 from app.delivery.assignment import Assignment, Partition
-from app.delivery.claimer import Claims
+from app.delivery.claimer import Claims, Reclaiming, taken_over
 from app.delivery.pipeline import Pipeline
 from app.errors import RetryableError
 from app.journal.journal import LogClosedError

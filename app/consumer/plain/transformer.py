@@ -1,15 +1,18 @@
-"""Runs what a stateless ``transform()`` has built over many messages, with the results of quixstreams' own loop.
+"""``transform()`` without quixstreams' loop: finds out whether it needs that, and runs what it has built.
 
-The stream composes to the function that this loop calls for each message.
+It builds without Kafka, on a dataframe that refuses all but functions of single records. Its stream composes to the
+function that the loop of quixstreams calls for each message. That is run over many at once, with the same results.
 """
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 from quixstreams.context import set_message_context
 from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.dataframe.registry import DataFrameRegistry
 from quixstreams.models import MessageContext, Topic
 from quixstreams.models import Row as FrameworkRow
 
@@ -22,12 +25,10 @@ from app.bad_records.refusals import (
     too_deep,
     too_many_rows,
 )
-from app.consumer.exact_json import reader_of
-from app.consumer.own_copy import own_copy
+from app.consumer.deserializers import reader_of
+from app.consumer.errors import NOT_OF_THE_RECORD, ended, not_processed, translated
 from app.consumer.plain.row_message import RowMessage, text_of
-from app.consumer.rejections import not_processed
-from app.consumer.row_size import MESSAGE_OVERHEAD, ROW_OVERHEAD, RowSizer
-from app.consumer.run_errors import NOT_OF_THE_RECORD, ended, translated
+from app.consumer.rows import MESSAGE_OVERHEAD, ROW_OVERHEAD, RowSizer, own_copy
 from app.delivery.limits import BatchLimits
 from app.model import Headers, Message, Row, deep_size, headers_of
 
@@ -35,6 +36,38 @@ Loads = Callable[[bytes], Any]
 
 _OBJECTS_OF_TEXT = 10  # bytes of Python's objects for a byte of JSON, at most about
 _TEXTS_AGAIN = 100  # runs
+# What works record by record, and what quixstreams asks for that. All else needs its loop: state, windows, joins,
+# topics, sinks, and what is new in a later version. A stateful function asks for ``register_store``.
+_STATELESS = frozenset({"apply", "update", "filter", "drop", "fill", "contains", "set_timestamp", "set_headers"})
+_ASKED_FOR = frozenset({"stream", "stream_id"})
+
+
+class NeedsFrameworkError(BaseException):
+    """``transform()`` asks for this; no ``except Exception`` of its code is to catch it."""
+
+
+class StatelessDataFrame(StreamingDataFrame):
+    """Raises ``NeedsFrameworkError`` where it is asked for more than functions of single records.
+
+    quixstreams makes all dataframes that come of it of the same class.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        is_more = not name.startswith("_") and name not in _STATELESS | _ASKED_FOR
+        if is_more and hasattr(StreamingDataFrame, name):  # else it is misspelled
+            raise NeedsFrameworkError("stateful=True" if name == "register_store" else f"sdf.{name}")
+        return super().__getattribute__(name)
+
+
+StatelessDataFrame.__name__ = StreamingDataFrame.__name__  # as errors in transform() call it
+
+
+def stateless_dataframe() -> StreamingDataFrame:
+    nothing: Any = SimpleNamespace(producer=None)  # an application has a manager of topics, and a context of processing
+    topic = Topic("input")  # no function sees it
+    return StatelessDataFrame(
+        topic, topic_manager=nothing, registry=DataFrameRegistry(), processing_context=nothing, stream_id=topic.name
+    )
 
 
 @dataclass(slots=True)

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app.consumer.plain.reader import read_message
-from app.consumer.plain.stateless import stateless_dataframe
-from app.consumer.run_errors import ended, translated
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
 from app.bad_records import dead_letter
 from app.bad_records.refusals import BadRecords, Refusal
-from app.consumer.plain.transformer import Transformer
+from app.consumer.deserializers import read_message
+from app.consumer.errors import ended, translated
+from app.consumer.plain.transformer import Transformer, stateless_dataframe
 from app.convert.avro_messages import AvroMessages
 from app.convert.protobuf_messages import ProtobufMessages
 from app.errors import DataError

@@ -12,8 +12,8 @@ from app.catalog.registrar import MovedError, Registrar
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.model import DataFile
 from app.table.catalog_table import CatalogTable
+from app.table.existing import TableLocation
 from app.table.layout import PartitionSpec
-from app.table.location import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.support.batches import spec
 from tests.unit.catalog.catalog_bench import footer_of

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
-from app.config.misspelled import misspelled
+from app.config.environment import misspelled
 from app.config.settings import VARIABLES, SettingsError, load_settings, remarks
 from tests.support.environment import ENOUGH, load, problems
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quixstreams.models.serializers import DESERIALIZERS, SerializationContext, SerializationError
 
-from app.consumer.exact_json import new_deserializer
+from app.consumer.deserializers import new_deserializer
 
 LARGE = [2**63, 2**64 - 1, 2**64, 2**64 + 1, -(2**63) - 1, -(2**64), 10**30 + 7, 12345678901234567890123, 10**300 + 1]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.consumer.row_size import RowSizer
+from app.consumer.rows import RowSizer
 from app.model import deep_size
 
 SMALL = {"id": 1, "place": "NYC", "value": 1.5}

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.convert.avro_messages import AvroMessages
-from app.convert.avro_schema import AvroSchema, AvroSchemaError
+from app.convert.avro_messages import AvroMessages, AvroSchema, AvroSchemaError
 from app.model import RegisteredSchema
 from app.reasons import reason_of
 from tests.support.avro import MemoryRegistry, encoded, framed, record

@@ -24,7 +24,7 @@ from app.journal.log import GenerationLog
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.storage.base import Content, StoredObject
-from app.table.location import TableLocation
+from app.table.existing import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.journal_store import JournalStore

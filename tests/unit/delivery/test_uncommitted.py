@@ -2,7 +2,7 @@
 
 import time
 
-from app.delivery.uncommitted import Uncommitted
+from app.delivery.assignment import Uncommitted
 
 
 def of(*polls: tuple[int, int | None]) -> Uncommitted:

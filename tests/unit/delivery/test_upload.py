@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.delivery.upload import Upload
+from app.delivery.deliver import Upload
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import DataFile
 from tests.fakes.moody_store import MoodyStore

@@ -14,8 +14,7 @@ import pytest
 from quixstreams.models import Topic
 
 from app.config.settings import Settings
-from app.consumer.exact_json import new_deserializer
-from app.consumer.plain.reader import read_message
+from app.consumer.deserializers import new_deserializer, read_message
 from app.model import Batch, Message, Row
 from app.service.build import new_bad_records, new_stager
 from app.service.formats import new_formats

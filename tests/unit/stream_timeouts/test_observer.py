@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from app.consumer.exact_json import new_deserializer
 from quixstreams.context import set_message_context
 from quixstreams.models import MessageContext, MessageField
 from quixstreams.models.serializers import SerializationContext
 
 from app.bad_records.refusals import NotARowError, Refusal
+from app.consumer.deserializers import new_deserializer
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
 from app.reasons import Reason

@@ -5,8 +5,8 @@ import threading
 from typing import Any
 
 import pytest
-from app.consumer.exact_json import new_deserializer
 
+from app.consumer.deserializers import new_deserializer
 from app.consumer.sink_observer import NOBODY
 from app.errors import ConfigError
 from app.service.stream_timeouts import StreamTimeouts

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.table.compatibility import check_spec
+from app.table.existing import check_spec
 from app.table.layout import data_key, is_data_file, spec_of_key
 from app.table.null_folder import HIVE_NULL, QUIX_NULL, null_folder_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from app.errors import ConfigError
 from app.table.catalog_table import CatalogTable
-from app.table.location import TableLocation, adopted
+from app.table.existing import TableLocation, adopted
 
 S3 = TableLocation("s3://lake", "data/t")
 WORKSPACE = TableLocation("s3://lake", "ws-1/data/t")

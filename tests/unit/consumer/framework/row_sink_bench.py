@@ -4,15 +4,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from app.consumer.framework.due import Due
-from app.consumer.framework.messages import CurrentMessage
-from app.consumer.framework.observed import Observed
 from quixstreams.models import MessageContext
 
 from app.bad_records.refusals import BadRecords, OnBadRecord, Refusal
+from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
-from app.consumer.sink_observer import NOBODY, SinkObserver
+from app.consumer.sink_observer import NOBODY, Observed, SinkObserver
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.reasons import Reason

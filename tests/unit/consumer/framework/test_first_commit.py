@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from app.consumer.framework.first_commit import commit_where_partitions_begin
 from confluent_kafka import KafkaError, KafkaException
 
+from app.consumer.offsets import commit_where_partitions_begin
 from app.errors import FatalError, RetryableError
 from app.journal.beginning import Start
 from app.kafka.questions import PartitionOffsets, own_offset

@@ -14,9 +14,9 @@ from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDe
 from quixstreams.models import MessageContext, Row
 
 from app.bad_records.refusals import Refusal, TooBigError
+from app.consumer.errors import translated
 from app.consumer.framework.application import Callbacks, run
-from app.consumer.framework.messages import CurrentMessage
-from app.consumer.run_errors import translated
+from app.consumer.framework.current import CurrentMessage
 from app.errors import ConnectorError, FatalError, RetryableError
 from tests.fakes.kafka_message import KafkaMessage
 

@@ -4,8 +4,7 @@ import pytest
 from quixstreams.models import Topic
 
 from app.bad_records.refusals import Refusal
-from app.consumer.plain.reader import read_message
-from app.consumer.registered import RegisteredDeserializer
+from app.consumer.deserializers import RegisteredDeserializer, read_message
 from app.errors import RetryableError
 from app.model import Row
 from app.monitoring.waits import Stopped

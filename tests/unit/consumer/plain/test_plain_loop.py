@@ -5,14 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from app.consumer.plain.stateless import stateless_dataframe
 from confluent_kafka import KafkaError
 from quixstreams.models import Topic
 
 from app.bad_records.refusals import BadRecords, OnBadRecord
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.transformer import Transformer
+from app.consumer.plain.transformer import Transformer, stateless_dataframe
 from app.errors import FatalError, RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError

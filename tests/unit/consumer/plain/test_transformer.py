@@ -15,10 +15,9 @@ from quixstreams import message_context
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
+from app.consumer.deserializers import RegisteredDeserializer
 from app.consumer.plain.row_message import text_of
-from app.consumer.plain.stateless import stateless_dataframe
-from app.consumer.plain.transformer import Transformed, Transformer
-from app.consumer.registered import RegisteredDeserializer
+from app.consumer.plain.transformer import Transformed, Transformer, stateless_dataframe
 from app.errors import FatalError, RetryableError
 from app.model import Row
 from tests.fakes.clock import Clock

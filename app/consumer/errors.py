@@ -1,25 +1,56 @@
-"""Errors of functions in ``transform()`` that are not errors of a record: they end the process."""
+"""What becomes of errors of ``transform()`` and of quixstreams: a record is refused, or the process ends."""
 
 import logging
+import sysconfig
+from pathlib import Path
+from traceback import walk_tb
+from types import FrameType
+from typing import Any
 
 from confluent_kafka import KafkaException
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError, CheckpointProducerTimeout
 from quixstreams.checkpointing.exceptions import InvalidStoredOffset as InvalidStoredOffsetError
 from quixstreams.exceptions import PartitionAssignmentError, QuixException
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
+from quixstreams.models import Row as FrameworkRow
 from quixstreams.state.exceptions import StateTransactionError, StoreTransactionFailed
 
-from app.consumer.user_code import at_line_of
+from app.bad_records.refusals import HINT_TRANSFORM, LONGEST_REASON, NotARowError, NullValueError, Refusal, not_written
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.errors import FROM_LAST_COMMIT, of_rebalance, producing_failed, recovering_failed
 from app.kafka.questions import not_committed
+from app.model import Message, Row, TopicPartition
+from app.reasons import Reason, reason_of, shown
 
 logger = logging.getLogger(__name__)
 
+ROOT = Path(__file__).resolve().parents[2]
 # Errors of an earlier record's output, of the framework, or of a full producer queue; not of the current record.
 NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
+
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+# The connector's own packages that call the user's code, or that the framework calls.
+_OWN = ("app.consumer.", "app.stream_timeouts.", "app.service.")
 _NEXT_START = "LOGLEVEL=DEBUG shows its message. The next start reads again what is not committed"
 _TOO_LATE = (InvalidStoredOffsetError, StoreTransactionFailed, StateTransactionError)
+
+
+def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
+    """Refuses a record at which ``transform()`` failed, or that became no row.
+
+    ``row`` is the record as ``transform()`` got it. ``message`` holds this record alone; ``None`` if it is unknown.
+    """
+    if isinstance(error, NullValueError) and row.value is not None:
+        error = NullValueError("transform() made null of it, as a function does that returns nothing")
+    if isinstance(error, NotARowError):
+        reason, hint = reason_of(error), error.hint
+    else:
+        raised = Reason("transform() raised ").also(type(error).__name__, shown(error, LONGEST_REASON))
+        reason = raised.also(at_line_of(error))
+        hint = HINT_TRANSFORM
+    value: Any = row.value  # of whatever type
+    ours = Row(value, row.key, row.timestamp, row.offset, row.headers, message)
+    return not_written(reason, ours, TopicPartition(row.topic, row.partition), hint)
 
 
 def ended(error: BaseException) -> FatalError:
@@ -47,3 +78,25 @@ def translated(error: Exception) -> ConnectorError:
     doing = "running quixstreams" if isinstance(error, QuixException) else "running transform() or a sink of it"
     logger.debug("%s", doing, exc_info=error)  # its message may quote a record
     return FatalError(doing, f"{type(error).__name__}{at_line_of(error)}", _NEXT_START)
+
+
+def at_line_of(error: BaseException) -> str:
+    """Ends a sentence with ``at file:line`` of the user's code that raised this; empty if the traceback has none.
+
+    Files of the connector's folder are named from there, others in full.
+    """
+    lines = [
+        f"{_shown(frame.f_code.co_filename)}:{line}" for frame, line in walk_tb(error.__traceback__) if _is_users(frame)
+    ]
+    return f" at {lines[-1]}" if lines else ""
+
+
+def _is_users(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    module = str(frame.f_globals.get("__name__"))
+    return not (file.startswith("<") or file.startswith(_LIBRARIES) or module.startswith(_OWN))
+
+
+def _shown(file: str) -> str:
+    path = Path(file)
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else file
