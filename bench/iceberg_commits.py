@@ -28,8 +28,7 @@ from app.errors import RetryableError
 from app.model import DataFile, Mark, TopicPartition
 from app.storage.s3.store import S3Store
 from app.storage.targets import S3Target
-from app.table.layout import PartitionSpec
-from app.table.null_folder import HIVE_NULL
+from app.table.layout import HIVE_NULL, PartitionSpec
 from bench.command import interruptible, positive
 from bench.totals import WrongRowsError
 from dev.iceberg_catalog import LocalIcebergCatalog

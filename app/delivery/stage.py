@@ -17,8 +17,8 @@ from app.errors import cut
 from app.formatting import counted
 from app.model import Batch
 from app.table.catalog_table import Computed
+from app.table.existing import likely_meant
 from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, folder
-from app.table.null_folder import likely_meant
 
 logger = logging.getLogger(__name__)
 

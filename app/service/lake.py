@@ -23,8 +23,15 @@ from app.storage.base import ObjectStore
 from app.storage.probe import try_out
 from app.table.catalog_table import CatalogTable
 from app.table.existing import TableLocation, adopted, open_table
-from app.table.layout import COMPUTED_BYTES, PartitionSpec, dead_letter_root, journal_folder, object_roots
-from app.table.null_folder import HIVE_NULL, QUIX_NULL
+from app.table.layout import (
+    COMPUTED_BYTES,
+    HIVE_NULL,
+    QUIX_NULL,
+    PartitionSpec,
+    dead_letter_root,
+    journal_folder,
+    object_roots,
+)
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 

@@ -1,16 +1,16 @@
 """Whether an existing table fits the settings: its location and partitions, by its files and by the catalog."""
 
+import difflib
 import logging
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from app.errors import ConfigError
 from app.storage.base import ObjectStore
 from app.table.catalog_table import CatalogTable
-from app.table.layout import PartitionSpec, folder, is_data_file, spec_of_key
-from app.table.null_folder import HIVE_NULL, QUIX_NULL, null_folder_of
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, folder, is_data_file, null_folder_of, spec_of_key
 
 logger = logging.getLogger(__name__)
 
@@ -178,3 +178,19 @@ def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[s
     found = [f"~{name}" if name in virtual and name in configured else name for name in spec]
     others = [f"~{name}" for name in virtual if name not in spec and name not in configured]
     return ",".join(found + others)
+
+
+def likely_meant(column: str, names: Iterable[str], setting: str = "HIVE_COLUMNS") -> str:
+    """Advises on a column that rows lack: a similar name, or a path into an object. Empty without a guess."""
+    folded = {name.casefold(): name for name in names if name != column}
+    near = difflib.get_close_matches(column.casefold(), folded, n=1, cutoff=0.8)  # locaton is near to location
+    if near:
+        return f"Did you mean {folded[near[0]]}?"
+    *_, last = path = column.split(".")
+    if len(path) == 1:
+        return ""
+    keys = "".join(f'["{name}"]' for name in path)
+    return (
+        "A column is a field of the record, and no path into an object. "
+        f'Write sdf["{last}"] = sdf{keys} in transform(), and {last} in {setting}'
+    )

@@ -6,7 +6,7 @@ columns have zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). All are e
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,10 @@ from app.model import BatchPart, OffsetRange, TopicPartition
 RESCUED_COLUMN = "_rescued_data"
 TIME_COLUMNS = ("year", "month", "day", "hour")
 KAFKA_PARTITIONS = ("__topic", "__partition")  # metadata that a table may be partitioned by
+# The null folder, for rows without a value in a partition column. A table keeps the name that it has. A new one gets
+# the name that its readers expect.
+QUIX_NULL = "__None__"
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 MAX_SEGMENT_BYTES = 255  # a file name's limit on every local file system
 MAX_KEY_BYTES = 1024  # S3's limit for a key
@@ -210,3 +214,9 @@ def topic_in_names(topic: str) -> str:
     if len(topic) <= _MAX_TOPIC:
         return topic
     return topic[:_MAX_TOPIC] + "~" + hashlib.sha256(topic.encode()).hexdigest()[:8]
+
+
+def null_folder_of(values: Iterable[str]) -> str | None:
+    """Finds the null folder's name among these partition values; ``None`` if there is none."""
+    seen = set(values)
+    return next((name for name in (QUIX_NULL, HIVE_NULL) if name in seen), None)

@@ -18,8 +18,7 @@ from app.commands.schema.statements import Table, statement
 from app.journal.rolled_back import Placeholders
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
-from app.table.layout import PartitionSpec
-from app.table.null_folder import HIVE_NULL
+from app.table.layout import HIVE_NULL, PartitionSpec
 from tests.integration.lake_writer import TABLE, LakeWriter
 from tests.support.batches import NOON
 

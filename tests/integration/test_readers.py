@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
-from app.table.null_folder import HIVE_NULL
+from app.table.layout import HIVE_NULL
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 from tests.integration.lake_writer import TABLE, LakeWriter

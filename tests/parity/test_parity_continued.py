@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from app.spark.writer import SparkWriter
-from app.table.null_folder import QUIX_NULL
+from app.table.layout import QUIX_NULL
 from tests.fakes.catalog_server import CatalogServer
 from tests.parity.case import BUCKET, ROOT, TABLE, Case
 from tests.parity.lake import Outcome

@@ -18,8 +18,7 @@ from app.convert.chunks import FEW
 from app.convert.whole_batches import WholeBatches
 from app.model import Batch, Row
 from app.table.field_rules import FieldRules
-from app.table.layout import RESCUED_COLUMN
-from app.table.null_folder import HIVE_NULL
+from app.table.layout import HIVE_NULL, RESCUED_COLUMN
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
 from tests.support.batches import NOON, part

@@ -26,8 +26,7 @@ from app.delivery.stage import Stager
 from app.model import Batch, Message, Row, TopicPartition
 from app.service.formats import json_schema
 from app.table.field_rules import FieldRules
-from app.table.layout import RESCUED_COLUMN, PartitionSpec
-from app.table.null_folder import HIVE_NULL
+from app.table.layout import HIVE_NULL, RESCUED_COLUMN, PartitionSpec
 from app.table.schema import TableSchema
 from app.table.type_names import parse_column_types
 from tests.fakes.kafka_message import KafkaMessage

@@ -40,8 +40,7 @@ from pyiceberg.types import (
 
 from app.catalog.iceberg.entries import fields_of_files
 from app.errors import FatalError
-from app.table.layout import COMPUTED_BYTES, escape
-from app.table.null_folder import HIVE_NULL
+from app.table.layout import COMPUTED_BYTES, HIVE_NULL, escape
 
 _EXACT: Final = (IntegerType, LongType, DecimalType, StringType, DateType, TimestampType, TimestamptzType)
 _HASH: Final = 40  # digits in the name of a folder, where a value has fewer bytes: no value looks like a hash

@@ -44,9 +44,8 @@ from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
 from app.storage.targets import LocalTarget
 from app.table.catalog_table import CatalogTable
-from app.table.existing import TableLocation
+from app.table.existing import TableLocation, likely_meant
 from app.table.layout import TIME_COLUMNS
-from app.table.null_folder import likely_meant
 
 logger = logging.getLogger(__name__)
 

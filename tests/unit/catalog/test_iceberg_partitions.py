@@ -32,7 +32,7 @@ from pyiceberg.types import (
 from app.catalog.iceberg.table import IcebergTable, RestartError
 from app.errors import ConfigError, FatalError
 from app.model import DataFile
-from app.table.null_folder import HIVE_NULL
+from app.table.layout import HIVE_NULL
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import batch, spec, stage, stager

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.partition_values import group_ids, partition_columns
-from app.table.layout import folder
-from app.table.null_folder import HIVE_NULL, QUIX_NULL
+from app.table.layout import HIVE_NULL, QUIX_NULL, folder
 from tests.support.batches import NOON, row, spec
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from app.errors import DataError
 from app.model import Batch, StagedFile, TopicPartition
-from app.table.layout import PartitionSpec
-from app.table.null_folder import HIVE_NULL
+from app.table.layout import HIVE_NULL, PartitionSpec
 from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stage, stager
 
 OTHER = TopicPartition("sensors", 1)

@@ -9,8 +9,7 @@ from app.errors import ConfigError
 from app.storage.local.store import LocalStore
 from app.table.catalog_table import CatalogTable
 from app.table.existing import open_table
-from app.table.layout import PartitionSpec
-from app.table.null_folder import HIVE_NULL, QUIX_NULL
+from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
 from tests.fakes.memory_catalog import MemoryCatalog
 
 ROOT = "data/t"

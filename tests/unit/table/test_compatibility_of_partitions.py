@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from app.errors import ConfigError
 from app.table.existing import check_spec
-from app.table.layout import data_key, is_data_file, spec_of_key
-from app.table.null_folder import HIVE_NULL, QUIX_NULL, null_folder_of
+from app.table.layout import HIVE_NULL, QUIX_NULL, data_key, is_data_file, null_folder_of, spec_of_key
 
 
 @pytest.mark.parametrize(
