@@ -1,4 +1,4 @@
-"""Step 6: registers the stored files in the catalog, and the table itself before its first files."""
+"""Step 6: registers the stored files in the catalog with the indexes beside them, and the table before its first files."""
 
 import logging
 import threading
