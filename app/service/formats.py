@@ -19,8 +19,7 @@ from app.convert.registered_schemas import Find, payload
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.errors import RetryableError
 from app.model import Headers, RegisteredSchema, SchemaId
-from app.monitoring.waits import Request, Stopped
-from app.service.starting import Base
+from app.monitoring.waits import Request, Stopped, Waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +96,15 @@ def _read_json(raw: bytes, headers: Headers | None, is_key: bool) -> Any:
 json_schema = RegisteredDeserializer(_read_json)
 
 
-def waiting(find: Find, base: Base, stop: threading.Event) -> Find:
-    """Ask the registry until it answers, on the thread that consumes.
+def waiting(find: Find, waits: Waits, seconds: float, stop: threading.Event) -> Find:
+    """Ask the registry for so many seconds until it answers, on the thread that consumes.
 
     Kafka throws out a member that does not poll for five minutes, so the process ends before.
     """
 
     def patient(schema: SchemaId) -> RegisteredSchema:
-        ask, seconds = partial(find, schema), base.timings.flush_seconds
         try:
-            return base.metrics.waits.retry(Request("registry"), ask, stop=stop, give_up_seconds=seconds)
+            return waits.retry(Request("registry"), partial(find, schema), stop=stop, give_up_seconds=seconds)
         except Stopped as stopped:  # the loop takes any other error for one of the record
             cause = "the process stops, and the schema registry does not answer"
             hint = "The next start reads again what was not committed"

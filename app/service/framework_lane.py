@@ -23,9 +23,10 @@ from app.delivery.claimer import Claimer
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
-from app.service.build import Member, new_application
+from app.service.build import Member
 from app.service.connector import Connector, Lane
 from app.service.customised import REPARTITIONED
+from app.service.kafka import new_application
 
 
 def new_framework_lane(connector: Connector) -> Lane:

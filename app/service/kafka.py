@@ -1,13 +1,115 @@
-"""Builds the connection to Kafka that the settings name."""
+"""Builds what connects to Kafka, by the settings: the login, the application of quixstreams, the group's offsets."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+
+from confluent_kafka.admin import AdminClient
+from quixstreams import Application
+from quixstreams.app import ApplicationConfig
+from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.config.parsers import is_pem
 from app.config.settings import Settings
-from app.errors import ConfigError, ConnectorError
-from app.kafka.connection import KafkaConnection, MskToken
+from app.consumer.plain.client import new_client
+from app.errors import ConfigError, ConnectorError, RetryableError
+from app.kafka.connection import (
+    EVERY_CLIENT,
+    KafkaConnection,
+    MskToken,
+    check_properties,
+    poll_in_background,
+    uses_callback,
+)
+from app.kafka.group import client_id
+from app.kafka.questions import GroupOffsets
+from app.model import TopicPartition
+from app.table.existing import TableLocation
+from app.timings import DEFAULT, Timings
+
+logger = logging.getLogger(__name__)
+
+_Application = TypeVar("_Application", bound=Application)
+
+# Half of the client's default. It counts values alone, so the number bounds keys and headers. More are fetched at the
+# latest so many ms after fewer wait; the client's default is a second.
+_FETCHED_AHEAD_KB = 32 * 1024
+_FETCHED_AHEAD = 100
+_FETCH_AGAIN_MS = 5
+# New partitions are noticed after this time; the client's default is five minutes.
+_METADATA_MS = 60_000
+# A member learns of a rebalance at its next heartbeat. With the client's 3 s, partitions of a member that left would
+# have no reader for so long.
+_HEARTBEAT_MS = 500
+
+
+def new_application(
+    kind: Callable[..., _Application],
+    settings: Settings,
+    location: TableLocation,
+    scratch: Path,
+    timings: Timings = DEFAULT,
+    **others: Any,
+) -> _Application:
+    """The quixstreams application, made by ``kind`` and not connected yet; ``others`` replace its arguments.
+
+    A ``transform()`` with state keeps it in ``scratch`` where the platform gives no other folder. Raises
+    ``ConfigError`` if the Kafka client refuses its settings, or the platform does not name a broker.
+    """
+    of_consumer = {
+        **EVERY_CLIENT,
+        "client.id": new_client_id(settings, location),
+        "session.timeout.ms": int(timings.session_seconds * 1000),
+        "heartbeat.interval.ms": _HEARTBEAT_MS,
+        "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
+        "queued.min.messages": _FETCHED_AHEAD,
+        "fetch.queue.backoff.ms": _FETCH_AGAIN_MS,
+        "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
+        "fetch.max.bytes": settings.memory.fetched_in_all_bytes,
+        "topic.metadata.refresh.interval.ms": _METADATA_MS,
+    }
+    check_properties(settings.client_properties, of_consumer)
+    arguments: dict[str, Any] = {
+        "broker_address": kafka_connection(settings),
+        "quix_sdk_token": settings.sdk_token,
+        "quix_portal_api": settings.portal_api,
+        "consumer_group": settings.consumer_group,
+        # Claims decide where to begin. A later loss of an offset in Kafka must not be skipped silently.
+        "auto_offset_reset": "error",
+        "consumer_extra_config": of_consumer,
+        "producer_extra_config": {**EVERY_CLIENT},
+        "commit_interval": settings.commit_interval,
+        "state_dir": QUIX_ENVIRONMENT.state_dir or scratch / "state",
+        "consumer_poll_timeout": 0.25,  # a signal is noticed between two polls
+        "auto_create_topics": False,
+        "broker_availability_timeout": 0,  # an absent broker is waited for
+        "loglevel": None,  # logging is set up already
+    }
+    try:
+        return kind(**arguments | others)
+    except Exception as error:
+        if settings.broker_address is None:
+            raise _platform_failed(settings, error) from error
+        raise ConfigError("setting up the Kafka client", str(error), "Check the KAFKA_ variables") from error
+
+
+def new_client_id(settings: Settings, location: TableLocation) -> str:
+    return client_id(settings.input_topic, location.uri)
+
+
+def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timings: Timings) -> GroupOffsets:
+    """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected."""
+    consumer = new_client(config, {"statistics.interval.ms": 0})  # nothing reads them: they would fill the memory
+    if uses_callback(config.broker_address):
+        poll_in_background(consumer, admin)
+    offsets = GroupOffsets(consumer, admin, timings.kafka_answer_seconds)
+    try:
+        offsets.of(TopicPartition(topic, 0))
+    except RetryableError as error:  # e.g. before Kafka's first group exists; claims ask again
+        logger.debug("%s", error)
+    return offsets
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection | None:
@@ -50,13 +152,6 @@ def _login(settings: Settings) -> dict[str, Any]:
 def _pem(name: str, value: str | None) -> dict[str, str | None]:
     """The property of librdkafka for a file, ``<name>.location``, or for a text in PEM, ``<name>.pem``."""
     return {f"{name}.{'pem' if value and is_pem(value) else 'location'}": value}
-
-
-def kafka_client_refused(settings: Settings, error: Exception) -> ConfigError:
-    """The error for settings that the Kafka client refuses, or a platform without a broker's address."""
-    if settings.broker_address is None:
-        return _platform_failed(settings, error)
-    return ConfigError("setting up the Kafka client", str(error), "Check the KAFKA_ variables")
 
 
 @contextmanager

@@ -19,8 +19,9 @@ from app.consumer.plain.transformer import Transformer
 from app.convert.json_parser import JsonMessages
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
-from app.service.build import Member, new_application
+from app.service.build import Member
 from app.service.connector import Connector, Lane
+from app.service.kafka import new_application
 
 
 def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> Lane:

@@ -9,23 +9,22 @@ from math import inf
 import pyarrow as pa
 
 from app import logs
+from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.convert.registered_schemas import Find
 from app.errors import ConnectorError, FatalError
 from app.monitoring.consumption import Health
 from app.monitoring.metrics import Metrics
-from app.service.build import new_bad_records, new_batch_limits
+from app.service.build import Base, new_batch_limits
 from app.service.connector import Connector
-from app.service.customised import load_customised
+from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_formats, new_registry, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import dead_letter_address, open_lake
-from app.service.lanes import choose_lane
 from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
 from app.service.self_compaction import SelfCompaction
-from app.service.starting import Base
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
@@ -82,7 +81,7 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     monitor = new_monitor(settings, metrics, health, spark)
     if settings.http_port:  # probes are answered from the start; the monitor learns the rest later
         monitor.serve(settings.http_host, settings.http_port, settings.http_allowed_hosts)
-    bad_records = new_bad_records(settings)
+    bad_records = BadRecords(settings.on_bad_record, logger.warning)
     lane_choice = choose_lane(customised, settings)
     logger.info("%s", lane_choice.why)
     commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
@@ -90,7 +89,7 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     registry = new_registry(settings, base.scratch) if settings.needs_registry else None
     find: Find | None = registry.find if registry else None
     if find and not lane_choice.is_untouched:  # the consumer's thread asks
-        find = waiting(find, base, process.stop)
+        find = waiting(find, metrics.waits, timings.flush_seconds, process.stop)
     formats = new_formats(settings, find)
     stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout, formats.key)
     spark.start()  # takes seconds; the rest connects meanwhile

@@ -14,8 +14,7 @@ from app.config.parsers import Schedule
 from app.errors import ConnectorError
 from app.model import Compaction
 from app.monitoring.metrics import Metrics
-from app.service.background import run_in_background
-from app.service.throttled import KILLED
+from app.service.background import KILLED, run_in_background
 from app.storage.base import ChangedError, ObjectStore
 from app.table.last_compaction import last_compaction
 

@@ -42,10 +42,10 @@ from app.delivery.pipeline import Pipeline
 from app.journal.entry import group_folder, is_log, log_key
 from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
+from app.service.build import Base
 from app.service.connector import Connector, Lane
 from app.service.customised import Customised, load_customised
 from app.service.process import Process
-from app.service.starting import Base
 from app.spark.scratch import scratch_folder
 from app.storage.base import ObjectStore
 from app.table.layout import journal_folder

@@ -478,7 +478,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stream that transform() changes in place counts as untouched",
-        "app/service/lanes.py",
+        "app/service/customised.py",
         "given.stream.parents or given.stream.children",
         "given.stream.children",
         ("tests/unit/service/test_lane_choice.py",),

@@ -1,12 +1,13 @@
 """The connector's own way from the sink to the catalog; quixstreams alone is not there."""
 
+import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from quixstreams.models import MessageContext
 
-from app.bad_records.refusals import NotARowError, Refusal
+from app.bad_records.refusals import BadRecords, NotARowError, Refusal
 from app.commands.offline import OfflineClaimer
 from app.config.settings import Settings
 from app.consumer.framework.current import CurrentMessage, Due
@@ -20,7 +21,7 @@ from app.delivery.pipeline import Pipeline, Writer
 from app.journal.journal import Journal
 from app.model import Rejected, TopicPartition
 from app.reasons import reason_of
-from app.service.build import new_bad_records, new_batch_limits, new_stager
+from app.service.build import new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_lake, new_location
 from app.storage.local.store import LocalStore
 from app.timings import DEFAULT
@@ -51,7 +52,7 @@ class Ours:
     ) -> None:
         self._lake = Lake(folder, catalog)
         settings = _settings(case, folder, catalog)
-        bad_records = new_bad_records(settings)
+        bad_records = BadRecords(settings.on_bad_record, logging.warning)
         store = _Folder(folder)
         catalog_client = new_catalog(settings, store)
         known = catalog_client.check() if catalog_client else None

@@ -30,12 +30,10 @@ from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.service.background import MAIN
-from app.service.build import new_application, new_client_id
-from app.service.customised import load_customised
+from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_registry
-from app.service.kafka import asking_for_topics
+from app.service.kafka import asking_for_topics, new_application, new_client_id
 from app.service.lake import new_catalog, new_lake, new_location
-from app.service.lanes import choose_lane
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.launch import ONE_COMPILER

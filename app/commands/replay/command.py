@@ -17,8 +17,7 @@ from app.journal.survey import survey
 from app.kafka.connection import EVERY_CLIENT
 from app.kafka.topics import listing_topics
 from app.monitoring.waits import Request, Waits
-from app.service.build import new_application
-from app.service.kafka import asking_for_topics
+from app.service.kafka import asking_for_topics, new_application
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
 from app.table.existing import TableLocation

@@ -46,12 +46,11 @@ from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.lenient_json import to_json
 from app.model import DataFile, Message, Rejected, StagedFile, headers_of, known_timestamp
 from app.monitoring.waits import Request, Waits
-from app.service.build import new_application, new_batch_limits, new_stager
-from app.service.customised import load_customised
+from app.service.build import new_batch_limits, new_stager
+from app.service.customised import Choice, choose_lane, load_customised
 from app.service.formats import new_formats, new_registry
-from app.service.kafka import asking_for_topics
+from app.service.kafka import asking_for_topics, new_application
 from app.service.lake import new_lake, new_location
-from app.service.lanes import Choice, choose_lane
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder

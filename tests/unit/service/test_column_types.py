@@ -1,6 +1,7 @@
 """COLUMN_TYPES from the first record of a table on, with the parts as the service builds them from the settings."""
 
 import json
+import logging
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -13,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from quixstreams.models import Topic
 
+from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer, read_message
 from app.model import Batch, Message, Row
-from app.service.build import new_bad_records, new_stager
+from app.service.build import new_stager
 from app.service.formats import new_formats
 from app.service.lake import new_lake, new_location
 from app.service.stores import new_store
@@ -67,7 +69,7 @@ class Life:
         self._at_once = at_once
         reader = self._read if at_once else None
         formats = new_formats(settings, None)
-        self._stager = new_stager(settings, lake, new_bad_records(settings), formats, reader)
+        self._stager = new_stager(settings, lake, BadRecords(settings.on_bad_record, logging.warning), formats, reader)
         self._path = folder / "staged.parquet"
 
     def stage(self, *texts: str) -> pa.Table:

@@ -10,7 +10,7 @@ from quixstreams import Application
 
 from app.commands.offline import OfflineBroker
 from app.consumer.plain.client import new_client
-from app.service.build import new_application
+from app.service.kafka import new_application
 from app.service.lake import new_location
 from app.service.stores import new_store
 from dev.broker import QUIET

@@ -2,7 +2,6 @@
 
 import ssl
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ from app.errors import RetryableError
 from app.model import RegisteredSchema, SchemaId
 from app.monitoring.metrics import Metrics
 from app.service.formats import new_registry, waiting
-from app.service.starting import Base
-from app.timings import DEFAULT
 from tests.fakes.schema_registry import FakeSchemaRegistry
 from tests.support.environment import load
 
@@ -26,23 +23,16 @@ def no_answer(_: SchemaId) -> RegisteredSchema:
     raise AWAY
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Base:
-    timings = replace(DEFAULT, first_retry_seconds=0.0, longest_retry_seconds=0.0)
-    return Base(load(**AVRO, SCHEMA_REGISTRY_URL="http://registry"), timings, Metrics(), tmp_path)
-
-
-def test_the_process_ends_before_kafka_throws_the_member_out(base: Base) -> None:
-    hasty = replace(base, timings=replace(base.timings, flush_seconds=0.0))
+def test_the_process_ends_before_kafka_throws_the_member_out() -> None:
     with pytest.raises(RetryableError, match="refused"):
-        waiting(no_answer, hasty, threading.Event())(1)
+        waiting(no_answer, Metrics().waits, 0.0, threading.Event())(1)
 
 
-def test_a_stop_ends_the_wait_without_a_bad_record(base: Base) -> None:
+def test_a_stop_ends_the_wait_without_a_bad_record() -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(RetryableError, match="the process stops"):
-        waiting(no_answer, base, stop)(1)
+        waiting(no_answer, Metrics().waits, 60.0, stop)(1)
 
 
 @pytest.mark.parametrize("as_text", [True, False])

@@ -9,8 +9,7 @@ import pytest
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import ConfigError
-from app.service.customised import Customised, load_customised
-from app.service.lanes import choose_lane
+from app.service.customised import Customised, choose_lane, load_customised
 from tests.support.environment import load
 
 

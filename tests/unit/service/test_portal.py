@@ -9,8 +9,7 @@ from quixstreams import Application
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.kafka.topics import open_topic
-from app.service.build import new_application
-from app.service.kafka import asking_for_topics
+from app.service.kafka import asking_for_topics, new_application
 from app.service.lake import new_location
 from app.service.stores import new_store
 from tests.fakes.canned_server import Answer, CannedServer

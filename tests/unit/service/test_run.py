@@ -10,8 +10,8 @@ import pytest
 import app.service.run
 from app.config.settings import Settings
 from app.container import MemoryLimit
+from app.service.build import Base
 from app.service.process import Process
-from app.service.starting import Base
 from app.spark.writer import SparkWriter
 from tests.support.environment import BROKER_ALONE, load
 

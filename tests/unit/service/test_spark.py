@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigError
-from app.service.spark import access_of_executors, uri_for_executors
+from app.service.stores import access_of_executors, uri_for_executors
 from app.spark.writer import SparkWriter
 from tests.support.environment import BROKER_ALONE, load
 
