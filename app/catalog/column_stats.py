@@ -6,7 +6,6 @@ and where one is in doubt the column gets none at all.
 
 import math
 from collections.abc import Iterator, Mapping
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -100,12 +99,8 @@ def _written_bounds(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> 
         return None
     low, high = min(values), max(values)
     if pa.types.is_temporal(kind):
-        return _text(low), _text(high)
+        return low.isoformat(), high.isoformat()
     return _float_below(low), _float_above(high)
-
-
-def _text(value: date) -> str:
-    return value.isoformat()
 
 
 def _float_below(value: int | float | Decimal) -> float:

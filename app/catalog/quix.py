@@ -15,7 +15,7 @@ from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.formatting import counted
 from app.model import DataFile, Mark
-from app.table.catalog_table import CatalogTable
+from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)

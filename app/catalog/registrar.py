@@ -1,4 +1,4 @@
-"""Step 6: registers the stored files in the catalog with the indexes beside them, and the table before its first files."""
+"""Step 6: registers stored files in the catalog, with the indexes beside them, and the table before its first files."""
 
 import logging
 import threading
@@ -16,8 +16,7 @@ from app.catalog.base import Catalog, NotTakenError, TooLargeError
 from app.errors import ConfigError, FatalError, blaming, cut
 from app.formatting import counted
 from app.model import DataFile, LocalObject, Mark
-from app.table.catalog_table import CatalogTable, Computed
-from app.table.existing import TableLocation, check_catalog_table
+from app.table.existing import CatalogTable, Computed, TableLocation, check_catalog_table
 from app.table.layout import PartitionSpec, index_key
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from app.delivery.limits import BatchSize
 from app.model import Batch, BatchPart, DataFile, LocalObject, OffsetRange, Rejected, StagedFile, TopicPartition
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter
-from app.table.catalog_table import Computed
+from app.table.existing import Computed
 from app.table.layout import PartitionSpec, data_key, dead_letter_key, file_name
 
 _GROUP_COLUMN = "__file_group"

@@ -16,8 +16,7 @@ from app.delivery.open_batch import OpenBatch, with_folders
 from app.errors import cut
 from app.formatting import counted
 from app.model import Batch
-from app.table.catalog_table import Computed
-from app.table.existing import likely_meant
+from app.table.existing import Computed, likely_meant
 from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, folder
 
 logger = logging.getLogger(__name__)

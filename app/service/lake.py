@@ -21,8 +21,7 @@ from app.monitoring.waits import Waits
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
-from app.table.catalog_table import CatalogTable
-from app.table.existing import TableLocation, adopted, open_table
+from app.table.existing import CatalogTable, TableLocation, adopted, open_table
 from app.table.layout import (
     COMPUTED_BYTES,
     HIVE_NULL,

@@ -1,23 +1,61 @@
-"""Whether an existing table fits the settings: its location and partitions, by its files and by the catalog."""
+"""A table that may exist already: as the catalog holds it, where it is, and whether its partitions fit the settings."""
 
 import difflib
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from app.errors import ConfigError
 from app.storage.base import ObjectStore
-from app.table.catalog_table import CatalogTable
 from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, folder, is_data_file, null_folder_of, spec_of_key
 
 logger = logging.getLogger(__name__)
 
-_DOING = "finding the location of the table"
+_FINDING = "finding the location of the table"
 _WITHOUT_HOST = re.compile(r"^([^/@]+)@[^/]+")  # of Azure: abfss://container@account.dfs.core.windows.net/folder
 _NEW_NAME = "or choose another TABLE_NAME"
 _MOST_FILES = 10_000  # ten requests
+
+
+class Computed(Protocol):
+    """A folder column that is computed from the columns of a file."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def source(self) -> str:
+        """The column of the files."""
+
+    def texts(self, rows: pa.Table, /) -> pa.Array:
+        """Returns the value of each row as text, without nulls; of a missing one the name of the null folder."""
+
+    def folder(self, text: str, /) -> str:
+        """Returns what the folder shows for this text."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table as the catalog holds it.
+
+    ``location`` has no slash at its end and is empty where the catalog holds none; ``partition_spec`` is empty until
+    the first files fill it. ``columns`` are those of an Iceberg table, ``None`` for any other. ``fields`` returns the
+    column of files by each name that it has or had in the table, ``None`` if it was dropped; ``computed`` the folder
+    columns that are in no record. ``partitions`` has all partitions as ``HIVE_COLUMNS`` does.
+    """
+
+    location: str
+    partition_spec: tuple[str, ...]
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    columns: pa.Schema | None = None
+    fields: Callable[[], Mapping[str, pa.Field | None]] = field(default=dict, compare=False)
+    computed: Callable[[], Sequence[Computed]] = field(default=tuple, compare=False)
+    partitions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +88,7 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
     root = _root_of(table.location, configured.store_uri)
     if workspace_id and not root.startswith(f"{workspace_id}/"):
         raise ConfigError(
-            _DOING,
+            _FINDING,
             f"the catalog has it at {table.location}, outside of the workspace's folder {workspace_id}",
             f"Deploy the connector in the table's workspace, {_NEW_NAME}",
         )
@@ -77,14 +115,16 @@ def _root_of(location: str, store_uri: str) -> str:
     path = path if are_paths else _WITHOUT_HOST.sub(r"\1", path.strip("/"))
     if not f"{path}/".startswith(f"{bucket}/"):
         raise ConfigError(
-            _DOING,
+            _FINDING,
             f"the catalog has it at {location}, which is not in {store_uri}",
             f"Point the storage to where the table is, {_NEW_NAME}",
         )
     root = path.removeprefix(bucket).strip("/")
     if {"", ".", ".."}.intersection(root.split("/")):
         raise ConfigError(
-            _DOING, f"the catalog has it at {location}, which is no folder of its own", f"Correct it there, {_NEW_NAME}"
+            _FINDING,
+            f"the catalog has it at {location}, which is no folder of its own",
+            f"Correct it there, {_NEW_NAME}",
         )
     return root
 

@@ -18,7 +18,7 @@ from app.journal.log import GenerationLog, Progress, log_form
 from app.model import DataFile, Mark, TopicPartition
 from app.storage.base import ChangedError, Content, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
-from app.table.catalog_table import CatalogTable
+from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
 from tests.faults.lanes import Network
 

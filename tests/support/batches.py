@@ -13,7 +13,7 @@ from app.delivery.limits import BatchLimits
 from app.delivery.open_batch import Staged
 from app.delivery.stage import Stager
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
-from app.table.catalog_table import Computed
+from app.table.existing import Computed
 from app.table.layout import HIVE_NULL, PartitionSpec
 from tests.fakes.memory_schema import MemorySchema
 

@@ -57,7 +57,7 @@ from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, 
 from app.model import DataFile, Mark
 from app.redaction import add_secrets, redact
 from app.storage.base import ObjectStore
-from app.table.catalog_table import CatalogTable
+from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)

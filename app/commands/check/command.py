@@ -41,8 +41,7 @@ from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
 from app.storage.targets import LocalTarget
-from app.table.catalog_table import CatalogTable
-from app.table.existing import TableLocation, likely_meant
+from app.table.existing import CatalogTable, TableLocation, likely_meant
 from app.table.layout import TIME_COLUMNS
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import pytest
 from app.catalog.quix import QuixCatalog
 from app.errors import ConnectorError
 from app.model import DataFile
-from app.table.catalog_table import CatalogTable
+from app.table.existing import CatalogTable
 from tests.support.batches import spec
 
 LOCATION = "s3://lake/data/sensors"

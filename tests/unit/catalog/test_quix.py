@@ -5,7 +5,7 @@ import pytest
 from app.catalog.quix import QuixCatalog
 from app.catalog.targets import QuixTarget
 from app.errors import FatalError, RetryableError
-from app.table.catalog_table import CatalogTable
+from app.table.existing import CatalogTable
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.support.batches import spec
 from tests.unit.catalog.catalog_bench import LOCATION, created, stored

@@ -11,8 +11,7 @@ from app.catalog.base import NotTakenError, TooLargeError
 from app.catalog.registrar import MovedError, Registrar
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.model import DataFile
-from app.table.catalog_table import CatalogTable
-from app.table.existing import TableLocation
+from app.table.existing import CatalogTable, TableLocation
 from app.table.layout import PartitionSpec
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.support.batches import spec

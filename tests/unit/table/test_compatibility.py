@@ -7,8 +7,7 @@ import pytest
 
 from app.errors import ConfigError
 from app.storage.local.store import LocalStore
-from app.table.catalog_table import CatalogTable
-from app.table.existing import open_table
+from app.table.existing import CatalogTable, open_table
 from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
 from tests.fakes.memory_catalog import MemoryCatalog
 
