@@ -158,7 +158,7 @@ class AvroMessages:
         """Returns the fields, or ``None`` if one of the values must be read by itself."""
         try:
             groups = [
-                (places, in_types(self._columns(schema, data), wanted, fixed))
+                (places, in_types(self._reader(schema).read(data), wanted, fixed))
                 for schema, (places, data) in payloads(values, headers).items()
             ]
         except (ValueError, NotReadError):
@@ -171,9 +171,6 @@ class AvroMessages:
     def has_field(self, values: Sequence[bytes], headers: Sequence[Headers | None], name: str) -> bool:
         """Whether the schema of any of the values has this field."""
         return any(name in self._reader(schema).names for schema in payloads(values, headers))
-
-    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
-        return self._reader(schema).read(data)
 
     def _reader(self, schema: SchemaId) -> ColumnReader:
         reader = self._schemas.get(schema).columns

@@ -30,7 +30,7 @@ _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not 
 _MOST_WITH_OTHERS = 2048  # messages with fields that have no column, for they may all be different
 _SAMPLE = 32  # messages
 _EXACT = float(2**53)  # from here on a double does not hold every whole number
-_MINUS_ZERO = re.compile(rb"-0[,}\]\s]")
+_MINUS_ZERO = re.compile(rb"-0[,}\]\s]")  # the whole number 0, unlike -0.0
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
 _SAFE_LEVELS = 128  # far from what is too deep for Arrow, and for functions that call themselves
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
@@ -210,9 +210,4 @@ def _is_exact(array: pa.Array, text: bytes) -> bool:
     sizes = pc.min_max(pc.abs(array)).as_py()
     if sizes["max"] >= _EXACT and _LONG_INTEGER.search(text):
         return False
-    return sizes["min"] != 0 or not _has_minus_zero(text)
-
-
-def _has_minus_zero(text: bytes) -> bool:
-    """Whether ``-0`` may be in it, which is the whole number 0, unlike ``-0.0``."""
-    return _MINUS_ZERO.search(text) is not None
+    return sizes["min"] != 0 or _MINUS_ZERO.search(text) is None

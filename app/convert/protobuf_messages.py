@@ -1,14 +1,263 @@
-"""Reads messages in Protobuf whose schemas are in a registry."""
+"""Reads messages in Protobuf by the descriptors of their schemas in a registry, without generated code."""
 
+import base64
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final
 
 import pyarrow as pa
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    json_format,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from app.convert.columns import in_types, infer
-from app.convert.protobuf_schema import ProtobufSchema
 from app.convert.registered_schemas import Find, RegisteredSchemas, payload, payloads
-from app.model import Headers
+from app.convert.scalars import OutOfRange
+from app.model import Headers, RegisteredSchema
+from app.reasons import Reason
+
+_OWN_NAME: Final = "the schema of the record"
+_STANDARD: Final = {
+    module.DESCRIPTOR.name: module.DESCRIPTOR
+    for module in (  # each behind those that it imports
+        any_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        type_pb2,
+        api_pb2,
+        wrappers_pb2,
+    )
+}
+_NUMBER_BITS: Final = 35
+_MORE: Final = 0x80  # in a byte that is not the last one
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_Read = Callable[[Any], Any]
+
+
+class ProtobufSchema:
+    """The messages of one file.
+
+    Raises:
+        ValueError: it is of no use, and why.
+    """
+
+    def __init__(self, registered: RegisteredSchema) -> None:
+        if registered.kind != "PROTOBUF":
+            raise ValueError(Reason(f"its schema is {registered.kind} and not Protobuf"))
+        pool = DescriptorPool()
+        for file in _STANDARD.values():
+            pool.AddSerializedFile(file.serialized_pb)
+        known = {*_STANDARD}
+        for name, text in zip(registered.names, registered.references, strict=True):
+            _add(pool, _described(text), name, known)
+        _add(pool, _described(registered.text), _OWN_NAME, known)
+        self._file = pool.FindFileByName(_OWN_NAME)
+        self._known: dict[tuple[int, ...], _Messages | None] = {}  # none where there are too many levels
+
+    def read(self, data: bytes) -> Any:
+        """Decodes the path of a message in the file, and the message.
+
+        Raises:
+            ValueError: there is no such message, or the bytes are none.
+        """
+        path, size = _path(data)
+        return self._messages(path).read(data[size:])
+
+    def read_all(self, data: Sequence[bytes]) -> list[Any]:
+        """Decodes many; ``ValueError`` also if they are different messages."""
+        path, size = _path(data[0])
+        if any(each[:size] != data[0][:size] for each in data):
+            raise ValueError("different messages")
+        read = self._messages(path).read
+        return [read(each[size:]) for each in data]
+
+    def names(self, data: bytes) -> Collection[str]:
+        """Returns the names of the fields of a message."""
+        path, _ = _path(data)
+        return self._messages(path).names
+
+    def _messages(self, path: tuple[int, ...]) -> "_Messages":
+        if path not in self._known:
+            described = self._message(path)
+            try:
+                self._known[path] = _Messages(described)
+            except RecursionError:
+                self._known[path] = None
+        if (found := self._known[path]) is None:
+            raise ValueError(Reason("its schema has messages within messages, in too many levels"))
+        return found
+
+    def _message(self, path: Sequence[int]) -> Descriptor:
+        try:
+            first, *inner = path
+            found: Descriptor = [*self._file.message_types_by_name.values()][first]
+            for index in inner:
+                found = found.nested_types[index]
+        except (ValueError, IndexError):
+            raise ValueError(Reason("its schema has no message at the path").also("", f" {[*path]}")) from None
+        return found
+
+
+class _Messages:
+    """Messages of one kind."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self._class = GetMessageClass(descriptor)
+        self._value = _reader(descriptor)
+        self._name = descriptor.full_name
+        self.names = frozenset(descriptor.fields_by_name)
+
+    def read(self, data: bytes) -> Any:
+        try:
+            return self._value(self._class.FromString(data))
+        except DecodeError as error:
+            raise ValueError(Reason(f"it does not fit the message {self._name}").also("", f": {error}")) from None
+
+
+def _described(text: str) -> FileDescriptorProto:
+    try:
+        return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (ValueError, DecodeError):
+        told = "the registry gives its schema as text alone, and not as a descriptor (format=serialized)"
+        raise ValueError(Reason(told)) from None
+
+
+def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, known: set[str]) -> None:
+    """Adds a file under this name. What it imports may be missing, where only options need it."""
+    if name in known:
+        return
+    file.name = name
+    public = [file.dependency[index] for index in file.public_dependency]
+    imported = [each for each in file.dependency if each in known]
+    del file.dependency[:], file.public_dependency[:], file.weak_dependency[:]
+    file.dependency.extend(imported)
+    file.public_dependency.extend(imported.index(each) for each in public if each in known)
+    try:
+        pool.Add(file)
+    except TypeError as error:
+        raise ValueError(Reason("its schema cannot be used").also("", f": {error}")) from None
+    known.add(name)
+
+
+def _path(data: bytes) -> tuple[tuple[int, ...], int]:
+    """Returns the path of the message in its file, and how many bytes it takes."""
+    count, at = _number(data, 0)
+    path = []
+    for _ in range(count):
+        index, at = _number(data, at)
+        path.append(index)
+    return tuple(path) or (0,), at
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """Reads a number of the wire format that counts back and forth from zero."""
+    number = shift = 0
+    while at < len(data) and shift < _NUMBER_BITS:
+        byte = data[at]
+        at += 1
+        number |= (byte & ~_MORE) << shift
+        if not byte & _MORE:
+            return number >> 1, at
+        shift += 7
+    raise ValueError(Reason("it does not say which message of the schema it is"))
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _reader(descriptor: Descriptor) -> _Read:
+    """Returns what makes an object of a message, without fields that are not set and could tell it."""
+    if descriptor.full_name in _WELL_KNOWN:
+        return _WELL_KNOWN[descriptor.full_name]
+    fields = [
+        (field.name, field.has_presence and not field.has_default_value, _field(field)) for field in descriptor.fields
+    ]
+
+    def read(message: Any) -> dict[str, Any]:
+        return {
+            name: convert(getattr(message, name))
+            for name, tells, convert in fields
+            if not tells or message.HasField(name)
+        }
+
+    return read
+
+
+def _field(field: FieldDescriptor) -> _Read:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        key, value = _key, _scalar(kind.fields_by_name["value"])
+        return lambda entries: {key(name): value(entries[name]) for name in entries}
+    one = _scalar(field)
+    return (lambda values: [*map(one, values)]) if field.is_repeated else one
+
+
+def _scalar(field: FieldDescriptor) -> _Read:
+    if field.enum_type is not None:
+        names = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first of its aliases
+        return lambda number: names.get(number, str(number))
+    if field.message_type is None:
+        return lambda value: value
+    return _later(field.message_type)
+
+
+def _later(descriptor: Descriptor) -> _Read:
+    """Returns the reader of a message, which is made at the first value: messages may hold others of their kind."""
+
+    @cache
+    def made() -> _Read:
+        return _reader(descriptor)
+
+    def read(message: Any) -> Any:
+        return made()(message)
+
+    return read
+
+
+def _key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _moment(message: Any) -> Any:
+    microseconds = message.seconds * 1_000_000 + message.nanos // 1_000
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return OutOfRange(microseconds)
+
+
+_WELL_KNOWN: Final[dict[str, _Read]] = {
+    "google.protobuf.Timestamp": _moment,
+    "google.protobuf.Duration": lambda message: float(message.seconds + message.nanos / 1e9),
+    **dict.fromkeys(
+        ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"), json_format.MessageToDict
+    ),
+    **{each.full_name: attrgetter("value") for each in wrappers_pb2.DESCRIPTOR.message_types_by_name.values()},
+}
 
 
 class ProtobufMessages:

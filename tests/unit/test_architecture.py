@@ -36,7 +36,7 @@ HOMES = {
     "botocore": "app.storage.s3.*",
     "s3transfer": "app.storage.s3.*",
     "azure": "app.storage.azure.*",
-    "google": "app.storage.gcs.* app.convert.protobuf_schema",
+    "google": "app.storage.gcs.* app.convert.protobuf_messages",
     "aws_msk_iam_sasl_signer": "app.kafka.connection",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
     "pyiceberg": "app.catalog.iceberg.*",

@@ -12,8 +12,7 @@ from google.protobuf.descriptor_pb2 import EnumDescriptorProto, FileDescriptorPr
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from app.convert.protobuf_messages import ProtobufMessages
-from app.convert.protobuf_schema import ProtobufSchema
+from app.convert.protobuf_messages import ProtobufMessages, ProtobufSchema
 from app.convert.scalars import OutOfRange
 from app.model import RegisteredSchema, SchemaId
 from app.reasons import Reason
