@@ -11,6 +11,7 @@ from azure.storage.blob import ContainerClient
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
+from app.storage.base import SPARE_CONNECTIONS
 from app.storage.cloud_store import UnexpectedAnswerError
 from app.storage.targets import AzureTarget
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 _READ_BYTES = 256 << 10  # per read of an answer
 _RETRIES = 2  # of one request; after them the pipeline logs the error and retries
 _FIRST_PAUSE = 0.5  # the library's own is 15
-
-# Connections beyond the upload threads: one for a listing, one on its way back into the pool.
-_SPARE_CONNECTIONS = 2
 
 # Larger objects are sent in blocks of this many bytes; readers see them once a last request joins them.
 # Each thread holds one block in memory.
@@ -71,10 +69,10 @@ def new_client(target: AzureTarget, max_workers: int, limits: Limits) -> Contain
     ``max_workers`` sizes its connection pool. Raises ``ConfigError`` if the credentials cannot be read.
     """
     session = requests.Session()
-    adapter = HTTPAdapter(pool_maxsize=max_workers + _SPARE_CONNECTIONS)
+    adapter = HTTPAdapter(pool_maxsize=max_workers + SPARE_CONNECTIONS)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
-    session.auth = _as_it_is  # else a user's .netrc would replace the signature
+    session.auth = lambda request: request  # else a user's .netrc would replace the signature
     options: dict[str, Any] = {
         # The time-outs go to the transport: the client ignores its own where a transport is given.
         "transport": RequestsTransport(
@@ -107,10 +105,6 @@ def _credential(target: AzureTarget) -> "AzureNamedKeyCredential | AzureSasCrede
     if target.key:
         return AzureNamedKeyCredential(target.account or "", target.key)
     return AzureSasCredential(target.sas_token.lstrip("?")) if target.sas_token else MachineIdentity()
-
-
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
 
 
 def _refuse_what_is_not_azure(answer: "PipelineResponse[Any, Any]") -> None:

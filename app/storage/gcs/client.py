@@ -12,19 +12,16 @@ from google.auth.transport.requests import AuthorizedSession
 from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 from google.oauth2 import service_account
-from requests import PreparedRequest
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
+from app.storage.base import SPARE_CONNECTIONS
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 _EMULATOR = "STORAGE_EMULATOR_HOST"  # the library's own variable: a server for tests, which asks for no credentials
 # For traces the library asks for the bucket's metadata, which needs a further right. Nobody collects these traces.
 _NO_BUCKET_IN_TRACES = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
 _KEY = "GCS_CREDENTIALS_JSON"
-
-# Connections beyond the upload threads: one for a listing, one on its way back into the pool.
-_SPARE_CONNECTIONS = 2
 
 # The library retries after up to 1, 2, 4, 4, … s: Google wants a second between two writes of the same object.
 # After 10 s the pipeline logs the error and retries.
@@ -55,15 +52,11 @@ def new_client(credentials_json: str | None, max_workers: int, doing: str) -> Cl
     os.environ.setdefault(_NO_BUCKET_IN_TRACES, "true")
     credentials = _credentials(credentials_json, doing)
     session = AuthorizedSession(credentials)
-    connections = HTTPAdapter(pool_connections=1, pool_maxsize=max_workers + _SPARE_CONNECTIONS)
+    connections = HTTPAdapter(pool_connections=1, pool_maxsize=max_workers + SPARE_CONNECTIONS)
     session.mount("https://", connections)
     session.mount("http://", connections)
-    session.auth = _as_it_is  # else a user's .netrc would replace the token
+    session.auth = lambda request: request  # else a user's .netrc would replace the token
     return Client(project=None, credentials=credentials, _http=session)
-
-
-def _as_it_is(request: PreparedRequest) -> PreparedRequest:
-    return request
 
 
 def _credentials(key: str | None, doing: str) -> Credentials:

@@ -11,13 +11,11 @@ from botocore.config import Config
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
+from app.storage.base import SPARE_CONNECTIONS
 from app.storage.targets import S3Target
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-# Connections beyond the upload threads: one for a listing, one on its way back into the pool.
-_SPARE_CONNECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def _config(target: S3Target, max_workers: int, limits: Limits) -> Config:
         "when_supported" if _is_aws(target.endpoint_url) else "when_required"
     )
     return Config(
-        max_pool_connections=max_workers + _SPARE_CONNECTIONS,
+        max_pool_connections=max_workers + SPARE_CONNECTIONS,
         retries={"mode": "standard", "total_max_attempts": limits.attempts},
         connect_timeout=limits.connect_timeout,
         read_timeout=limits.read_timeout,
