@@ -149,18 +149,15 @@ class Placeholders:
         if not keys:
             return
         dead_letters = f"{dead_letter_root(self._table_root)}/"
-        of_dead_letter, of_table = _without_rows(self._dead_letter), _without_rows(self._columns())
+        schema = schema_document(self._store, self._table_root).read() or EMPTY
+        columns = schema.columns or {RESCUED_COLUMN: pa.string()}  # without any, engines refuse a file
+        of_dead_letter, of_table = _without_rows(self._dead_letter), _without_rows(pa.schema(list(columns.items())))
 
         def put(key: str) -> None:
             self._store.overwrite(key, of_dead_letter if key.startswith(dead_letters) else of_table)
 
         for _ in self._each(put, keys):
             pass
-
-    def _columns(self) -> pa.Schema:
-        """Returns the table's columns; without any, engines refuse a file."""
-        schema = schema_document(self._store, self._table_root).read() or EMPTY
-        return pa.schema(list((schema.columns or {RESCUED_COLUMN: pa.string()}).items()))
 
 
 def _without_rows(schema: pa.Schema) -> bytes:

@@ -5,7 +5,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -27,7 +27,6 @@ EVERY_CLIENT: Mapping[str, Any] = {
     # Asked for a topic that is gone, admin clients and producers would create it again.
     "allow.auto.create.topics": False,
 }
-_MILLISECONDS = 1000.0
 _POLL_SECONDS = 1.0
 
 
@@ -102,13 +101,15 @@ class MskToken:
     def __call__(self, _: str) -> tuple[str, float]:
         """Return the token and when it expires (epoch seconds). After an error the client tries again in 10 s."""
         try:
-            token, expires_ms = _signer()(self.region)
+            from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - for this login alone
+
+            token, expires_ms = MSKAuthTokenProvider.generate_auth_token(self.region)
         except Exception as error:
             self.failure = _why(error)
             logger.error("signing the login at Amazon MSK: %s. %s", self.failure, MSK_HINT)  # noqa: TRY400
             raise
         self.failure = None
-        return token, expires_ms / _MILLISECONDS
+        return token, expires_ms / 1000
 
 
 def poll_in_background(*clients: Any) -> None:
@@ -130,12 +131,6 @@ MSK_HINT = (
     "Check the role, profile or AWS_ACCESS_KEY_ID that the connector runs with, and that the region is the cluster's: "
     "it is read from KAFKA_BOOTSTRAP_SERVERS, else from AWS_REGION"
 )
-
-
-def _signer() -> Callable[[str], tuple[str, int]]:
-    from aws_msk_iam_sasl_signer.MSKAuthTokenProvider import generate_auth_token  # noqa: PLC0415 - for this login alone
-
-    return generate_auth_token  # type: ignore[no-any-return]
 
 
 def _why(error: Exception) -> str:
