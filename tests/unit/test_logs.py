@@ -1,4 +1,4 @@
-"""The lines for the log, and those for the platform's connection test."""
+"""The lines for the log, the last ones for the status page, and those for the platform's connection test."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.errors import FatalError
-from app.logs import announce_connected, announce_failure, set_up_logging
+from app.logs import RecentWarnings, announce_connected, announce_failure, set_up_logging
 from tests.support.waiting import join
 
 LIBRARIES = ("azure", "botocore", "boto3", "google", "msal", "s3transfer", "urllib3", "py4j")
@@ -105,3 +105,17 @@ def test_the_connection_test_finds_its_line_on_standard_output(capsys: pytest.Ca
 def test_a_failure_says_what_is_wrong_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     announce_failure(FatalError("connecting to s3://lake", "access denied", "Check the keys"))
     assert capsys.readouterr().out == "ERROR! connecting to s3://lake: access denied. Check the keys\n"
+
+
+def test_the_last_ten_warnings_and_errors_are_remembered_as_far_as_they_are_short() -> None:
+    logger = logging.Logger("alone", logging.DEBUG)
+    recent = RecentWarnings()
+    logger.addHandler(recent)
+    logger.info("fine")
+    logger.warning("odd: %d", 7)
+    logger.error("x" * 10_000)
+    long, odd = recent.newest_first()
+    assert [(each.level, each.message) for each in (long, odd)] == [("ERROR", "x" * 500 + "…"), ("WARNING", "odd: 7")]
+    for number in range(25):
+        logger.warning("number %d", number)
+    assert [each.message for each in recent.newest_first()] == [f"number {number}" for number in range(24, 14, -1)]

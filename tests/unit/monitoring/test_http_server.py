@@ -1,4 +1,4 @@
-"""The HTTP server as a platform, a scraper, a browser and a nuisance meet it."""
+"""The HTTP server as a platform, a scraper, a browser and a nuisance meet it: pages, probes and host names."""
 
 import select
 import socket
@@ -15,6 +15,13 @@ from app.monitoring.http_server import AllowedHosts, listen, serve
 from tests.support.waiting import PATIENCE, wait_until
 
 BIG = b"x" * 20_000_000  # more than the system takes for a client that reads nothing
+LOOPBACK = ["127.0.0.1", "127.0.0.6", "::1", "::ffff:127.0.0.1"]
+OTHER = ["10.1.2.3", "172.17.0.2", "fd00::1", "::ffff:10.1.2.3"]
+
+
+KNOWN = ["localhost", "LocalHost:8080", "localhost.", "127.0.0.1:8080", "[::1]:8080", "10.9.8.7", socket.gethostname()]
+STRANGE = ["evil.example", "evil.example:8080", "localhost.evil.example", "notlocalhost", "", "[::1", ":80"]
+OF_A_SERVICE = ["sink.lake.svc.cluster.local:8080", "sink-acme.deployments.example.com", "sink", "10.1.2.3"]
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +204,23 @@ def test_other_interfaces(host: str, asked: str) -> None:
     assert ask(connection, "GET", "/")[1] == b"here"
     assert ask(connection, "GET", "/", Host="evil.example")[0].status == 421, "it comes in on the loopback"
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("addresses", "hosts", "is_allowed"),
+    [(LOOPBACK, STRANGE, False), (LOOPBACK, [None, *KNOWN], True), (OTHER, OF_A_SERVICE, True)],
+    ids=["on the loopback other names", "on the loopback addresses and own names", "elsewhere any name"],
+)
+def test_what_is_answered(addresses: list[str], hosts: list[str | None], is_allowed: bool) -> None:
+    found = {(host, address): AllowedHosts().allow(host, address) for host in hosts for address in addresses}
+    assert found == dict.fromkeys(found, is_allowed)
+
+
+@pytest.mark.parametrize("address", [*LOOPBACK, *OTHER])
+def test_names_of_the_user_are_checked_everywhere(address: str) -> None:
+    allowed = AllowedHosts(["Status.Example.com", "sink"])
+    assert all(
+        allowed.allow(host, address) for host in ["status.example.com:443", "SINK:8080", "localhost", "10.1.2.3"]
+    )
+    assert not allowed.allow("evil.example", address)
+    assert not allowed.allow("x.status.example.com", address)
