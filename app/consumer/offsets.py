@@ -117,10 +117,9 @@ class Copies:
         if not offsets:
             return
         self._again_at = now + _AGAIN_SECONDS
+        commits = [own_offset(*each.tp, offset) for each, offset in offsets.items()]
         try:
-            self._client.commit(
-                offsets=[own_offset(*each.tp, offset) for each, offset in offsets.items()], asynchronous=asynchronous
-            )
+            self._client.commit(offsets=commits, asynchronous=asynchronous)
         except KafkaException as error:
             logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
         for each, offset in offsets.items():

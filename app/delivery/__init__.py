@@ -2,9 +2,8 @@
 
 assignment  the partitions that Kafka has given to this member; start reading here
 claimer     makes assignments, and claims their partitions
-pipeline    the threads and the order of the steps; flow: what they have in common
+pipeline    the threads and the order of the steps; flow: the batches between them, and what they have in common
 gather      1 convert, 2 stage (stage, open_batch); limits: when a batch ends
             3 spark: ``app.spark.writer``
-deliver     4 intend, 7 done: ``app.journal.own_log``; 5 upload: upload; 6 register: ``app.catalog.registrar``
-in_flight   a batch between the steps
+deliver     4 intend, 7 done: ``app.journal.own_log``; 5 upload; 6 register: ``app.catalog.registrar``
 """

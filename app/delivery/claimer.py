@@ -193,9 +193,11 @@ class Reclaiming:
         self._timings = timings
         self._at: deque[float] = deque(maxlen=_MOST_AGAIN)
 
-    def may_again(self) -> bool:
+    def may_again(self, error: FencedError) -> bool:
+        """Whether to claim again the partitions of an assignment that ended by this error."""
         now = self._timings.clock()
-        if len(self._at) == _MOST_AGAIN and now - self._at[0] <= self._timings.claim_again_seconds:
+        is_often = len(self._at) == _MOST_AGAIN and now - self._at[0] <= self._timings.claim_again_seconds
+        if is_often or not isinstance(error, LogClosedError):
             return False
         self._at.append(now)
         return True

@@ -124,7 +124,6 @@ class Flow:
 
     @property
     def obstacle(self) -> ConnectorError | None:
-        """The error that the pipeline waits out at present."""
         return self.metrics.waits.failing(*_REQUESTS)
 
     def hold(self, size: int) -> None:

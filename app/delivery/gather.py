@@ -73,7 +73,8 @@ class Gathering:
                 self._size, is_writer_idle=self._flow.staged.is_empty, stored_share=self.stored_share
             )
             if reason:
-                self._close(reason)
+                self._convert()
+                self._close_open(reason)
         except OSError as error:
             raise FatalError("gathering rows in the temporary folder", str(error), _MORE_ROOM) from None
 
@@ -186,13 +187,8 @@ class Gathering:
             self._open = in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet")
         return self._open
 
-    def _close(self, reason: str) -> None:
-        """Convert what waits, and hand the batch on, if there is one."""
-        self._convert()
-        self._close_open(reason)
-
     def _close_open(self, reason: str) -> None:
-        """Hand the open batch on; nothing of it stays here while the next step is busy."""
+        """Hand the batch on, if one is open; nothing of it stays here while the next step is busy."""
         self.ends.ended()
         if self._open is not None:
             self._flow.staged.put(self._closed(reason))

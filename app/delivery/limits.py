@@ -55,7 +55,7 @@ class BatchSize:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits."""
+    """What bounds a batch; see the module."""
 
     batch_size: int  # rows that are worth a batch, over all partitions
     target_file_bytes: int  # the file size that is worth an early write; with 0, any size is

@@ -112,11 +112,9 @@ class Pipeline:
 
     @property
     def failure(self) -> ConnectorError | None:
-        """The error that stopped the pipeline."""
         return self._flow.failure
 
     def raise_failure(self) -> None:
-        """Raise the error that stopped the pipeline, if one did."""
         if self.failure is not None:
             raise self.failure
 

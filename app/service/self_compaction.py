@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -22,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 300.0  # at what others have done, for the page and the metrics
 _STOP_SECONDS: Final = 2.0
-_MINUTE: Final = 60
 # What the command needs beside the connector: see ``app.config.memory``.
 _SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m", "MALLOC_ARENA_MAX": "2"}
 
@@ -94,9 +94,11 @@ class SelfCompaction:
         logger.info("compact: begins in the background (COMPACT=%s)", self._schedule)
         self._scratch.mkdir()
         try:
-            cold = f"{int(self._schedule.period.total_seconds()) // _MINUTE}m"
+            cold = f"{int(self._schedule.period.total_seconds()) // 60}m"
             variables = {**_SMALL, "TMPDIR": str(self._scratch)}
-            code = run_in_background(("compact", "--when-cold", cold), variables, self._stop, _say)
+            code = run_in_background(
+                ("compact", "--when-cold", cold), variables, self._stop, partial(logger.info, "compact: %s")
+            )
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
         if self._stop.is_set():
@@ -104,7 +106,3 @@ class SelfCompaction:
         elif code:
             why = "it was killed, most often for memory" if code > KILLED else "its lines say why, with LOGLEVEL=INFO"
             logger.warning("compact ended with code %d: %s; its next run goes on with what is left", code, why)
-
-
-def _say(line: str) -> None:
-    logger.info("compact: %s", line)

@@ -12,7 +12,7 @@ from app.consumer.offsets import log_starts, mark_set_offsets
 from app.delivery.assignment import Assignment
 from app.delivery.claimer import Claims, Reclaiming, taken_over
 from app.delivery.pipeline import Pipeline
-from app.journal.journal import LogClosedError
+from app.errors import RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
@@ -108,8 +108,8 @@ class Flushing:
     def _raise_if_fenced(self) -> None:
         fence = self.assignment.log.fence if self.assignment else None
         if fence is not None:
-            reason, is_closed = str(fence.error), isinstance(fence.error, LogClosedError)
-            raise HeldUpError(reason) if is_closed and self._reclaiming.may_again() else taken_over(reason)
+            reason = str(fence.error)
+            raise HeldUpError(reason) if self._reclaiming.may_again(fence.error) else taken_over(reason)
 
     # --- claims -----------------------------------------------------------------------------------------------------
 
@@ -144,3 +144,16 @@ class Flushing:
             waiting = processed.of.get(claim.tp)
             dropped = waiting.begin_after(end) if waiting else 0
             logger.info("claimed: %s after %d; %d rows are in the table already", claim.tp, end, dropped)
+
+
+def cannot_go_back(cause: str) -> RetryableError:
+    hint = "quixstreams cannot go back where it joins topics. The next start reads again what is not in the table"
+    return RetryableError("writing rows", cause, hint)
+
+
+def not_written(held_up: HeldUpError) -> RetryableError:
+    return RetryableError(
+        "writing the last rows before the partitions are given away",
+        str(held_up),
+        "Their offsets are not committed: the next owner of the partitions reads them again",
+    )

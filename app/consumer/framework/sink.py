@@ -19,7 +19,7 @@ from quixstreams.sinks import BaseSink, SinkBackpressureError
 
 from app.bad_records.refusals import BadRecords, Refusal, TooBigError, check_row
 from app.consumer.framework.current import ConsumerThread, CurrentMessage, Due
-from app.consumer.framework.flushing import Flushing, HeldUpError
+from app.consumer.framework.flushing import Flushing, HeldUpError, cannot_go_back, not_written
 from app.consumer.framework.processed import Processed, Waiting
 from app.consumer.sink_observer import Observed
 from app.delivery.pipeline import Pipeline
@@ -156,9 +156,9 @@ class RowSink(BaseSink):
             self._flushing.metrics.paused()
             self._go_back()
             if self._is_stopping:
-                raise _not_written(held_up) from None
+                raise not_written(held_up) from None
             if not self._can_go_back:
-                raise _cannot_go_back(str(held_up)) from None
+                raise cannot_go_back(str(held_up)) from None
             logger.warning("what is not in the table yet is read again: %s", held_up)
             raise SinkBackpressureError(retry_after=0) from None
 
@@ -166,7 +166,7 @@ class RowSink(BaseSink):
         """Drop all that waits: another sink asks for a pause, and quixstreams goes back to its last commit."""
         self._go_back()
         if not self._can_go_back:
-            raise _cannot_go_back("another sink of transform() asks for a pause")
+            raise cannot_go_back("another sink of transform() asks for a pause")
 
     def _go_back(self) -> None:
         self.is_held_up = True
@@ -321,7 +321,7 @@ class RowSink(BaseSink):
         try:
             self._flushing.deliver(processed, self._due.timings.revoke_seconds)
         except HeldUpError as held_up:
-            raise _not_written(held_up) from None
+            raise not_written(held_up) from None
         finally:
             self._give_away(tuple(processed.of))
             self.thread.is_revoking = False
@@ -345,16 +345,3 @@ class RowSink(BaseSink):
             self._due.flushed(keeps_bad_records=True)
             self._flushing.end()  # what is on its way is dropped
             self._processed.unsealed()
-
-
-def _cannot_go_back(cause: str) -> RetryableError:
-    hint = "quixstreams cannot go back where it joins topics. The next start reads again what is not in the table"
-    return RetryableError("writing rows", cause, hint)
-
-
-def _not_written(held_up: HeldUpError) -> RetryableError:
-    return RetryableError(
-        "writing the last rows before the partitions are given away",
-        str(held_up),
-        "Their offsets are not committed: the next owner of the partitions reads them again",
-    )

@@ -5,6 +5,7 @@ that.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Sequence, Set
 from operator import lt, methodcaller
 from typing import Any
@@ -20,7 +21,6 @@ from app.delivery.assignment import Assignment, Partition
 from app.delivery.claimer import Claims, Reclaiming, taken_over
 from app.delivery.pipeline import Pipeline
 from app.errors import RetryableError
-from app.journal.journal import LogClosedError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.kafka.watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
@@ -183,7 +183,7 @@ class PlainLoop:
         fence = assignment.log.fence if assignment else None
         if assignment is None or fence is None:
             return
-        if isinstance(fence.error, LogClosedError) and self._reclaiming.may_again():
+        if self._reclaiming.may_again(fence.error):
             self._end()
             self._client.assign([])
             self._begin(tuple(assignment.partitions), str(fence.error))
@@ -289,12 +289,9 @@ class PlainLoop:
 
 
 def _by_partition(messages: Sequence[Message]) -> list[list[Message]]:
-    found: dict[int, list[Message]] = {}
+    found: dict[int, list[Message]] = defaultdict(list)
     for partition, message in zip(map(_partition, messages), messages, strict=True):
-        try:
-            found[partition].append(message)
-        except KeyError:
-            found[partition] = [message]
+        found[partition].append(message)
     return list(found.values())
 
 
