@@ -19,7 +19,7 @@ from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.side_by_side import side_by_side
 from app.errors import FatalError
 from app.journal.rolled_back import Placeholders
-from app.service.spark import access_of_executors, uri_for_executors
+from app.service.stores import access_of_executors, uri_for_executors
 from app.spark.merge import Merge, Target, merge_session
 from app.storage.base import ChangedError, StoredObject
 from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
