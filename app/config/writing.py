@@ -7,7 +7,6 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 from app.config import parsers as parse
 from app.config.catalog import CatalogVariables
 from app.config.fields import env
-from app.config.parsers import Schedule, schedule
 
 
 class WritingVariables(CatalogVariables):
@@ -25,7 +24,7 @@ class WritingVariables(CatalogVariables):
     """Number of files to upload at the same time, 1 to 256."""
     max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
     """MB of rows to hold in memory."""
-    compact: Annotated[Schedule | None, BeforeValidator(schedule)] = env("COMPACT")
+    compact: Annotated[parse.Schedule | None, BeforeValidator(parse.schedule)] = env("COMPACT")
     """When the connector merges small files by itself, as `compact` does: a time of day in UTC, such as `03:15`, or
     how often, such as `6h`, `90m` or `1d`. Empty: never.
     """
