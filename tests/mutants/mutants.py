@@ -152,7 +152,7 @@ MUTANTS = (
         "app/consumer/offsets.py",
         "if is_ahead or kafka.committed is None:",
         "if is_ahead:",
-        ("tests/unit/consumer/framework/test_first_commit.py",),
+        ("tests/unit/consumer/test_offsets.py",),
     ),
     Mutant(
         "a partition is read before it is claimed",
