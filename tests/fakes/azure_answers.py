@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.storage.azure.client import LIMITS, Limits
-from app.storage.azure.store import AzureStore
+from app.storage.azure.store import LIMITS, AzureStore, Limits
 from app.storage.targets import AzureTarget
 from tests.fakes.canned_server import Answer
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import google_crc32c
 import pytest
 
-from app.storage.gcs.client import RETRY, Limits
-from app.storage.gcs.store import GcsStore
+from app.storage.gcs.store import RETRY, GcsStore, Limits
 from app.storage.targets import GcsTarget
 from tests.fakes.canned_server import Answer, CannedServer
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from app.storage.azure.store import AzureStore
-from app.storage.gcs import client as gcs
+from app.storage.gcs import store as gcs
 from app.storage.gcs.store import GcsStore
 from app.storage.local.store import LocalStore
 from app.storage.s3 import client as s3

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import RetryableError
-from app.storage.azure.client import BLOCK, Limits
+from app.storage.azure.store import BLOCK, Limits
 from app.storage.base import ChangedError
 from tests.fakes.azure_answers import SERVED, azure_store, holds, listing, refusal, written
 from tests.fakes.canned_server import Answer, CannedServer

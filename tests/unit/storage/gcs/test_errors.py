@@ -6,9 +6,8 @@ import pytest
 from google.api_core.exceptions import RetryError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.storage.gcs.client import RETRY, Limits
 from app.storage.gcs.errors import translate
-from app.storage.gcs.store import GcsStore
+from app.storage.gcs.store import RETRY, GcsStore, Limits
 from app.storage.targets import GcsTarget
 from dev.server import free_ports
 from tests.fakes.canned_server import Answer
