@@ -44,7 +44,7 @@ def _run(options: Namespace) -> int:
     from dotenv import load_dotenv  # noqa: PLC0415
 
     from app import commands, logs  # noqa: PLC0415
-    from app.config.settings import load_settings, remarks  # noqa: PLC0415
+    from app.config.environment import load_settings, remarks  # noqa: PLC0415
     from app.errors import ConfigError  # noqa: PLC0415
     from app.redaction import add_secrets  # noqa: PLC0415
 

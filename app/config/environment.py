@@ -1,12 +1,20 @@
-"""What the environment has beside the variables themselves: values in files, and names that are nearly ours."""
+"""Reads the settings from the environment: variables, values in files, and names that are nearly ours."""
 
 import os
 import re
 from collections.abc import Collection
 from difflib import get_close_matches
 from errno import EFBIG, EINVAL
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic import ValidationError
+
+from app.config.fields import IN_QUOTES, is_quoted
+from app.config.settings import COMMAND, NOWHERE, VARIABLES, Settings, shown
+from app.errors import ConfigError
+from app.formatting import escape_control
 
 _MOST_BYTES: Final = 2**20
 # Measured on the names in ``tests/unit/config/ordinary_variables.txt``: at 0.88 two of them are reported.
@@ -14,9 +22,68 @@ _NEAR: Final = 0.9
 _PLATFORM: Final = "Quix__"  # sets more variables than we read
 # Variables of other programs, one letter away from ours.
 _OF_OTHERS: Final = frozenset({"HTTPS_HOST", "HTTPS_PORT"})
+_LONGEST_SHOWN = 100
 
 
-def values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[str, str]]:
+class SettingsError(ConfigError):
+    """Wrong or missing settings, all of them at once: one line for each problem, and for each possible cause."""
+
+    def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
+        self.problems = tuple(map(escape_control, problems))
+        self.remarks = tuple(map(escape_control, remarks))
+        super().__init__("reading the settings", "; ".join(problems))
+
+    def __str__(self) -> str:
+        count = "1 setting is" if len(self.problems) == 1 else f"{len(self.problems)} settings are"
+        return "\n".join([f"{count} wrong:", *(f"  - {line}" for line in self.problems), *self.remarks])
+
+
+def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
+    """Reads the settings from the environment; a broker that is set is checked even if none is needed."""
+    values, problems = _values_in_files([name for name in VARIABLES if name != COMMAND])
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        for details in error.errors(include_input=False):
+            problem = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+            problems[str(details["loc"][0])] = problem
+        unset: dict[str, Any] = dict.fromkeys(problems, "")
+        settings = Settings(**{**values, **unset})
+    stand_ins = {}
+    if not needs_broker and not settings.names_broker:
+        stand_ins["bootstrap_servers"] = NOWHERE
+    if not needs_store and settings.uses_platform_storage and settings.platform_connection is None:
+        stand_ins["s3_bucket"] = "offline"
+    settings = settings.model_copy(update=stand_ins)
+    for variable, problem in chain(settings.contradictions(), settings.without_effect()):
+        if problems.keys().isdisjoint((variable, *re.findall(r"\w+", problem))):
+            problems[variable] = problem
+    if not problems:
+        return settings
+    # Outside the handler: the cause holds the values, secrets included.
+    in_order = (variable for variable in settings.by_variable() if variable in problems)
+    raise SettingsError(tuple(f"{name}{_as_set(name)}: {problems[name]}" for name in in_order), remarks())
+
+
+def remarks() -> tuple[str, ...]:
+    """Returns a line for each variable of the environment that is probably a mistake, without its value."""
+    near = misspelled(os.environ, [*VARIABLES, *(f"{name}_FILE" for name in VARIABLES)])
+    lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
+    secrets = sorted(name for name, field in VARIABLES.items() if not field.repr)
+    quoted = [name for name in secrets if is_quoted(os.environ.get(name, "").strip())]
+    return (*lines, *(f"{variable}: {IN_QUOTES}, unless they belong to it" for variable in quoted))
+
+
+def _as_set(variable: str) -> str:
+    """Returns ``="value"`` as the user set it, where that can be shown."""
+    value = os.environ.get(variable, "").strip()
+    text = shown(variable, value) if value else ""
+    if len(text) > _LONGEST_SHOWN:
+        text = f'{text[:_LONGEST_SHOWN]}…"'
+    return text and f"={text}"
+
+
+def _values_in_files(variables: Collection[str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns the values of the variables whose file is named, and the problems with the others, by variable."""
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}

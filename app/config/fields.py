@@ -62,7 +62,7 @@ class Area(BaseSettings):
     def _is_text(cls, raw: str, info: ValidationInfo) -> str:
         """Refuses bytes that are not UTF-8: the error of a library that sends them would quote the value, secrets too.
 
-        Refuses a value in quotes; a password may have them, so ``app.config.settings.remarks`` warns of those.
+        Refuses a value in quotes; a password may have them, so ``app.config.environment.remarks`` warns of those.
         Returns the option that the text is, ignoring case.
         """
         field = cls.model_fields[str(info.field_name)]

@@ -4,31 +4,26 @@ What the user sets wins over what the platform injects. A variable that is empty
 """
 
 import json
-import os
 import re
 from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, PositiveInt, ValidationError
+from pydantic import BeforeValidator, Field, PositiveInt
 
 from app.catalog.targets import IcebergTarget, QuixTarget
 from app.config import parsers as parse
-from app.config.environment import misspelled, values_in_files
-from app.config.fields import IN_QUOTES, Contradictions, env, is_quoted
+from app.config.fields import Contradictions, env
 from app.config.input import InputVariables
 from app.config.kafka_login import KafkaLoginVariables
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.platform_connection import parse_connection
-from app.config.unencrypted import unencrypted
 from app.config.writing import WritingVariables
-from app.container import MemoryLimit, memory_limit
-from app.errors import ConfigError
-from app.formatting import duration, escape_control
+from app.container import OWN_ADDRESS, MemoryLimit, memory_limit
+from app.formatting import duration
 from app.logs import LogFormat
 from app.spark.options import SparkOptions
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
@@ -39,24 +34,10 @@ PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables 
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
-_COMMAND = "COMMAND"  # main.py reads it, before any other
+COMMAND = "COMMAND"  # main.py reads it, before any other
 _LIMIT = "Quix__Deployment__Limits__Memory"
-_LONGEST_SHOWN = 100
 _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
-_NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
-
-
-class SettingsError(ConfigError):
-    """Wrong or missing settings, all of them at once: one line for each problem, and for each possible cause."""
-
-    def __init__(self, problems: tuple[str, ...], remarks: tuple[str, ...] = ()) -> None:
-        self.problems = tuple(map(escape_control, problems))
-        self.remarks = tuple(map(escape_control, remarks))
-        super().__init__("reading the settings", "; ".join(problems))
-
-    def __str__(self) -> str:
-        count = "1 setting is" if len(self.problems) == 1 else f"{len(self.problems)} settings are"
-        return "\n".join([f"{count} wrong:", *(f"  - {line}" for line in self.problems), *self.remarks])
+NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
 class Settings(WritingVariables):
@@ -92,7 +73,7 @@ class Settings(WritingVariables):
     log_format: LogFormat = env("LOG_FORMAT", "text")
     """`text`: lines for people. `json`: one JSON object a line, for a log store."""
 
-    command: str | None = env(_COMMAND, secret=True)  # it may hold conditions with personal data
+    command: str | None = env(COMMAND, secret=True)  # it may hold conditions with personal data
     """Command to run in place of the connector, with its options, such as `compact --when-cold 24h`, for a deployment
     that has no arguments.
     """
@@ -229,7 +210,7 @@ class Settings(WritingVariables):
         """
         limit, shortage = self.memory.limit, self.memory.shortage
         warnings = [f"the limit of {limit.mb:,} MB by {limit.source} {shortage}"] if limit and shortage else []
-        if names := ", ".join(unencrypted(self, self.storage)):
+        if names := ", ".join(_unencrypted(self)):
             hint = "whoever can read the network reads them. Use https, and SASL_SSL for Kafka"
             warnings.append(f"{names}: logins and records go to another host unencrypted, so {hint}")
         return warnings
@@ -238,7 +219,7 @@ class Settings(WritingVariables):
         """Returns these settings for a table in this folder, without a broker."""
         login = set(KafkaLoginVariables.model_fields) - set(InputVariables.model_fields)
         changed = dict.fromkeys((*login, "s3_bucket", "platform_connection"))
-        return self.model_copy(update=changed | {"bootstrap_servers": _NOWHERE, "storage_url": f"file://{folder}"})
+        return self.model_copy(update=changed | {"bootstrap_servers": NOWHERE, "storage_url": f"file://{folder}"})
 
     def summary(self) -> dict[str, str]:
         """Returns the table, the memory and every variable that has a value, without secrets."""
@@ -249,59 +230,14 @@ class Settings(WritingVariables):
             "table": f"{self.storage.uri}/{self.root}/{self.table}",
             "store": str(self.storage),
             "memory": f"{found}, the settings need {self.memory.total_mb:,} MB",
-            **{name: _shown(name, value) or "set" for name, value in values if value not in (None, (), {})},
+            **{name: shown(name, value) or "set" for name, value in values if value not in (None, (), {})},
         }
 
 
 VARIABLES: Final = {str(field.validation_alias): field for field in Settings.model_fields.values()}
 
 
-def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Settings:
-    """Reads the settings from the environment; a broker that is set is checked even if none is needed."""
-    values, problems = values_in_files([name for name in VARIABLES if name != _COMMAND])
-    try:
-        settings = Settings(**values)
-    except ValidationError as error:
-        for details in error.errors(include_input=False):
-            problem = details["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-            problems[str(details["loc"][0])] = problem
-        unset: dict[str, Any] = dict.fromkeys(problems, "")
-        settings = Settings(**{**values, **unset})
-    stand_ins = {}
-    if not needs_broker and not settings.names_broker:
-        stand_ins["bootstrap_servers"] = _NOWHERE
-    if not needs_store and settings.uses_platform_storage and settings.platform_connection is None:
-        stand_ins["s3_bucket"] = "offline"
-    settings = settings.model_copy(update=stand_ins)
-    for variable, problem in chain(settings.contradictions(), settings.without_effect()):
-        if problems.keys().isdisjoint((variable, *re.findall(r"\w+", problem))):
-            problems[variable] = problem
-    if not problems:
-        return settings
-    # Outside the handler: the cause holds the values, secrets included.
-    in_order = (variable for variable in settings.by_variable() if variable in problems)
-    raise SettingsError(tuple(f"{name}{_as_set(name)}: {problems[name]}" for name in in_order), remarks())
-
-
-def remarks() -> tuple[str, ...]:
-    """Returns a line for each variable of the environment that is probably a mistake, without its value."""
-    near = misspelled(os.environ, [*VARIABLES, *(f"{name}_FILE" for name in VARIABLES)])
-    lines = [f"{name} is set and not known: did you mean {known}?" for name, known in near.items()]
-    secrets = sorted(name for name, field in VARIABLES.items() if not field.repr)
-    quoted = [name for name in secrets if is_quoted(os.environ.get(name, "").strip())]
-    return (*lines, *(f"{variable}: {IN_QUOTES}, unless they belong to it" for variable in quoted))
-
-
-def _as_set(variable: str) -> str:
-    """Returns ``="value"`` as the user set it, where that can be shown."""
-    value = os.environ.get(variable, "").strip()
-    shown = _shown(variable, value) if value else ""
-    if len(shown) > _LONGEST_SHOWN:
-        shown = f'{shown[:_LONGEST_SHOWN]}…"'
-    return shown and f"={shown}"
-
-
-def _shown(variable: str, value: Any) -> str:
+def shown(variable: str, value: Any) -> str:
     """Returns the value as JSON; empty for a secret and for an address that may hold user:password@host or ?token=…."""
     if not VARIABLES[variable].repr or any(mark in str(value) for mark in ("@", "?", "-----BEGIN ")):
         return ""
@@ -313,3 +249,26 @@ def _shown(variable: str, value: Any) -> str:
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _unencrypted(settings: Settings) -> list[str]:
+    """Returns the variables whose addresses the user names, and that logins and records go to unencrypted.
+
+    What the platform injects is in its own network, and no choice of the user's.
+    """
+    store = None if settings.uses_platform_storage else settings.storage
+    brokers = settings.bootstrap_servers if settings.security_protocol == "SASL_PLAINTEXT" else None
+    addresses = {
+        "KAFKA_BOOTSTRAP_SERVERS": brokers and f"http://{brokers}".replace(",", " http://"),
+        "KAFKA_OAUTH_TOKEN_URL": settings.oauth_token_url,
+        "SCHEMA_REGISTRY_URL": (settings.registry_password or settings.registry_token) and settings.registry_url,
+        "AWS_ENDPOINT_URL": store.endpoint_url if isinstance(store, S3Target) else None,
+        "AZURE_ENDPOINT_URL": store.endpoint_url if isinstance(store, AzureTarget) else None,
+        "CATALOG_URL": (settings.catalog_auth_token or settings.catalog_client_secret) and settings.catalog_url,
+    }
+    return [name for name, found in addresses.items() if any(map(_is_plain, (found or "").split()))]
+
+
+def _is_plain(address: str) -> bool:
+    parts = urlsplit(address)
+    return parts.scheme == "http" and OWN_ADDRESS.fullmatch(parts.hostname or "") is None

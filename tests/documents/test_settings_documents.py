@@ -10,9 +10,10 @@ from unittest.mock import patch
 import pytest
 from dotenv import dotenv_values
 
+from app.config.environment import load_settings
 from app.config.json_schema import json_schema
 from app.config.memory import ROOMY_CONTAINER_MB
-from app.config.settings import DEFAULT_PREFIX, VARIABLES, load_settings
+from app.config.settings import DEFAULT_PREFIX, VARIABLES
 from dev.generate import FILLED_IN, outdated
 
 REPO = Path(__file__).parents[2]

@@ -15,7 +15,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from quixstreams import Application
 
-from app.config.settings import Settings, load_settings
+from app.config.environment import load_settings
+from app.config.settings import Settings
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
 from app.kafka.topics import listing_topics, new_admin

@@ -7,7 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from app.config.settings import Settings, SettingsError, load_settings
+from app.config.environment import SettingsError, load_settings
+from app.config.settings import Settings
 
 ENOUGH = {"S3_BUCKET": "lake", "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
 BROKER_ALONE = {"KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}

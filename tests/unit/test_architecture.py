@@ -47,7 +47,8 @@ HOMES = {
     "starlette": "app.monitoring.http_server app.monitoring.monitor",
     "uvicorn": "app.monitoring.http_server",
     "quixstreams": "app.consumer.* app.kafka.* app.stream_timeouts.* app.service.* app.commands.* app.transform",
-    "app.config.settings": "app.config.json_schema app.service.* app.commands app.commands.* main",
+    "app.config.environment": "main",
+    "app.config.settings": "app.config.environment app.config.json_schema app.service.* app.commands app.commands.*",
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
     "app.storage.gcs.store": "app.service.stores",

@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from app.config.environment import misspelled
-from app.config.settings import VARIABLES, SettingsError, load_settings, remarks
+from app.config.environment import SettingsError, load_settings, misspelled, remarks
+from app.config.settings import VARIABLES
 from tests.support.environment import ENOUGH, load, problems
 
 KEY = {"AWS_ACCESS_KEY_ID": "key"}

@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from app.catalog.targets import QuixTarget
-from app.config.settings import Settings, SettingsError
+from app.config.environment import SettingsError
+from app.config.settings import Settings
 from app.container import MemoryLimit
 from app.storage.targets import S3Target
 from tests.support.environment import CONNECTION, ENOUGH, ON_PLATFORM, load, problems
