@@ -11,6 +11,7 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, Tra
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, last_words, one_line
+from app.redaction import redact
 from app.storage.cloud_store import MissingBucketError
 from app.storage.errors import PASSES, ErrorRules, Rule
 
@@ -157,4 +158,4 @@ def _reason(error: BaseException) -> str:
 
 def _plain(message: str) -> str:
     """Makes one line of bounded length without a full stop, for use inside a sentence."""
-    return cut(one_line(message), _SHOWN_CHARACTERS)
+    return cut(redact(one_line(message)), _SHOWN_CHARACTERS)
