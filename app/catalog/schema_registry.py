@@ -1,7 +1,9 @@
 """Asks a schema registry that has the API of Confluent's for the schemas that records were written with."""
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -22,10 +24,12 @@ _SERVICE = Service(
 )
 _PATIENCE = Patience(connect=5.0, read=10.0, whole=15.0)
 _MOST_REFERENCES = 100
+_REFERENCES_BYTES, _REFERENCES_SECONDS = 16 << 20, 30.0
 _DESCRIPTOR = "?format=serialized"  # of a schema in Protobuf, in base64
 _SUBJECTS = "/subjects?limit=1"  # a question that needs a login, as those for schemas do
-_TRIES = 5  # for a schema without an answer, while the registry answers other questions
-_MOST_WAITED_FOR = 3  # such schemas: for others of their kind one try has to do
+_TRIES, _TRY_SECONDS = 5, 15.0  # for a schema without an answer, while the registry answers other questions
+_MOST_FAILED = 1_000  # that are remembered
+_MOST_WAITED_FOR, _WAITED_FOR_SECONDS = 3, 300.0  # such schemas: for others in this time one try has to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +47,13 @@ class SchemaRegistry:
         ConfigError: a credential cannot be sent.
     """
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(self, url: str, credentials: Credentials, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._client = RestClient(_SERVICE, url, credentials)
         self._url = url
         self._answered: str | None = None  # the path of a schema that the registry has given
-        self._failed: dict[SchemaId, int] = {}  # tries without an answer, while others were answered
+        self._failed: dict[SchemaId, list[float]] = {}  # when tries had no answer, while others were answered
+        self._given_up: deque[float] = deque(maxlen=_MOST_WAITED_FOR)
 
     def find(self, schema: SchemaId) -> RegisteredSchema:
         """Returns the schema with this id.
@@ -81,9 +87,16 @@ class SchemaRegistry:
             return True
         if isinstance(error, FatalError):
             return False
-        self._failed[schema] = self._failed.get(schema, 0) + 1
-        lasting = sum(tries >= _TRIES for tries in self._failed.values())
-        return self._failed[schema] < _TRIES and lasting < _MOST_WAITED_FOR
+        if len(self._failed) >= _MOST_FAILED:
+            self._failed.clear()
+        now, tries = self._clock(), self._failed.setdefault(schema, [])
+        tries.append(now)
+        if len(self._given_up) == _MOST_WAITED_FOR and self._given_up[0] > now - _WAITED_FOR_SECONDS:
+            return False
+        if len(tries) < _TRIES and now - tries[0] < _TRY_SECONDS:
+            return True
+        self._given_up.append(now)
+        return False
 
     def _answers(self, path: str) -> bool:
         """Whether the registry answers this question well."""
@@ -106,6 +119,7 @@ class SchemaRegistry:
         """Returns the texts of all schemas that a schema names, by name, each behind those that it names itself."""
         texts: dict[str, str] = {}
         begun: set[str] = set()
+        until = self._clock() + _REFERENCES_SECONDS
 
         def add(references: Any) -> None:
             for each in references or ():
@@ -120,6 +134,9 @@ class SchemaRegistry:
                     raise FatalError(doing, f"the registry lacks {path}, which the schema names")
                 add(inner.get("references"))
                 texts[each["name"]] = inner["schema"]
+                if self._clock() > until or sum(map(len, texts.values())) > _REFERENCES_BYTES:
+                    most = f"{_REFERENCES_BYTES >> 20} MB or {_REFERENCES_SECONDS:.0f} s"
+                    raise FatalError(doing, f"the schemas that it names take more than {most}")
 
         add(found.get("references"))
         return texts

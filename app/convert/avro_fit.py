@@ -26,6 +26,8 @@ _KNOWN = {
     ("fixed", "uuid"),
 }
 _MOST_CELLS = 8 * 2**20  # of 40 to 50 bytes
+_CELLS_OF_A_BYTE = 16  # at the most: items of an array may take no byte at all
+_LEAST_CELLS = 100
 _CELLS_OF_A_DICT, _CELLS_OF_A_LIST = 4, 2  # when empty
 _LONGEST_NUMBER = 70  # bits, of ten bytes
 
@@ -49,10 +51,10 @@ class _Datum:
 
     __slots__ = ("_at", "_cells_left", "_data")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, least_cells: int) -> None:
         self._data = data
         self._at = 0
-        self._cells_left = _MOST_CELLS
+        self._cells_left = min(_MOST_CELLS, least_cells + _CELLS_OF_A_BYTE * len(data))
 
     @property
     def left(self) -> int:
@@ -102,16 +104,18 @@ class DatumCheck:
     def __init__(self, schema: Node, named: Mapping[str, Node]) -> None:
         self._named = named
         self._made: dict[str, _Fit] = {}
+        self._least_cells = _LEAST_CELLS
         self._fit = self._fit_of(schema)
 
     def __call__(self, data: bytes) -> None:
         """Raises an error if the datum was not written with this schema, or is too much to be read."""
-        datum = _Datum(data)
+        datum = _Datum(data, self._least_cells)
         self._fit(datum)
         if datum.left:
             raise ValueError(f"{datum.left:,} bytes are left")
 
     def _fit_of(self, node: Node) -> _Fit:
+        self._least_cells += _CELLS_OF_A_DICT
         if isinstance(node, list):
             return _numbered([self._fit_of(each) for each in node])
         if isinstance(node, str):

@@ -54,6 +54,10 @@ _STANDARD: Final = {
 }
 _NUMBER_BITS: Final = 35
 _MORE: Final = 0x80  # in a byte that is not the last one
+_MOST_CELLS: Final = 8 * 2**20  # of 40 to 50 bytes
+_OF_AN_OBJECT: Final = 4
+_VARINT, _SIZED, _GROUP = 0, 2, 3  # kinds of fields in the bytes
+_FIXED: Final = {1: 8, 5: 4}  # bytes of others
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Read = Callable[[Any], Any]
 
@@ -76,7 +80,7 @@ class ProtobufSchema:
             _add(pool, _described(text), name, known)
         _add(pool, _described(registered.text), _OWN_NAME, known)
         self._file = pool.FindFileByName(_OWN_NAME)
-        self._known: dict[tuple[int, ...], _Messages | None] = {}  # none where there are too many levels
+        self._known: dict[tuple[int, ...], _Messages | ValueError] = {}  # or why there is none
 
     def read(self, data: bytes) -> Any:
         """Decodes the path of a message in the file, and the message.
@@ -92,8 +96,10 @@ class ProtobufSchema:
         path, size = _path(data[0])
         if any(each[:size] != data[0][:size] for each in data):
             raise ValueError("different messages")
-        read = self._messages(path).read
-        return [read(each[size:]) for each in data]
+        messages = self._messages(path)
+        if messages.most_cells(data) > _MOST_CELLS:
+            raise ValueError("too much at once")
+        return [messages.read(each[size:]) for each in data]
 
     def names(self, data: bytes) -> Collection[str]:
         """Returns the names of the fields of a message."""
@@ -106,9 +112,12 @@ class ProtobufSchema:
             try:
                 self._known[path] = _Messages(described)
             except RecursionError:
-                self._known[path] = None
-        if (found := self._known[path]) is None:
-            raise ValueError(Reason("its schema has messages within messages, in too many levels"))
+                self._known[path] = ValueError(Reason("its schema has messages within messages, in too many levels"))
+            except Exception as error:  # noqa: BLE001 - as below
+                told = Reason(f"its schema cannot be used: {type(error).__name__}")
+                self._known[path] = ValueError(told.also("", f": {error}"))
+        if isinstance(found := self._known[path], ValueError):
+            raise found
         return found
 
     def _message(self, path: Sequence[int]) -> Descriptor:
@@ -127,15 +136,73 @@ class _Messages:
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._class = GetMessageClass(descriptor)
+        self._cells = {each.full_name: _cells_of(each) for each in _within(descriptor)}
+        has_parts = any(field.message_type for each in _within(descriptor) for field in each.fields)
+        self._widest = max(self._cells.values()) if has_parts else 0
         self._value = _reader(descriptor)
+        self._descriptor = descriptor
         self._name = descriptor.full_name
         self.names = frozenset(descriptor.fields_by_name)
 
+    def most_cells(self, data: Sequence[bytes]) -> int:
+        """Bounds the values that come of these messages: a message of two bytes may have a hundred zeros."""
+        size = sum(map(len, data))
+        return len(data) * self._cells[self._name] + size + size // 2 * self._widest
+
+    def _counted(self, data: bytes) -> int:
+        """Counts the values of a message, or enough of them."""
+        found, parts = self._cells[self._name], [(0, len(data), self._descriptor)]
+        while parts and found <= _MOST_CELLS:
+            at, end, descriptor = parts.pop()
+            while at < end and found <= _MOST_CELLS:
+                tag, at = _varint(data, at)
+                if tag & 7 == _GROUP:
+                    return _MOST_CELLS + 1
+                size, at = _varint(data, at) if tag & 7 in (_VARINT, _SIZED) else (_FIXED.get(tag & 7, end), at)
+                if tag & 7 == _VARINT:
+                    continue
+                field = descriptor.fields_by_number.get(tag >> 3)
+                if tag & 7 == _SIZED and field is not None and field.message_type is not None:
+                    found += self._cells[field.message_type.full_name]
+                    parts.append((at, min(at + size, end), field.message_type))
+                at += size
+        return found
+
     def read(self, data: bytes) -> Any:
+        if self.most_cells([data]) > _MOST_CELLS and self._counted(data) > _MOST_CELLS:
+            raise ValueError(Reason("it would take too much memory"))
         try:
             return self._value(self._class.FromString(data))
-        except DecodeError as error:
-            raise ValueError(Reason(f"it does not fit the message {self._name}").also("", f": {error}")) from None
+        except Exception as error:  # a DecodeError, or of another kind: a schema may have any form
+            raise ValueError(Reason(f"it does not fit the message {self._name}").also("", f": {error!r}")) from error
+
+
+def _within(descriptor: Descriptor) -> Collection[Descriptor]:
+    """Returns a kind of message, and all that may be within it."""
+    found, todo = {descriptor.full_name: descriptor}, [descriptor]
+    while todo:
+        for field in todo.pop().fields:
+            if (inner := field.message_type) is not None and inner.full_name not in found:
+                found[inner.full_name] = inner
+                todo.append(inner)
+    return found.values()
+
+
+def _cells_of(descriptor: Descriptor) -> int:
+    """Returns how many values an empty message has, with those that its object itself takes."""
+    return _OF_AN_OBJECT + sum(not field.has_presence for field in descriptor.fields)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        number |= (byte & ~_MORE) << shift
+        if not byte & _MORE or shift > _NUMBER_BITS:
+            break
+        shift += 7
+    return number, at
 
 
 def _described(text: str) -> FileDescriptorProto:
@@ -158,8 +225,8 @@ def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, known: set[
     file.public_dependency.extend(imported.index(each) for each in public if each in known)
     try:
         pool.Add(file)
-    except TypeError as error:
-        raise ValueError(Reason("its schema cannot be used").also("", f": {error}")) from None
+    except Exception as error:  # a TypeError most often
+        raise ValueError(Reason("its schema cannot be used").also("", f": {error}")) from error
     known.add(name)
 
 

@@ -20,10 +20,10 @@ _KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 _BY_NUMBER, _BY_GUID = b"\0", b"\1"
 _NUMBER_BYTES, _GUID_BYTES = 5, 17
 _REFUSED_SECONDS = 30.0  # a registry may have replicas, which get a new schema later
-_MOST_REFUSED = 10_000  # that are remembered
-_AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain; junk may hold another one each time
+_MOST_REMEMBERED = 10_000  # ids
+_AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, for half of the time at the most
 
-_NOT_ASKED = Reason(f"its schema id is new, and {_AT_ONCE} others were asked for in vain within {_AT_ONCE_SECONDS:g} s")
+_NOT_ASKED = Reason(f"its schema id is new, and too many others were asked for in vain within {_AT_ONCE_SECONDS:g} s")
 
 
 class Payload(NamedTuple):
@@ -106,7 +106,8 @@ class RegisteredSchemas(Generic[_Schema]):
         self._patiently: Callable[[Callable[[], Any]], Any] = lambda work: work()
         self._known: dict[SchemaId, _Schema] = {}
         self._refused: dict[SchemaId, tuple[float, Reason]] = {}  # until when the registry is not asked again, and why
-        self._asked_in_vain: deque[float] = deque(maxlen=_AT_ONCE)
+        self._not_asked: dict[SchemaId, None] = {}
+        self._asked_in_vain: deque[tuple[float, float]] = deque(maxlen=2 * _AT_ONCE)  # when, and for how long
 
     def ask_with(self, patiently: Callable[[Callable[[], Any]], Any]) -> None:
         """Asks the registry by ``patiently`` from now on, which repeats a call until the registry answers."""
@@ -125,7 +126,7 @@ class RegisteredSchemas(Generic[_Schema]):
         """
         if schema not in self._known:
             until, _ = self._refused.get(schema, (-math.inf, _NOT_ASKED))
-            if until <= self._clock() and not self._is_flooded():
+            if until <= self._clock() and self._may_ask(schema):
                 self._refused.pop(schema, None)
                 self._patiently(partial(self._ask, schema))
         if schema not in self._known:
@@ -133,23 +134,36 @@ class RegisteredSchemas(Generic[_Schema]):
         return self._known[schema]
 
     def _ask(self, schema: SchemaId) -> None:
+        begun = self._clock()
         try:
             found = self._find(schema)
         except ValueError as error:
-            self._refuse(schema, reason_of(error).also("", f" (id {schema})"))  # which may be any bytes of the record
+            self._refuse(schema, reason_of(error).also("", f" (id {schema})"), begun)  # the id may be any bytes
             return
         try:
             self._known[schema] = self._parse(found)
         except ValueError as error:
-            self._refuse(schema, reason_of(error).also(f" (id {schema})"))
+            self._refuse(schema, reason_of(error).also(f" (id {schema})"), begun)
 
-    def _refuse(self, schema: SchemaId, reason: Reason) -> None:
-        if len(self._refused) >= _MOST_REFUSED:
-            self._refused.clear()
+    def _refuse(self, schema: SchemaId, reason: Reason, begun: float) -> None:
+        _make_room(self._refused)
         now = self._clock()
         self._refused[schema] = now + _REFUSED_SECONDS, reason
-        self._asked_in_vain.append(now)
+        self._asked_in_vain.append((now, now - begun))
 
-    def _is_flooded(self) -> bool:
-        times = self._asked_in_vain
-        return len(times) == _AT_ONCE and times[0] > self._clock() - _AT_ONCE_SECONDS
+    def _may_ask(self, schema: SchemaId) -> bool:
+        """Whether there is time to ask for an id that may be junk, which seldom names one twice."""
+        now = self._clock()
+        recent = [seconds for at, seconds in self._asked_in_vain if at > now - _AT_ONCE_SECONDS]
+        is_second = schema in self._not_asked
+        if len(recent) < _AT_ONCE * (1 + is_second) and sum(recent) < _AT_ONCE_SECONDS / 2:
+            self._not_asked.pop(schema, None)
+            return True
+        _make_room(self._not_asked)
+        self._not_asked[schema] = None
+        return False
+
+
+def _make_room(ids: dict[SchemaId, Any]) -> None:
+    if len(ids) >= _MOST_REMEMBERED:
+        ids.clear()

@@ -13,7 +13,9 @@ from app.catalog.rest_client import Credentials
 from app.catalog.schema_registry import LatestSchema, SchemaRegistry
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
+from app.reasons import reason_of
 from tests.fakes.canned_server import Answer, CannedServer, Request
+from tests.fakes.clock import Clock
 
 UNKNOWN = Answer(404, b'{"error_code":40403,"message":"Schema not found"}')
 LONG = RegisteredSchema("AVRO", '"long"')
@@ -117,14 +119,28 @@ def test_what_a_registry_answers_for_one_id_is_no_outage(opened: Opened, name: s
     assert len(server.requests) == len(others)
 
 
+def test_references_take_no_gigabytes(opened: Opened) -> None:
+    of_id = answer(schema="A", references=[_named("a", version) for version in range(100)])
+    server, registry = opened(of_id, *[answer(schema="A" * (9 << 20))] * 2, Answer(200, b"[]"))
+    with pytest.raises(ValueError, match="refuses its schema") as caught:
+        registry.find(7)
+    assert "16 MB" in reason_of(caught.value).whole
+    assert len(server.requests) == 4
+
+
 def test_an_id_without_an_answer_is_asked_for_again_before_it_is_given_up(opened: Opened) -> None:
+    clock = Clock()
     with FailingForIds() as server:
-        registry = SchemaRegistry(server.url, NOBODY)
+        registry = SchemaRegistry(server.url, NOBODY, clock)
         tries = [outcome(registry, 7) for _ in range(6)]
         assert tries == ["waits"] * 4 + ["refused"] * 2
         assert [outcome(registry, 8) for _ in range(5)][-2:] == ["waits", "refused"]
         assert [outcome(registry, 9) for _ in range(5)][-1] == "refused"
         assert outcome(registry, 10) == "refused", "not each of many is waited for"
+        clock.advance(301)
+        assert outcome(registry, 11) == "waits", "those of long ago do not count"
+        clock.advance(15)
+        assert outcome(registry, 11) == "refused", "tries may take long"
         server.works = True
         assert outcome(registry, 7) == "found"
 

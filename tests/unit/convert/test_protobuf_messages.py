@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor_pb2 import EnumDescriptorProto, FileDescriptorProto
@@ -232,3 +233,24 @@ def test_messages_within_messages_in_too_many_levels_end_nothing(tmp_path: Path)
     staged = step.stage(messages(framed(1, b""), framed(2, b"\x08\x07"), framed(1, b"")), tmp_path / "staged")
     assert [each.reason for each in staged.rejected] == [staged.rejected[0].reason] * 2
     assert "too many levels" in staged.rejected[0].reason
+
+
+def test_a_short_message_that_would_take_gigabytes_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    wide = message("Wide", *(field(f"x{number}", "int64") for number in range(100)))
+    schema = file(message("Root", field("n", "int64"), field("many", ".Wide", repeated=True)), wide)
+    bomb, sound = b"\x12\0" * 100_000, b"\x08\x07" + b"\x12\x02\x08\x01" * 100
+    step = StagingStep(Table(protobuf=opened(registered(schema))), at_once=True, few=1)
+    staged = step.stage(messages(framed(1, bomb), framed(1, sound)), tmp_path / "staged")
+    assert [each.reason for each in staged.rejected] == ["it does not deserialize: it would take too much memory"]
+    assert pq.read_table(tmp_path / "staged")["n"].to_pylist() == [7]
+
+
+def test_a_map_whose_entries_have_other_names_spoils_its_records_alone(tmp_path: Path) -> None:
+    entry = message("AEntry", field("foo", "string"), field("bar", "int64"))
+    entry.options.map_entry = True
+    odd = file(message("M", field("n", "int64"), field("a", ".M.AEntry", repeated=True), nested=[entry]))
+    sound = file(message("Sound", field("n", "int64")))
+    step = StagingStep(Table(protobuf=opened(registered(odd), registered(sound))), at_once=True, few=1)
+    staged = step.stage(messages(framed(1, b"\x08\1"), framed(2, b"\x08\x07"), framed(1, b"")), tmp_path / "staged")
+    assert len(staged.rejected) == 2
+    assert pq.read_table(tmp_path / "staged")["n"].to_pylist() == [7]
