@@ -120,7 +120,7 @@ def test_what_a_registry_answers_for_one_id_is_no_outage(opened: Opened, name: s
 
 
 def test_references_take_no_gigabytes(opened: Opened) -> None:
-    of_id = answer(schema="A", references=[_named("a", version) for version in range(100)])
+    of_id = answer(schema="A", references=[_named(f"a{n}", 1) for n in range(100)])
     server, registry = opened(of_id, *[answer(schema="A" * (9 << 20))] * 2, Answer(200, b"[]"))
     with pytest.raises(ValueError, match="refuses its schema") as caught:
         registry.find(7)
