@@ -9,7 +9,9 @@ from datetime import datetime
 
 _HOUR, _SIXTY = r"(?:[01]\d|2[0-3])", r"[0-5]\d"
 _CLOCK = rf"{_HOUR}(?::{_SIXTY}(?::{_SIXTY}(?:[.,]\d{{1,6}}(?P<finer>\d{{0,24}}))?)?)?"
-_TIME = rf"\d{{4}}-\d\d-\d\d(?:[Tt ]{_CLOCK}(?:[Zz]|[+-]{_HOUR}(?::?{_SIXTY})?)?)?"
+_BASIC_CLOCK = rf"{_HOUR}(?:{_SIXTY}(?:{_SIXTY}(?:[.,]\d{{1,6}}(?P<finest>\d{{0,24}}))?)?)?"
+_ZONE = rf"(?:[Zz]|[+-]{_HOUR}(?::?{_SIXTY})?)?"
+_TIME = rf"(?:\d{{4}}-\d\d-\d\d(?:[Tt ]{_CLOCK}{_ZONE})?|\d{{8}}[Tt]{_BASIC_CLOCK}{_ZONE})"
 TIME_OR_NUMBER = rf"^(?:{_TIME}|\d{{1,30}})$"  # for Arrow; nanoseconds of the year 9999 have 21 digits
 _ONE_TIME = re.compile(_TIME, re.ASCII)
 
@@ -21,7 +23,7 @@ def moment_of(text: str, *, exactly: bool = False) -> datetime:
         ValueError: it is no time, or it is to be read ``exactly`` and has digits below microseconds.
     """
     found = _ONE_TIME.fullmatch(text)
-    if found is None or (exactly and found["finer"] and found["finer"].strip("0")):
+    if found is None or (exactly and (found["finer"] or found["finest"] or "").strip("0")):
         raise ValueError(text)
     return datetime.fromisoformat(text.upper())
 

@@ -32,12 +32,17 @@ def reasons(values: Sequence[Any]) -> dict[int, str]:
 
 _CLOCKS = ("00", "00:00", "00:00:00", "00:00:00.0")
 _ZONES = ("", "Z", "z", *(sign + each for sign in "+-" for each in ("00", "0000", "00:00")))
+_BASIC_FORMS = {f"00000000{t}{clock.replace(':', '')}{zone}" for t in "Tt" for clock in _CLOCKS for zone in _ZONES}
 _FORMS = {"0000-00-00"} | {f"0000-00-00{t}{clock}{zone}" for t in "Tt " for clock in _CLOCKS for zone in _ZONES}
 
 
 def micros_of(text: str) -> int | None:
     """Microseconds since 1970 of a text, by the forms in docs/records.md and the calendar alone; ``None``: no time."""
-    if re.sub(r"[.,]0{1,30}", ".0", re.sub("[0-9]", "0", text)) not in _FORMS:
+    form = re.sub(r"[.,]0{1,30}", ".0", re.sub("[0-9]", "0", text))
+    if form in _BASIC_FORMS:
+        clock = re.sub(r"(\d\d)(?=\d\d)", r"\1:", re.split("[.,Zz+-]", text[9:])[0])
+        text = f"{text[:4]}-{text[4:6]}-{text[6:8]}T{clock}" + text[9 + len(clock.replace(":", "")) :]
+    elif form not in _FORMS:
         return None
     if len(text) == 10:
         text += "T00"

@@ -54,6 +54,9 @@ FIRST, LAST = (
         ("2024-01-15T12:34:56.123456789Z", NOON),
         ("2024-01-15T17:30:00+05:30", NOON),
         ("2024-01-15", "2024-01-15 00"),
+        ("20240115T120000Z", NOON),
+        ("20240115T173459,5+0530", NOON),
+        ("20240115t12", NOON),
         *((str(S * per_second), NOON) for per_second in (1, 10**3, 10**6, 10**9)),
         ("1701011512345", "2023-11-26 15"),
         ("20240115", "1970-08-23 06"),
@@ -117,6 +120,9 @@ ODD = ["", *"0123456789-+:.,TtZz WQ\u0663_", "99", "02:00"]
 @given(odd_json.MOMENTS.map(bytes.decode), st.integers(0, 50), st.sampled_from(ODD))
 @example("2024-01-15+02:00", 50, "")
 @example("20240115120000Z", 50, "")
+@example("20240115T120000.1234567Z", 50, "")
+@example("20240115T12:00Z", 50, "")
+@example("20240115 1200Z", 50, "")
 @example("2024-01-15T12:00:00+05:99", 50, "")
 def test_a_text_is_read_by_its_form_and_the_calendar_alone(text: str, at: int, odd: str) -> None:
     text = text[:at] + odd + text[at + 1 :]
