@@ -36,7 +36,7 @@ from app.service.kafka import asking_for_topics, new_application, new_client_id
 from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
-from app.spark.launch import ONE_COMPILER
+from app.spark.launch import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.storage.probe import try_out
@@ -52,7 +52,7 @@ _PLANNED: Final = 1_000  # records; fewer give no warning of a column that none 
 _PLAN_SECONDS: Final = 120.0
 _ALONE: Final = "See `python main.py try --topic`"
 _SHOWN: Final = 300  # characters of a schema
-_SPARK_SECONDS: Final = 200.0  # more than Spark gives itself
+_SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark itself says more of what went wrong
 
 
 def check(settings: Settings, options: Namespace) -> int:
