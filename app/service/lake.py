@@ -129,6 +129,12 @@ def new_lake(
             ",".join(settings.partitions),
             ",".join(known.partitions) or "nothing",
         )
+    if not settings.is_iceberg and (hidden := [name for name in spec.columns if name.startswith("_")]):
+        logger.warning(
+            "HIVE_COLUMNS: some engines, such as pyarrow, see no row in folders that begin with _: %s. "
+            "docs/engines.md says which, and what to do",
+            ", ".join(hidden),
+        )
     of_iceberg = None
     if settings.is_iceberg:
         columns = known.columns if known and known.columns is not None else pa.schema([])
