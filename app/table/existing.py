@@ -81,7 +81,7 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
     On the platform's own storage, keys must not leave the folder ``workspace_id``.
 
     Raises:
-        ConfigError: the location is not in the configured store, not in the workspace, or no folder.
+        ConfigError: the location is not in the configured store or the workspace, or no folder, or above ``configured``.
     """
     if table is None or not table.location:
         return configured
@@ -91,6 +91,12 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
             _FINDING,
             f"the catalog has it at {table.location}, outside of the workspace's folder {workspace_id}",
             f"Deploy the connector in the table's workspace, {_NEW_NAME}",
+        )
+    if configured.root.startswith(f"{root}/"):  # other tables may be in it
+        raise ConfigError(
+            _FINDING,
+            f"the catalog has it at {table.location}, above {configured.uri} as configured",
+            f"Correct it there, {_NEW_NAME}",
         )
     if root != configured.root:
         logger.warning(

@@ -130,9 +130,12 @@ def spec_of_key(key: str, table_root: str) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def is_data_file(key: str, table_root: str) -> bool:
-    """Whether a key is a data file of the table: Parquet, and nothing on its way hidden by ``_`` or ``.``."""
-    parts = key.removeprefix(table_root).strip("/").split("/")
-    return key.endswith(".parquet") and not any(part.startswith((".", "_")) and "=" not in part for part in parts)
+    """Whether a key is a data file of the table: Parquet, not hidden by ``_`` or ``.``, and in its partitions' folders.
+
+    Any other folder may be that of another table.
+    """
+    *folders, name = key.removeprefix(table_root).strip("/").split("/")
+    return name.endswith(".parquet") and not name.startswith((".", "_")) and all("=" in part for part in folders)
 
 
 def object_roots(table_root: str) -> tuple[str, str]:

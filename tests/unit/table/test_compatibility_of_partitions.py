@@ -42,9 +42,12 @@ def test_the_spec_of_a_key_we_wrote_is_read_back(values: dict[str, str]) -> None
         ("data/t/year=2024/.upload-1.parquet", False),
         ("data/t/year=2024/_SUCCESS", False),
         ("data/t/schema.json", False),
+        ("data/t/other/data_1.parquet", False),
+        ("data/t/other/year=2024/part-0.parquet", False),
+        ("data/t/year=2024/other/part-0.parquet", False),
     ],
 )
-def test_only_visible_parquet_is_data(key: str, is_data: bool) -> None:
+def test_only_visible_parquet_in_folders_of_partitions_is_data(key: str, is_data: bool) -> None:
     assert is_data_file(key, "data/t") is is_data
 
 

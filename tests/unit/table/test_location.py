@@ -81,6 +81,11 @@ def test_what_is_no_folder_of_its_own_is_refused(location: str) -> None:
         found(location)
 
 
+def test_a_folder_above_the_configured_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="above s3://lake/data/t as configured"):
+        found("s3://lake/data")
+
+
 @pytest.mark.parametrize("location", ["s3://lake/ws-2/data/t", "s3://lake/ws-1", "s3://lake/ws-11/t"])
 def test_another_workspace_is_refused(location: str) -> None:
     with pytest.raises(ConfigError, match=r"outside of the workspace's folder ws-1\. Deploy the connector in"):
