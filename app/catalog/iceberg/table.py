@@ -245,7 +245,7 @@ class IcebergTable:
         )
 
     def _owns(self, location: str) -> bool:
-        return self._location is not None and location.startswith(f"{self._location}/")
+        return self._location is not None and location.rpartition("/")[0] == f"{self._location}/metadata"
 
     def _learn(self, metadata: TableMetadata) -> None:
         """Notes what files have from now on."""

@@ -14,7 +14,7 @@ from pyiceberg.table.locations import SimpleLocationProvider
 from app.errors import ConfigError, ConnectorError, FatalError
 from app.redaction import redact
 from tests.fakes.canned_server import Answer, CannedServer
-from tests.unit.catalog.iceberg_bench import IcebergBench, marks
+from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
 
 RAN: list[object] = []
 PROVIDER, CODE = "write.py-location-provider.impl", f"{__name__}.spy"
@@ -142,11 +142,12 @@ def test_no_login_that_a_catalog_repeats_is_told(tmp_path: Path, answers: list[A
         assert secret == "issued-in-vain" or secret not in redact(f"said {secret}.")
 
 
-def test_metadata_of_another_table_stays_though_a_table_calls_it_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["data/other/metadata", f"{ROOT}/other/metadata", f"{ROOT}/metadata/other"])
+def test_metadata_of_another_table_stays_though_a_table_calls_it_its_own(tmp_path: Path, folder: str) -> None:
     bench = IcebergBench(tmp_path)
     member = bench.member()
     alter(bench, **{"write.metadata.previous-versions-max": "1"})
-    other = "data/other/metadata/v1.metadata.json"
+    other = f"{folder}/v1.metadata.json"
     bench.store.overwrite(other, b"{}")
     metadata = Path(bench.table.metadata_location.removeprefix("file://"))
     document = json.loads(metadata.read_text())
