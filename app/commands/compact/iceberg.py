@@ -41,7 +41,7 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
     location = new_location(settings, store, catalog.check())
     require_table(store, location)
     rewrite = Rewrite(catalog, store, settings.spec.sort_column, settings.spark.row_group_rows)
-    listed = {found.key: found for found in store.list(f"{location.root}/") if is_data_file(found.key, location.root)}
+    listed = {found.key: found for found in store.list(f"{location.root}/") if _is_own(found.key, location.root)}
     planner = _Planner(
         rewrite, listed, location.root, options, partial(_with_columns, store, settings.max_write_workers)
     )
@@ -84,7 +84,7 @@ class _Planner:
         self._cold = datetime.now(UTC) - options.when_cold
         self._age = duration(options.when_cold.total_seconds())
         self.warm = 0
-        self._with_deletes = 0
+        self._with_deletes = self._elsewhere = 0
 
     def folder_of(self, key: str) -> str:
         """The path of a file's folder below the table."""
@@ -98,7 +98,9 @@ class _Planner:
         """Yield files that become one, by their specs and partitions."""
         groups: dict[tuple[int, Hashable], list[LiveFile]] = {}
         for file in files:
-            if self.is_chosen(file.key):
+            if not _is_own(file.key, self._root):
+                self._elsewhere += 1
+            elif self.is_chosen(file.key):
                 groups.setdefault(file.group, []).append(file)
         for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
             small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
@@ -125,6 +127,13 @@ class _Planner:
         if self._with_deletes:
             left = counted(self._with_deletes, "file")
             print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")
+        if self._elsewhere:
+            print_line(f"left: {counted(self._elsewhere, 'file')} outside of the table's folder {self._root}")
+
+
+def _is_own(key: str, root: str) -> bool:
+    """Whether no other table has this folder; in ``data`` engines have folders of other names too."""
+    return is_data_file(key, root) or (key.startswith(f"{root}/data/") and key.endswith(".parquet"))
 
 
 def _with_columns(store: ObjectStore, workers: int, files: Sequence[LiveFile]) -> Iterator[tuple[LiveFile, pa.Schema]]:

@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -104,3 +105,37 @@ def test_an_audit_refuses_merged_files(run: Run, capsys: pytest.CaptureFixture[s
     run()
     assert run(command="audit") == 2
     assert re.search(r"2 files of it, such as data_merged_.*count\(DISTINCT __offset\)", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("other", ["data/other/place=Rome", f"{ROOT}/other/place=Rome"])
+def test_files_in_the_folder_of_another_table_are_left(
+    bench: IcebergBench, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str
+) -> None:
+    """Else the merged file would become part of that table."""
+    folder = tmp_path / other
+    folder.mkdir(parents=True)
+    for name in "ab":
+        file = bench.file(name, {"n": [8]})
+        assert file.path
+        moved = file.path.rename(folder / file.path.name)
+        there = replace(file, key=f"{other}/{moved.name}", path=moved, uri=f"file://{moved}")
+        bench.member().add_files([there], "readings", marks(ord(name)))
+    (folder / "c.parquet").write_bytes((folder / "a.parquet").read_bytes())
+    for path in folder.iterdir():
+        os.utime(path, (time.time() - 2 * 86_400,) * 2)
+    assert run() == 0
+    said = capsys.readouterr().out
+    assert "left: 2 files outside of the table's folder" in said
+    assert "in no snapshot: " + str(folder) not in said.replace("file://", "")
+    assert sorted(path.name for path in folder.iterdir()) == ["a.parquet", "b.parquet", "c.parquet"]
+    assert files(bench) == [1, 1, 2, 3]
+
+
+def test_folders_that_an_engine_makes_are_the_tables_own(
+    bench: IcebergBench, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left_over = tmp_path / ROOT / "data/0110/1010/00001.parquet"
+    left_over.parent.mkdir(parents=True)
+    (tmp_path / ROOT / "place=Rome/f0.parquet").rename(left_over)
+    assert run("--dry-run", "--folder", "data*") == 0
+    assert f"in no snapshot: {bench.store.uri}/{ROOT}/data/0110/1010/00001.parquet" in capsys.readouterr().out
