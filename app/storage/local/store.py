@@ -194,10 +194,13 @@ class LocalStore:
             raise FatalError(doing, f"the folder {self._root} is gone", "Bring it back (is it mounted?) and restart")
 
     def _files(self, folder: str, prefix: str) -> Iterator[StoredObject]:
-        """Yields the files below ``folder`` (empty, or ending with a slash), without those deleted meanwhile."""
+        """Yields the files below ``folder`` (empty, or ending with a slash), without those deleted meanwhile.
+
+        Symbolic links in it are left out: they may lead to files of others.
+        """
         try:
             with os.scandir(self._root / folder) as entries:
-                ordered = sorted(entries, key=_place_among_keys)
+                ordered = sorted((entry for entry in entries if not entry.is_symlink()), key=_place_among_keys)
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in ordered:
