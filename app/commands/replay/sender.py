@@ -1,5 +1,6 @@
 """Sends records of the dead letter to Kafka, with their bytes, headers and timestamps."""
 
+import re
 from collections.abc import Collection
 
 from confluent_kafka import KafkaError, KafkaException
@@ -49,7 +50,10 @@ class Sender:
         self._producer = producer
         self._topics = frozenset(topics)
         self._input_topic = input_topic
-        self._repartitioned = f"{REPARTITIONED}{group}--"
+        # After the group a topic is named that it is made of: the input topic, or another one of this kind.
+        nested = rf"(?:repartition\.)+{re.escape(input_topic.replace('--', '.'))}\."
+        names = rf"{REPARTITIONED}{re.escape(group)}--(?:{re.escape(input_topic)}--|{nested})"
+        self._repartitioned = re.compile(names)
         self._workspace = workspace
         self._to = self._existing(to) if to else None
         self._failure: ConnectorError | None = None
@@ -96,7 +100,7 @@ class Sender:
     def _own(self, topic: str) -> str:
         """The record's topic: a file of the dead letter may name any, for others may write to the store."""
         name = topic.removeprefix(f"{self._workspace}-") if self._workspace else topic
-        if self._input_topic not in (topic, name) and not name.startswith(self._repartitioned):
+        if self._input_topic not in (topic, name) and not self._repartitioned.match(name):
             cause = f"the input topic is {self._input_topic}"
             raise ConfigError(f"sending records to topic {topic}", cause, "Name the topic with --to")
         return self._existing(topic)

@@ -14,6 +14,9 @@ from app.reasons import Reason
 TP = TopicPartition("readings", 3)
 OF_GROUPS = [f"{prefix}repartition__{group}--readings--by-place" for prefix in ("", "acme-") for group in ("lake", "x")]
 
+NESTED = "repartition__lake--repartition.readings.by-place--by-day"
+OF_A_LONGER_GROUP = "repartition__lake--x--readings--by-place"
+
 
 def rejected(offset: int, tp: TopicPartition = TP) -> Rejected:
     return Rejected(tp, offset, 1_700_000_000_000, b"k", b"v", None, Reason("no JSON"))
@@ -44,7 +47,7 @@ def send_one(producer: Sender) -> None:
 
 
 def sender(producer: Fate, *, workspace: str = "", to: str | None = None) -> Sender:
-    topics = ["readings", "acme-readings", "acme-fixed", "other", *OF_GROUPS]
+    topics = ["readings", "acme-readings", "acme-fixed", "other", *OF_GROUPS, NESTED, OF_A_LONGER_GROUP]
     reads = {"input_topic": "readings", "group": "lake"}
     return Sender(cast(Producer, producer), topics, **reads, workspace=workspace, to=to)
 
@@ -87,6 +90,8 @@ def test_topics_must_be_there_and_may_have_the_name_the_platform_gives_them() ->
         ("acme-readings", "", False),
         (OF_GROUPS[1], "", False),
         (OF_GROUPS[2], "", False),
+        (NESTED, "", True),
+        (OF_A_LONGER_GROUP, "", False),
     ],
 )
 def test_a_file_does_not_choose_the_topic(topic: str, workspace: str, is_sent: bool) -> None:
