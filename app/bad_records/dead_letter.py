@@ -37,6 +37,8 @@ SCHEMA = pa.schema(
         ("value_size", pa.int64()),
     ]
 )
+_ALWAYS_THERE = {"topic", "partition", "offset", "reason", "rejected_at"}
+_READABLE = pa.schema([field.with_nullable(field.name not in _ALWAYS_THERE) for field in SCHEMA])
 _ROWS_AT_ONCE = 1024  # when reading: a record may have a megabyte
 
 
@@ -75,9 +77,10 @@ def read(path: Path) -> Iterator[DeadLetter]:
             at = SCHEMA.get_field_index("timestamp")
             for batch in file.iter_batches(_ROWS_AT_ONCE):
                 # Timestamps in ms: producers set them, and some are beyond what a datetime can hold.
-                plain = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64()))
+                sound = batch.select(SCHEMA.names).cast(_READABLE)
+                plain = sound.set_column(at, "timestamp", sound["timestamp"].cast(pa.int64()))
                 yield from map(_dead_letter, plain.to_pylist())
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         raise DataError(doing, str(error), "Delete the file, or put a sound copy of it in its place") from error
 
 
