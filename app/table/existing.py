@@ -81,7 +81,7 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
     On the platform's own storage, keys must not leave the folder ``workspace_id``.
 
     Raises:
-        ConfigError: the location is not in the configured store or the workspace, or no folder, or above ``configured``.
+        ConfigError: the location is not in the configured store or the workspace, no folder, or above ``configured``.
     """
     if table is None or not table.location:
         return configured
