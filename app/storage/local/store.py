@@ -37,6 +37,7 @@ class LocalStore:
     def __init__(self, folder: Path) -> None:
         self._root = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would replace links by their targets
         self.refuses_overwrites = True
+        self._links: set[str] = set()  # that were told
 
     @property
     def uri(self) -> str:
@@ -200,12 +201,16 @@ class LocalStore:
         """
         try:
             with os.scandir(self._root / folder) as entries:
-                ordered = sorted((entry for entry in entries if not entry.is_symlink()), key=_place_among_keys)
+                ordered = sorted(entries, key=_place_among_keys)
         except (FileNotFoundError, NotADirectoryError):
             return
         for entry in ordered:
             key = folder + entry.name
-            if entry.is_dir():
+            if entry.is_symlink():
+                if key not in self._links:
+                    logger.warning("%s/%s is a symbolic link: it is left out. Mount the folder there", self.uri, key)
+                self._links.add(key)
+            elif entry.is_dir():
                 if f"{key}/".startswith(prefix):
                     yield from self._files(f"{key}/", prefix)
             elif key.startswith(prefix) and entry.is_file() and not entry.name.startswith(_UNFINISHED):
