@@ -4,7 +4,8 @@
    generation. Only then look at its batch and settle it (``app.journal.settle``).
 2. Ask Kafka, and choose the first offset of each partition (``app.journal.beginning``).
 3. Write how far each partition is written into our own log, together with the list of rolled-back objects.
-4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1.
+4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1; so it does in
+   step 2 where Kafka's offset contradicts the log.
 5. Put placeholders in place of these objects (``OwnLog.remove_rolled_back``). Then the partitions may be read.
 
 Each step may be repeated from the first, by this member or by another one at the same time.
@@ -14,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from app.errors import FatalError, RetryableError
+from app.errors import ConfigError, FatalError, RetryableError
 from app.journal.beginning import Begin, Beginnings, Start
 from app.journal.journal import FencedError, Journal, PartitionClaim
 from app.journal.log import GenerationLog
@@ -82,12 +83,17 @@ class _Round:
         claims = self._possible(self._read_claim, tps)
         former = self._settled(claims)
 
-        def begin(tp: TopicPartition) -> Begin:
+        def begin(tp: TopicPartition) -> Begin | None:
             log = former[tp]
             progress = log.of(tp) if log else None
-            return self.takeover.beginnings.of(tp, progress, is_again=self.is_again)
+            try:
+                return self.takeover.beginnings.of(tp, progress, is_again=self.is_again)
+            except ConfigError:
+                if claims[tp].is_unchanged():
+                    raise
+                return None  # another member has claimed, written and committed since
 
-        begins = self._possible(begin, former)
+        begins = {tp: its for tp, its in self._possible(begin, former).items() if its is not None}
         if not begins:
             return {}
         self.own.check_open()  # it may have taken long: the next owner may be writing the first claim

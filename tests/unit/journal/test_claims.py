@@ -80,6 +80,23 @@ def test_a_member_that_goes_on_meanwhile_is_no_other_program(bench: Bench, monke
     assert start.offset == 75
 
 
+def test_an_offset_that_another_member_commits_during_a_claim_is_no_other_programs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that was cut off from Kafka closes a log, and gets the answer once the next owner has gone on."""
+    bench.begun(FORMER, end=41)
+    asked: list[TopicPartition] = []
+
+    def ask(tp: TopicPartition) -> PartitionOffsets:
+        asked.append(tp)
+        if len(asked) == 1:
+            bench.claimed("another").advance({P0: 89})
+        return PartitionOffsets(42 if len(asked) == 2 else 90, 0, 100, "id")
+
+    monkeypatch.setattr(bench.kafka, "of", ask)
+    assert claim_of(bench.claimer()).start.offset == 90
+
+
 def test_an_offset_moved_by_hand_is_followed_once_for_each_text(bench: Bench) -> None:
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
 
