@@ -26,7 +26,7 @@ _PATIENCE = Patience(connect=5.0, read=10.0, whole=15.0)
 _MOST_REFERENCES = 100
 _REFERENCES_BYTES, _REFERENCES_SECONDS = 16 << 20, 30.0
 _DESCRIPTOR = "?format=serialized"  # of a schema in Protobuf, in base64
-_SUBJECTS = "/subjects?limit=1"  # a question that needs a login, as those for schemas do
+_SUBJECTS = "/subjects?limit=1"
 _TRIES, _TRY_SECONDS = 5, 15.0  # for a schema without an answer, while the registry answers other questions
 _MOST_FAILED = 1_000  # that are remembered
 _MOST_WAITED_FOR, _WAITED_FOR_SECONDS = 3, 300.0  # such schemas: for others in this time one try has to do
@@ -47,7 +47,10 @@ class SchemaRegistry:
         ConfigError: a credential cannot be sent.
     """
 
-    def __init__(self, url: str, credentials: Credentials, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, url: str, credentials: Credentials, topic: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._others = (_SUBJECTS, _latest_of(f"{topic}-value"))  # questions that need the login, as those for schemas
         self._clock = clock
         self._client = RestClient(_SERVICE, url, credentials)
         self._url = url
@@ -82,7 +85,7 @@ class SchemaRegistry:
 
     def _is_of_registry(self, schema: SchemaId, error: ConnectorError) -> bool:
         """Whether an error is the registry's, which is to be waited for, and not that of this one schema."""
-        others = filter(None, (self._answered, _SUBJECTS))
+        others = filter(None, (self._answered, *self._others))
         if isinstance(error, NotTakenError) or not any(map(self._answers, others)):
             return True
         if isinstance(error, FatalError):
@@ -102,14 +105,15 @@ class SchemaRegistry:
         """Whether the registry answers this question well."""
         try:
             answer = self._client.ask("GET", path, "asking another question", patience=_PATIENCE)
-            return answer.status == HTTPStatus.OK and isinstance(json.loads(answer.body), dict | list)
+            is_there = answer.status == HTTPStatus.OK and isinstance(json.loads(answer.body), dict | list)
+            return is_there or (answer.status == HTTPStatus.NOT_FOUND and _is_of_registry(answer))
         except (ConnectorError, ValueError, RecursionError):
             return False
 
     def latest(self, subject: str) -> LatestSchema | None:
         """Returns the latest schema of a subject; ``None`` if the registry does not know the subject."""
         doing = f"asking the schema registry at {self._url} for the subject {subject}"
-        found = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest", doing)
+        found = self._ask(_latest_of(subject), doing)
         if found is None:
             return None
         with _in_this_form(doing):
@@ -158,6 +162,10 @@ class SchemaRegistry:
         if not isinstance(found.get("schema"), str):
             raise FatalError(doing, "the answer has no schema", f"Check {_SERVICE.url_variable}")
         return found
+
+
+def _latest_of(subject: str) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions/latest"
 
 
 def _is_of_registry(answer: Answer) -> bool:

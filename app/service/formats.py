@@ -51,7 +51,7 @@ def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
         file("key", settings.registry_key),
     )
     assert settings.registry_url is not None, "settings with Avro name it"  # noqa: S101
-    return SchemaRegistry(settings.registry_url, credentials)
+    return SchemaRegistry(settings.registry_url, credentials, settings.input_topic)
 
 
 def new_formats(settings: Settings, find: Find | None) -> Formats:

@@ -21,6 +21,8 @@ def parsed(session: SparkSession, condition: str) -> Column:
     patterns = catalyst.trees.TreePattern
     if any(map(tree.containsPattern, (patterns.PLAN_EXPRESSION(), patterns.UNRESOLVED_IDENTIFIER()))):
         raise ValueError("it has a subquery or IDENTIFIER(), and may only take the values of a row")
+    if tree.getClass().getSimpleName() == "Alias":
+        raise ValueError(f"it ends with {tree.name()!r}, which belongs to no operator")
     known = catalyst.analysis.FunctionRegistry.builtin()
     for name in {part["nameParts"].strip("[]") for part in json.loads(tree.toJSON()) if _CALL in part["class"]}:
         found = known.lookupFunction(catalyst.FunctionIdentifier(name))
@@ -29,9 +31,15 @@ def parsed(session: SparkSession, condition: str) -> Column:
     return f.expr(condition)
 
 
-def require_lasting(session: SparkSession, frame: DataFrame) -> None:
-    """Refuses, with ``ValueError``, a condition whose answer may differ when rows are written."""
+def lasting_names(session: SparkSession, frame: DataFrame) -> set[str]:
+    """Returns the columns that the condition of a filter names.
+
+    Raises:
+        ValueError: its answer may differ when rows are written.
+    """
     plan = frame._jdf.queryExecution().analyzed()
     patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
     if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
         raise ValueError("its answer changes with the time or at random; write a date instead of the current one")
+    named = plan.condition().references().toSeq()
+    return {named.apply(number).name() for number in range(named.size())}

@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 )
 
 from app.errors import FatalError, SparkLostError
-from app.spark.conditions import parsed, require_lasting
+from app.spark.conditions import lasting_names, parsed
 from app.spark.launch import START_HINT, only_java
 from app.spark.session import hint_of, quoted, reason_of
 
@@ -241,10 +241,10 @@ def may_match(
     for condition in erased:
         try:
             is_erased = parsed(session, condition)
-            require_lasting(session, all_columns.filter(is_erased))
+            named = lasting_names(session, all_columns.filter(is_erased))
         except AnalysisException as error:
             raise ValueError(reason_of(error)) from None
-        with suppress(AnalysisException):
+        if named <= names.keys():  # among these alone, a column such as user would be a function of Spark
             frame = frame.filter(is_erased)
     try:
         left = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}

@@ -76,6 +76,21 @@ def test_any_other_condition_is_taken(session: SparkSession, condition: str, pla
     assert [place for place, may in zip("abc", found, strict=True) if may] == [*places]
 
 
+def test_a_column_may_have_the_name_of_a_function(session: SparkSession) -> None:
+    """``user`` without brackets is a function too, whose value is the process's user."""
+    columns = {**COLUMNS, "user": pa.string(), "current_date": pa.date32()}
+    for condition in ("user = 'u1'", "lower(`user`) LIKE 'u%'", "current_date < date'2024-01-01'"):
+        assert may_match(session, [{"place": "a"}, {"place": "b"}], [condition], columns) == [True, True]
+    with pytest.raises(ValueError, match="at random"):
+        may_match(session, [{"place": "a"}], ["user = 'u1'"], COLUMNS)
+
+
+@pytest.mark.parametrize("condition", ["n = 5 bogus", "text = 'x' and", "place = 'a' AS b"])
+def test_a_word_behind_a_condition_is_refused(session: SparkSession, condition: str) -> None:
+    with pytest.raises(ValueError, match="belongs to no operator"):
+        may_match(session, [{"place": "a"}], [condition], COLUMNS)
+
+
 def test_a_file_does_not_name_a_module_to_import(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.output import print_line
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
-from app.errors import FatalError
+from app.errors import ConfigError, FatalError
 from app.formatting import counted
 from app.journal.survey import Survey, survey
 from app.spark.scratch import scratch_folder
@@ -130,6 +130,7 @@ class Job:
         self._globs = globs
         self.hindered: dict[str, str] = {}
         self.left: set[str] = set()
+        self._has_any = False  # whether a folder is like one of the patterns
 
     def resume(self) -> None:
         """Complete or give up what runs have begun that were cut off, and delete what executors have left."""
@@ -162,11 +163,19 @@ class Job:
         before = survey(table.store, table.root)
         folders = (
             (path, read_record(table.store, table.root, path), table.files_in(path))
-            for path, listed in table.folders(self._globs)
+            for path, listed in self._folders()
             if is_candidate(path, listed)
         )
         for some in by_size(folders, _FILES_AT_ONCE, lambda folder: len(folder[2])):
             yield self._settled(some, before)
+        if self._globs and not self._has_any:
+            cause = f"no folder of the table is like {' or '.join(self._globs)}"
+            raise ConfigError("going through the table", cause, "Check --folder")
+
+    def _folders(self) -> Iterator[tuple[str, list[StoredObject]]]:
+        for found in self.table.folders(self._globs):
+            self._has_any = True
+            yield found
 
     def _settled(
         self, folders: Sequence[tuple[str, FolderRecord, list[StoredObject]]], before: Survey

@@ -36,7 +36,7 @@ def opened() -> Iterator[Opened]:
 
         def open_registry(*answers: Answer, credentials: Credentials = NOBODY) -> tuple[CannedServer, SchemaRegistry]:
             server = servers.enter_context(CannedServer(*answers))
-            return server, SchemaRegistry(f"{server.url}/api", credentials)
+            return server, SchemaRegistry(f"{server.url}/api", credentials, "sensors")
 
         yield open_registry
 
@@ -119,6 +119,15 @@ def test_what_a_registry_answers_for_one_id_is_no_outage(opened: Opened, name: s
     assert len(server.requests) == len(others)
 
 
+@pytest.mark.parametrize("of_topic", [answer(schema='"long"'), UNKNOWN])
+def test_a_login_that_may_not_list_subjects_is_tried_by_that_of_the_topic(opened: Opened, of_topic: Answer) -> None:
+    denied = Answer(403, b'{"error_code":40301,"message":"User is denied"}')
+    server, registry = opened(denied, denied, of_topic)
+    with pytest.raises(ValueError, match="refuses its schema"):
+        registry.find(7)
+    assert server.requests[2].path == "/api/subjects/sensors-value/versions/latest"
+
+
 def test_references_take_no_gigabytes(opened: Opened) -> None:
     of_id = answer(schema="A", references=[_named(f"a{n}", 1) for n in range(100)])
     server, registry = opened(of_id, *[answer(schema="A" * (9 << 20))] * 2, Answer(200, b"[]"))
@@ -131,7 +140,7 @@ def test_references_take_no_gigabytes(opened: Opened) -> None:
 def test_an_id_without_an_answer_is_asked_for_again_before_it_is_given_up(opened: Opened) -> None:
     clock = Clock()
     with FailingForIds() as server:
-        registry = SchemaRegistry(server.url, NOBODY, clock)
+        registry = SchemaRegistry(server.url, NOBODY, clock=clock)
         tries = [outcome(registry, 7) for _ in range(6)]
         assert tries == ["waits"] * 4 + ["refused"] * 2
         assert [outcome(registry, 8) for _ in range(5)][-2:] == ["waits", "refused"]
@@ -182,7 +191,7 @@ def test_a_registry_that_answers_no_question_is_waited_for(opened: Opened, name:
     with pytest.raises(RetryableError, match=r"asking the schema registry at .* with the id 1: ") as caught:
         registry.find(1)
     assert caught.value.system == "registry"
-    assert len(server.requests) <= 2, "a redirect is not followed"
+    assert len(server.requests) <= 3, "a redirect is not followed"
 
 
 def test_a_registry_that_is_away() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from app.commands.compact.command import compact
 from app.commands.compact.job import bins_worth_merging
-from app.errors import FatalError
+from app.errors import ConfigError, FatalError
 from app.model import BatchPart, OffsetRange
 from app.storage.local.store import LocalStore
 from app.table.last_compaction import last_compaction
@@ -91,6 +91,13 @@ def test_folders_with_new_files_and_those_that_the_pattern_leaves_out_stay(
     ]
     assert lake.run("compact", "--folder", "year=2023/place=*", "--when-cold", "12h") == 0
     assert len(lake.files("year=2023/place=b")) == 1
+
+
+@pytest.mark.parametrize("command", [["compact"], ["erase", "--older-than", "1d"]], ids=" ".join)
+def test_a_pattern_that_no_folder_is_like_is_no_success(lake: Lake, command: list[str]) -> None:
+    lake.write(0, "a", "2023")
+    with pytest.raises(ConfigError, match="no folder of the table is like yaer=2023"):
+        lake.run(*command, "--folder", "yaer=2023")
 
 
 def test_a_large_file_is_not_written_anew_for_a_few_rows(lake: Lake) -> None:
