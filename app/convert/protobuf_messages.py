@@ -99,7 +99,7 @@ class ProtobufSchema:
         messages = self._messages(path)
         if messages.most_cells(data) > _MOST_CELLS:
             raise ValueError("too much at once")
-        return [messages.read(each[size:]) for each in data]
+        return [messages.decoded(each[size:]) for each in data]
 
     def names(self, data: bytes) -> Collection[str]:
         """Returns the names of the fields of a message."""
@@ -136,8 +136,9 @@ class _Messages:
 
     def __init__(self, descriptor: Descriptor) -> None:
         self._class = GetMessageClass(descriptor)
-        self._cells = {each.full_name: _cells_of(each) for each in _within(descriptor)}
-        has_parts = any(field.message_type for each in _within(descriptor) for field in each.fields)
+        kinds = _within(descriptor)
+        self._cells = {each.full_name: _cells_of(each) for each in kinds}
+        has_parts = any(field.message_type for each in kinds for field in each.fields)
         self._widest = max(self._cells.values()) if has_parts else 0
         self._value = _reader(descriptor)
         self._descriptor = descriptor
@@ -171,6 +172,10 @@ class _Messages:
     def read(self, data: bytes) -> Any:
         if self.most_cells([data]) > _MOST_CELLS and self._counted(data) > _MOST_CELLS:
             raise ValueError(Reason("it would take too much memory"))
+        return self.decoded(data)
+
+    def decoded(self, data: bytes) -> Any:
+        """Decodes a message whose values are known to be not too many."""
         try:
             return self._value(self._class.FromString(data))
         except Exception as error:  # a DecodeError, or of another kind: a schema may have any form
