@@ -43,9 +43,9 @@ class FakeHandler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def reply(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """Answer with these headers and the length; adds no Date of its own."""
+        """Answer with the length, unless the headers promise another one; adds no Date of its own."""
         self.send_response_only(status)
-        for name, value in {**(headers or {}), "Content-Length": str(len(body))}.items():
+        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

@@ -1,13 +1,16 @@
 """The boto3 client for a bucket: credentials, time-outs, retries, connections, checksums."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
 from botocore.config import Config
+from botocore.exceptions import IncompleteReadError
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
@@ -47,7 +50,7 @@ def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client"
             cause = f"{name} holds a blank or another character that no key has"
             raise ConfigError(doing, cause, "Set it again, without quotes and line ends")
     try:
-        return _session(target).client(
+        client = _session(target).client(
             "s3",
             endpoint_url=target.endpoint_url,
             aws_access_key_id=target.access_key,
@@ -57,6 +60,19 @@ def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client"
         )
     except ValueError as error:  # botocore's own check of endpoint and region
         raise ConfigError(doing, str(error), "Check AWS_ENDPOINT_URL and AWS_REGION") from error
+    client.meta.events.register("before-parse.s3", _require_all)
+    return client
+
+
+def _require_all(response_dict: Mapping[str, Any], **_: object) -> None:
+    """Refuses an error answer that is cut off: botocore takes what has arrived for all, and so a 404 for the store's.
+
+    We send no HEAD, whose answer has a length and no body.
+    """
+    arrived, length = response_dict["body"], response_dict["headers"].get("content-length", "")
+    is_error = response_dict["status_code"] >= HTTPStatus.BAD_REQUEST
+    if is_error and length.isdecimal() and len(arrived) < int(length):
+        raise IncompleteReadError(actual_bytes=len(arrived), expected_bytes=length)
 
 
 def _session(target: S3Target) -> boto3.session.Session:

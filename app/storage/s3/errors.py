@@ -7,9 +7,10 @@ from http import HTTPStatus
 
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
 
 from app.container import with_own_address
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words, one_line
 from app.storage.cloud_store import MissingBucketError
 from app.storage.errors import PASSES, ErrorRules, Rule
 
@@ -87,8 +88,9 @@ def translated(doing: str, bucket: str, keys: str, *, fixed_token: bool) -> Iter
     except (boto.ConnectionError, boto.HTTPClientError) as error:
         hint = "Check that AWS_ENDPOINT_URL and the network let us reach the store"
         raise RetryableError(doing, _reason(error), with_own_address(hint, str(error))) from error
-    except (boto.IncompleteReadError, boto.FlexibleChecksumError, ResponseParserError) as error:
-        raise RetryableError(doing, f"the answer arrived damaged: {one_line(str(error))}", PROXY_HINT) from error
+    except (boto.IncompleteReadError, boto.FlexibleChecksumError, ResponseParserError, HTTPError) as error:
+        cause = f"the answer arrived damaged: {one_line(str(innermost(error)))}"
+        raise RetryableError(doing, cause, PROXY_HINT) from error
     except boto.BotoCoreError as error:
         raise _from_settings(error, doing) from error
 

@@ -55,6 +55,25 @@ def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, hint: str) -> N
     assert hint in str(error_of_upload(FatalError, file, answer))
 
 
+@pytest.mark.parametrize("status", [403, 404, 500])
+@pytest.mark.parametrize(
+    ("promised", "sent"),
+    [({"Content-Length": "100"}, b""), ({"Transfer-Encoding": "chunked"}, b"64\r\n")],
+)
+def test_an_error_answer_that_is_cut_off_is_retryable(
+    file: Path, status: int, promised: dict[str, str], sent: bytes
+) -> None:
+    """A load balancer restarts: what a 404 means is not known before all of it is there."""
+    cut = Answer(
+        status, sent + b"<?xml version='1.0'?><Error><Code>NoSuchKey</Code>", {**promised, "Connection": "close"}
+    )
+    with CannedServer(cut) as server:
+        store = s3_store(server.url)
+        for ask in (store.read, store.find, store.delete, lambda key: store.upload(file, key)):
+            with pytest.raises(RetryableError):
+                ask("t/x")
+
+
 def test_the_refused_action_is_the_one_the_answer_names(file: Path) -> None:
     message = "User: arn:aws:iam::1:user/x is not authorized to perform: kms:GenerateDataKey on resource: arn:aws:kms:y"
 
