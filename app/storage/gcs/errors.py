@@ -83,7 +83,10 @@ def translate(error: BaseException, doing: str) -> ConnectorError:
     if isinstance(error, DataCorruption):
         return RetryableError(doing, "the bytes arrived damaged: their checksum is another one")
     if isinstance(error, GoogleAPICallError | InvalidResponse) and error.response is not None:
-        return _from_answer(error.response, doing)
+        try:
+            return _from_answer(error.response, doing)
+        except requests.RequestException as cut_off:  # the library has not read the body of a 5xx
+            return _from_network(cut_off, doing)
     if isinstance(error, GoogleAuthError):
         return _from_credentials(error, doing)
     if isinstance(error, requests.RequestException):

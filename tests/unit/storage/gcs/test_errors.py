@@ -58,6 +58,12 @@ def test_what_passes_is_retryable(file: Path, answer: Answer, shown: str) -> Non
     assert shown in str(error_of_upload(RetryableError, file, answer))
 
 
+def test_an_error_answer_that_is_cut_off_is_retryable() -> None:
+    cut = Answer(500, b'{"error": ', {"Content-Length": "100", "Connection": "close"})
+    with bucket_at(cut) as (store, _), pytest.raises(RetryableError, match="reading gs://lake/t/x"):
+        store.read("t/x")
+
+
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [
