@@ -221,6 +221,12 @@ class TestAnswersOfSomebodyElse:
             list(store.list("t/"))
 
 
+@pytest.mark.parametrize("page", FOREIGN.values(), ids=FOREIGN)
+def test_they_are_no_end_of_a_listing(say: Dialect, page: Answer) -> None:
+    with say.at(say.listing("t/a", after="more"), page) as store, pytest.raises(RetryableError, match="proxy"):
+        list(store.list("t/"))
+
+
 def test_a_listing_goes_on_over_all_pages(say: Dialect) -> None:
     with CannedServer(say.listing("t/a", "t/b", after="more"), say.listing("t/c")) as server:
         assert [found.key for found in say.make(server.url).list("t/")] == ["t/a", "t/b", "t/c"]
