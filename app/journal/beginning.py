@@ -15,6 +15,8 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import TopicIds, ids_differ
 from app.model import TopicPartition
 
+_TEXTS = 5  # of FOLLOW_OFFSETS; in a rolling update two of them take turns
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -171,9 +173,9 @@ class Beginnings:
     offsets: GroupOffsets
     topic_ids: TopicIds  # of the partitions that this process has claimed
     first_offset: Callable[[TopicPartition, PartitionOffsets], int]  # where the group has no offset nor journal
-    follow_offsets: str = ""  # the setting's text: where the log has another one, the group's offset decides
+    follow_offsets: str = ""  # the setting's text: where the log does not have it, the group's offset decides
     keeps_state: bool = False  # whether ``transform()`` does, or repartitions
-    followed: Callable[[TopicPartition, PartitionOffsets], PartitionOffsets] = lambda _, kafka: kafka
+    followed: Callable[[TopicPartition, PartitionOffsets, str], PartitionOffsets | None] = lambda _, kafka, __: kafka
 
     def check(self, tp: TopicPartition, former: Progress, cluster_id: str) -> None:
         """Raise ``ConfigError`` for a journal of another cluster, before its owner is fenced."""
@@ -192,31 +194,30 @@ class Beginnings:
         return Begin(start, progress, kafka.topic_id)
 
     def start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
-        if self._follows(former):
-            kafka = self.followed(tp, kafka)
-        start = start_of(
-            tp,
-            former,
-            kafka,
-            first=self.first_offset(tp, kafka) if lacks_offset(former, kafka) else kafka.low,
-            follows=self._follows(former),
-            keeps_state=self.keeps_state,
-        )
+        moved = self.followed(tp, kafka, self.follow_offsets) if self.follow_offsets else None
+        follows = moved is not None and self._follows(former)
+        # Until something is written after a time, the group's offset may be that of before: a member died amid a claim.
+        if moved is not None and (follows or (former and moved.committed == former.end + 1)):
+            kafka = moved
+        was_added = bool(self.follow_offsets) and moved is None  # after the time was reckoned
+        first = kafka.low if was_added or not lacks_offset(former, kafka) else self.first_offset(tp, kafka)
+        start = start_of(tp, former, kafka, first=first, follows=follows, keeps_state=self.keeps_state)
         return replace(start, is_set=kafka.is_set)
 
     def _follows(self, former: Progress | None) -> bool:
         """Whether the group's offset is to be followed: once for each text that the user sets."""
-        return bool(self.follow_offsets) and (former is None or former.followed != self.follow_offsets)
+        return bool(self.follow_offsets) and (former is None or self.follow_offsets not in former.followed)
 
     def _progress(self, tp: TopicPartition, former: Progress | None, start: Start, kafka: PartitionOffsets) -> Progress:
         """How far the partition is written as it begins; an id that Kafka does not give is the former one."""
         goes_on = former is not None and former.end == start.in_table
+        followed, text = former.followed if former else [], self.follow_offsets
         return Progress(
             topic=tp.topic,
             partition=tp.partition,
             end=start.in_table,
             topic_id=kafka.topic_id or (former.topic_id if former and goes_on else ""),
             cluster_id=kafka.cluster_id or (former.cluster_id if former else ""),
-            followed=self.follow_offsets or (former.followed if former else ""),
+            followed=[*followed, text][-_TEXTS:] if text and text not in followed else followed,
             series=(former.series if former and goes_on else "") or uuid4().hex[:8],
         )

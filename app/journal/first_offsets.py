@@ -12,10 +12,14 @@ and topic, ``_journal/<group>/<topic>/first-offsets``, with the offsets at which
 - If there is no such object, and the group has an offset or a journal of another partition, the group is older than
   this partition's first claim. The partition begins with its first record too.
 
+Each text of ``FOLLOW_OFFSETS`` has one more such object beside a time: the partitions in it begin at the time once. It
+stays as it is: a later reckoning would pass over what was read since, and what was added since.
+
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They always begin with their first record.
 """
 
+import hashlib
 import logging
 import threading
 import time
@@ -48,6 +52,11 @@ class _GroupBeginning(Stored):
     since: int
     offsets: dict[str, int]
 
+    def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int | None:
+        """``None`` of a partition that was added later, or if the topic was recreated."""
+        is_another = ids_differ(self.topic_id, kafka.topic_id) or ids_differ(self.cluster_id, kafka.cluster_id)
+        return None if is_another else self.offsets.get(str(tp.partition))
+
 
 _FORM = Form(
     "the group's first offsets",
@@ -76,32 +85,44 @@ class FirstOffsets:
         self._internal = frozenset(internal)
         self._now = now
         self._lock = threading.Lock()
+        self._followed: dict[str, _GroupBeginning] = {}  # by key: they do not change
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:
         if self._since == "earliest" or tp.topic in self._internal:
             return kafka.low
         with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
             has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object first of all
-            document = Document(self._journal.store, f"{self._journal.folder(tp.topic)}{_NAME}", _FORM)
+            document = self._document(tp.topic)
             beginning = document.read()
             if has_begun and beginning is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
             if beginning is None or (not has_begun and ids_differ(beginning.cluster_id, kafka.cluster_id)):
                 beginning = self._write(document, tp.topic, kafka)
-        if ids_differ(beginning.topic_id, kafka.topic_id) or ids_differ(beginning.cluster_id, kafka.cluster_id):
-            return self._at_low(tp, kafka, "the topic was recreated since the consumer group began")
-        offset = beginning.offsets.get(str(tp.partition))
+                self._log_passed_over(tp.topic, beginning)
+        offset = beginning.of(tp, kafka)
         if offset is None:
-            return self._at_low(tp, kafka, "the partition was added after the consumer group began")
+            return self._at_low(tp, kafka, "it was added, or the topic recreated, after the consumer group began")
         return min(max(offset, kafka.low), kafka.high)
 
-    def followed(self, tp: TopicPartition, kafka: PartitionOffsets) -> PartitionOffsets:
-        """What is to be followed: the group's offset, or the time as if a tool had set it."""
+    def followed(self, tp: TopicPartition, kafka: PartitionOffsets, text: str) -> PartitionOffsets | None:
+        """What is to be followed with this text: the group's offset, or the time as if a tool had set it.
+
+        ``None`` of a partition that was added after the time was reckoned.
+        """
         if isinstance(self._since, str) or tp.topic in self._internal:
             return kafka
-        return replace(kafka, committed=self._kafka.since(self._since, {tp: kafka.high})[tp], is_set=True)
+        with self._lock:
+            document = self._document(tp.topic, "-" + hashlib.sha256(text.encode()).hexdigest()[:16])
+            if (beginning := self._followed.get(document.where)) is None:
+                beginning = document.read() or self._write(document, tp.topic, kafka)
+                self._followed[document.where] = beginning
+        offset = beginning.of(tp, kafka)
+        return None if offset is None else replace(kafka, committed=min(offset, kafka.high), is_set=True)
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _document(self, topic: str, text: str = "") -> Document[_GroupBeginning]:
+        return Document(self._journal.store, f"{self._journal.folder(topic)}{_NAME}{text}", _FORM)
 
     def _at_low(self, tp: TopicPartition, kafka: PartitionOffsets, why: str) -> int:
         logger.info("%s: %s: it begins with its first record, %d", tp, why, kafka.low)
@@ -127,7 +148,6 @@ class FirstOffsets:
             if (theirs := document.read()) is None:
                 raise RetryableError(f"writing {document.where}", "it was written and deleted meanwhile") from None
             return theirs
-        self._log_passed_over(topic, beginning)
         return beginning
 
     def _firsts(self, topic: str) -> Mapping[TopicPartition, int]:

@@ -47,13 +47,18 @@ class Progress(Stored):
     to: int | None = None  # the last offset that was read when the pending or kept batch was sealed, if that has one
     topic_id: str = ""  # of these offsets; empty if the broker does not give it, as the next one
     cluster_id: str = ""
-    followed: str = ""  # the text of ``FOLLOW_OFFSETS`` with which the group's offset was followed last
+    followed: list[str] = Field(default_factory=list)  # the last texts of ``FOLLOW_OFFSETS``; one was a string before
     series: str = ""  # a random name, kept as long as each owner begins where the one before has ended
 
     @field_validator("topic_id")
     @classmethod
     def _zero_is_no_id(cls, value: str) -> str:
         return known_id(value)
+
+    @field_validator("followed", mode="before")
+    @classmethod
+    def _one_alone(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
 
     @property
     def tp(self) -> TopicPartition:

@@ -185,8 +185,22 @@ MUTANTS = (
     Mutant(
         "a start that followed the group's offset follows it again",
         "app/journal/beginning.py",
-        "            followed=self.follow_offsets or",
-        "            followed='' or",
+        "            followed=[*followed, text][-_TEXTS:] if",
+        "            followed=followed if",
+        ("tests/unit/journal/test_claims.py",),
+    ),
+    Mutant(
+        "of two texts that take turns in a rolling update, each is followed again",
+        "app/journal/beginning.py",
+        "            followed=[*followed, text][-_TEXTS:] if",
+        "            followed=[text] if",
+        ("tests/unit/journal/test_claims.py",),
+    ),
+    Mutant(
+        "a new text goes on with the time of the one before",
+        "app/journal/first_offsets.py",
+        "hashlib.sha256(text.encode())",
+        "hashlib.sha256(b'')",
         ("tests/unit/journal/test_claims.py",),
     ),
     Mutant(

@@ -1,5 +1,6 @@
 """Claims of partitions in the background: through outages, and no longer than their assignments last."""
 
+from datetime import UTC, datetime
 from typing import Literal
 
 import pytest
@@ -26,6 +27,7 @@ from tests.unit.journal.journal_bench import (
 )
 
 DENIED = FatalError("asking", "access denied")
+TIME = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 # --- exactly once ---------------------------------------------------------------------------------------------------
@@ -115,6 +117,47 @@ def test_an_offset_moved_by_hand_is_followed_once_for_each_text(bench: Bench) ->
     assert start("tomorrow") == Start(90, skipped=20)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", is_set=True)
     assert start("the day after").offset == 70
+
+
+def test_a_time_is_followed_once_for_each_text_though_two_of_them_take_turns(bench: Bench) -> None:
+    """As in a rolling update."""
+    bench.begun(FORMER, end=89)
+    bench.kafka.offsets = PartitionOffsets(90, 0, 100, "id")
+
+    def start(text: str) -> int:
+        return claim_of(bench.claimer(follow_offsets=text, time=TIME)).start.offset
+
+    bench.kafka.times = {0: 40}
+    assert start("yesterday") == 40
+    bench.kafka.times = {0: 70}
+    assert start("today") == 70
+    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")  # as it is marked
+    bench.claimed("another").advance({P0: 89})
+    assert [start("yesterday"), start("today")] == [90, 90]
+
+
+def test_a_partition_that_is_added_after_a_time_was_followed_begins_with_its_first_record(bench: Bench) -> None:
+    """Also where it has a journal by then, of a member with another text."""
+    bench.begun(FORMER, end=89)
+    bench.kafka.offsets = PartitionOffsets(90, 0, 100, "id")
+    bench.kafka.offsets_of[P1] = PartitionOffsets(None, 7, 100, "id")
+    texts = ("yesterday", "today")
+    for text in texts:
+        assert claim_of(bench.claimer(follow_offsets=text, time=TIME)).start.offset == 0
+    bench.kafka.times = {0: 50, 1: 50}
+    for text in texts:
+        (added,) = through(bench.claimer(follow_offsets=text, time=TIME).begin([P1]))
+        assert added.start.offset == 7
+
+
+def test_a_time_that_was_followed_is_no_other_program_where_the_member_died_before_it_committed_it(
+    bench: Bench,
+) -> None:
+    bench.begun(FORMER, end=89)
+    bench.kafka.offsets, bench.kafka.times = PartitionOffsets(90, 0, 100, "id"), {0: 40}
+    for _ in range(2):
+        start = claim_of(bench.claimer(follow_offsets="today", time=TIME)).start
+        assert (start.offset, start.is_set) == (40, True)
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])

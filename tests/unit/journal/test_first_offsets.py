@@ -107,10 +107,29 @@ def test_a_time_is_followed_as_an_offset_that_a_tool_has_set(group: Group) -> No
     moment = datetime(2026, 11, 1, tzinfo=UTC)
     group.kafka.later = {0: 42}
     kafka = replace(group.kafka.of(P0), committed=90)
-    assert group.member(reset=moment).followed(P0, kafka) == replace(kafka, committed=42, is_set=True)
-    assert group.member(reset="latest").followed(P0, kafka) == kafka
-    assert group.member(reset=moment, internal=["sensors"]).followed(P0, kafka) == kafka
+    assert group.member(reset="latest").followed(P0, kafka, "text") == kafka
+    assert group.member(reset=moment, internal=["sensors"]).followed(P0, kafka, "text") == kafka
+    assert group.member(reset=moment).followed(P0, kafka, "text") == replace(kafka, committed=42, is_set=True)
     assert group.kafka.asked == [moment]
+
+
+def test_a_time_is_reckoned_once_for_each_text_and_for_all_partitions_of_that_moment(group: Group) -> None:
+    """Also after a crash before anything was claimed; a partition that is added later does not follow it."""
+
+    def followed(text: str, *tps: TopicPartition) -> list[int | None]:
+        member = group.member(reset=timedelta(minutes=1))
+        found = [member.followed(tp, group.kafka.of(tp), text) for tp in tps]
+        return [None if each is None else each.committed for each in found]
+
+    group.kafka.later = {0: 42}
+    assert followed("today", P0) == [42]
+    group.now.advance(HOUR)
+    group.kafka.later = {0: 80, 1: 150, 2: 5}
+    group.kafka.high[2] = 10
+    assert followed("today", P0, P1, P2) == [42, 200, None]
+    assert followed("tomorrow", P0, P1, P2) == [80, 150, 5]
+    group.kafka.topic = "another"
+    assert followed("tomorrow", P0) == [None]
 
 
 @pytest.mark.parametrize("settings", [{"reset": "earliest"}, {"internal": ["sensors"]}], ids=str)
