@@ -255,8 +255,8 @@ MUTANTS = (
     Mutant(
         "a commit of Iceberg does not look first",
         "app/catalog/iceberg/table.py",
-        "            if are_in(table.properties, self._group, marks):\n",
-        "            if are_in({}, self._group, marks):\n",
+        "        if are_in(table.properties, self._group, marks):\n",
+        "        if are_in({}, self._group, marks):\n",
         _OF_ICEBERG,
     ),
     Mutant(

@@ -17,7 +17,6 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
@@ -26,7 +25,7 @@ from pyiceberg.typedef import EMPTY_DICT
 
 from app.catalog.iceberg.entries import columns_of_table, entries, mapping_of, prepare, schema_of
 from app.catalog.iceberg.store_io import StoreIO
-from app.catalog.iceberg.table import IcebergTable
+from app.catalog.iceberg.table import REFUSALS, IcebergTable, translated
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import DataFile
 from app.storage.base import ObjectStore
@@ -219,8 +218,9 @@ class Rewrite:
                         producer.append_data_file(entry)
                     for each in (its for merge in whole for its in merge.inputs):
                         producer.delete_data_file(each.task.file)
-        except CommitFailedException as error:
-            raise RetryableError(f"committing merged files to {self._table.words}", str(error)) from None
+        except REFUSALS as error:
+            doing = f"committing merged files to {self._table.words}"
+            raise RetryableError(doing, translated(doing, error).cause) from None
         return whole
 
 

@@ -2,8 +2,8 @@
 
 A commit of Iceberg is not idempotent: repeated, it would list the files twice. So the table's properties say how far
 each topic-partition is. Every try reads them first; it appends and sets them in one transaction on the snapshot that it
-has read. A conflict, and an answer that was lost, begin again with reading. A check of file names would not do:
-compaction gives rows other files.
+has read. A conflict, a refusal, a page, and an answer that was lost begin again with reading. A check of file names
+would not do: compaction gives rows other files.
 """
 
 import logging
@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -21,6 +20,7 @@ import pyarrow as pa
 from pydantic import ValidationError as InvalidAnswerError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
     BadRequestError,
     CommitFailedException,
     ForbiddenError,
@@ -48,6 +48,7 @@ from app.catalog.iceberg.entries import (
     schema_of,
     type_of,
 )
+from app.catalog.iceberg.expiry import expired
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.partitions import Partition, folder_name, is_written, new_record, partitions, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
@@ -68,12 +69,12 @@ _DEADLINE_SECONDS = 60.0  # pyiceberg has no time-outs
 _SECONDS_A_FILE = 0.1  # to make its entry: 30 ms with 300 columns
 _MOST_SILENT = 30  # requests without an answer
 _MOST_CONFLICTS = 50  # in one try; then the pipeline shows that it waits
+_MOST_REFUSALS = 10  # of one commit; then a restart asks again
 _LONGEST_PAUSE = 2.0  # after a conflict, in seconds
 _COMMITS_BETWEEN_EXPIRIES = 50
 _LONGEST_CAUSE = 1_000  # characters; a library may quote a whole answer
-_MOST_SNAPSHOTS = 1_000  # each commit reads and writes the list of all: with 3,000 it takes 4 times as long as with 10
 _FORMAT = 2  # the newest that pyiceberg writes
-_ANOTHER = "Change it back, or set TABLE_NAME to begin another table"
+_ANOTHER = "If it cannot be changed back, set TABLE_NAME to begin another table"
 _PARTITIONS = "Check HIVE_COLUMNS and COLUMN_TYPES"
 _RESTART = "A restart creates it, or goes on with the one in its place"
 _NEW_TABLE: Final = {
@@ -84,18 +85,9 @@ _NEW_TABLE: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-_LASTING = (
-    ArithmeticError,
-    BadRequestError,
-    ForbiddenError,
-    NotImplementedError,
-    NotInstalledError,
-    OAuthError,
-    TypeError,
-    UnauthorizedError,
-    ValidationError,
-    ValueError,
-)
+# What became of a commit is unknown: catalogs say 400 where another was quicker; a gateway's page is a ValueError.
+REFUSALS = (BadRequestError, ValueError)
+_LASTING = (*REFUSALS, ArithmeticError, NotImplementedError, NotInstalledError, TypeError, ValidationError)
 _T = TypeVar("_T")
 
 
@@ -122,7 +114,7 @@ class IcebergTable:
         self._identifier = (*self._namespace, target.table)
         self.words = f"the Iceberg table {'.'.join(self._identifier)}"
         self._group = target.group
-        self._keep = timedelta(days=target.keep_days)
+        self._keep_days = target.keep_days
         self._catalog: Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
         self._uuid: UUID | None = None
@@ -158,7 +150,8 @@ class IcebergTable:
         self.ask(f"creating {self.words}", lambda: self._create(there, wanted.order))
         created = self.table()
         if created is None:
-            raise RetryableError(f"creating {self.words}", "the catalog does not know it yet")
+            hint = "If a view has this name, set TABLE_NAME to another one"
+            raise RetryableError(f"creating {self.words}", "the catalog does not know it yet", hint)
         return created
 
     def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
@@ -208,7 +201,7 @@ class IcebergTable:
             raise RetryableError(doing, "no answer in time") from None
         except Exception as error:  # noqa: BLE001 - of any catalog's library
             self._table = None
-            raise _translated(doing, error) from None
+            raise translated(doing, error) from None
 
     def load(self) -> Table | None:
         if self._catalog is None:
@@ -301,39 +294,47 @@ class IcebergTable:
                         its = folder_name(words, name).encode("ascii", "backslashreplace").decode().replace("\\", "_")
                         spec.add_field(name, parse_transform(words), its)
                 map_names(transaction)
-        except (TableAlreadyExistsError, CommitFailedException):
+        except (TableAlreadyExistsError, CommitFailedException, BadRequestError, InvalidAnswerError) as error:
+            if isinstance(error, REFUSALS) and self.load() is None:
+                raise
             logger.debug("another member has created %s", self.words)
         except ValueError as error:
             raise ConfigError(f"creating {self.words}", one_line(str(error)), _PARTITIONS) from None
 
     def _append(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
+        doing = f"committing files to {self.words}"
         table, self._table = self._table, None  # a try that goes on behind its deadline must not share it
-        for conflicts in range(_MOST_CONFLICTS):
-            table = table or self.load()
-            if table is None:
-                raise RestartError(f"committing files to {self.words}", "the catalog does not know it", _RESTART)
-            if are_in(table.properties, self._group, marks):
-                logger.info("%s has the files of this batch already", self.words)
-                self._table = table
-                return
-            self._check(table.metadata)
-            prepare(table, self._spec_id(table.metadata, files))
+        for tries in range(1, _MOST_CONFLICTS + 1):
             try:
-                self._commit(table, files, marks)
+                self._table = self._appended(table or self.load(), files, marks)
             except FileNotFoundError as error:
                 raise self._broken(str(error)) from None
-            except (CommitFailedException, NoSuchTableError) as error:
+            except (CommitFailedException, NoSuchTableError, *REFUSALS) as error:
+                if tries >= _MOST_REFUSALS and isinstance(error, REFUSALS):
+                    cause = translated(doing, error).cause
+                    raise RestartError(doing, cause, "Check the catalog and CATALOG_URL") from None
                 logger.debug("%s: another commit was quicker: %s", self.words, error)
                 table = None
-                time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.05 * 2**conflicts)))  # noqa: S311
+                time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.025 * 2**tries)))  # noqa: S311
             else:
-                self._table = table
-                with suppress(ValueError):  # the next batch is refused
-                    self._learn(table.metadata)
                 self._expire()
                 self._follow()
                 return
-        raise RetryableError(f"committing files to {self.words}", f"{_MOST_CONFLICTS} other commits were quicker")
+        raise RetryableError(doing, f"{_MOST_CONFLICTS} other commits were quicker")
+
+    def _appended(self, table: Table | None, files: Sequence[DataFile], marks: Sequence[Mark]) -> Table:
+        """Returns the table with these files, which it may have already."""
+        if table is None:
+            raise RestartError(f"committing files to {self.words}", "the catalog does not know it", _RESTART)
+        if are_in(table.properties, self._group, marks):
+            logger.info("%s has the files of this batch already", self.words)
+            return table
+        self._check(table.metadata)
+        prepare(table, self._spec_id(table.metadata, files))
+        self._commit(table, files, marks)
+        with suppress(ValueError):  # the next batch is refused
+            self._learn(table.metadata)
+        return table
 
     def _spec_id(self, metadata: TableMetadata, files: Sequence[DataFile]) -> int:
         """Returns the spec of the files of a batch, which have the same folder columns."""
@@ -404,27 +405,23 @@ class IcebergTable:
         self._commits += 1
         if self._commits % _COMMITS_BETWEEN_EXPIRIES != 1:
             return
-        oldest = datetime.now(UTC) - self._keep
         try:
             table = self.load()
-            times = sorted(each.timestamp_ms for each in table.metadata.snapshots) if table else []
-            if len(times) > _MOST_SNAPSHOTS:
-                oldest = max(oldest, datetime.fromtimestamp(times[-_MOST_SNAPSHOTS] / 1000, UTC))
-            if table and times and times[0] < oldest.timestamp() * 1000:
-                table.maintenance.expire_snapshots().older_than(oldest).commit()
+            if table and (old := expired(table.metadata, self._keep_days, time.time() * 1_000)):
+                table.maintenance.expire_snapshots().by_ids(old).commit()
         except Exception as error:  # noqa: BLE001 - the files are committed
             logger.info("expiring snapshots of %s: %s; it is tried again later", self.words, one_line(str(error)))
             self._table = None
 
 
-def _translated(doing: str, error: Exception) -> ConnectorError:
+def translated(doing: str, error: Exception) -> ConnectorError:
     if isinstance(error, ConnectorError):
         return error
     cause = last_words(error) if innermost(error) is not error else str(error) or repr(error)
     if isinstance(error, InvalidAnswerError):  # its text quotes the answer, in which a login may be issued
         cause = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
     cause = cut(redact(one_line(cause)), _LONGEST_CAUSE)
-    if isinstance(error, ForbiddenError | UnauthorizedError | OAuthError):
+    if isinstance(error, AuthorizationExpiredError | ForbiddenError | OAuthError | UnauthorizedError):
         hint = "Check CATALOG_AUTH_TOKEN, or CATALOG_CLIENT_ID and CATALOG_CLIENT_SECRET, and the rights on the table"
         return FatalError(doing, cause, hint)
     if isinstance(error, FileNotFoundError):

@@ -21,6 +21,9 @@ from app.redaction import add_login, redact
 logger = logging.getLogger(__name__)
 
 _TAKEN: Final = (PREFIX, WAREHOUSE_LOCATION, NAMESPACE_SEPARATOR_PROPERTY)  # of a catalog's configuration
+_ASKING: Final = "asking the Iceberg catalog"
+_MOST_BYTES: Final = 64 << 20  # of an answer; 1,000 snapshots are 1 MB
+_PIECE: Final = 64 << 10
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 
 
@@ -45,11 +48,22 @@ class RestrictedRestCatalog(RestCatalog):
 
 
 def _check_answer(answer: Any, **_: Any) -> None:
-    """Notes the login that was sent, and refuses a redirect, which would take it to another address."""
+    """Notes the login that was sent, refuses a redirect, which would take it to another address, and reads the body.
+
+    A small compressed answer may need more memory than there is.
+    """
     add_login(answer.request.headers.get("Authorization"))
     if answer.is_redirect:
         hint = f"Set CATALOG_URL to the address that answers itself; this one points to {answer.headers['Location']}"
-        raise FatalError("asking the Iceberg catalog", f"it answered {answer.status_code}", hint)
+        raise FatalError(_ASKING, f"it answered {answer.status_code}", hint)
+    body = bytearray()
+    for piece in answer.iter_content(_PIECE):
+        body += piece
+        if len(body) > _MOST_BYTES:
+            raise FatalError(_ASKING, f"the answer is larger than {_MOST_BYTES >> 20} MiB", "Check CATALOG_URL")
+        if len(body) > _PIECE and not answer.ok:
+            break  # its first words are shown
+    answer._content = bytes(body)
 
 
 def restrict(catalog: Catalog) -> Catalog:

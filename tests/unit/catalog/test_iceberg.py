@@ -348,21 +348,6 @@ def test_a_refused_login_is_no_outage_and_shows_no_secret(bench: IcebergBench, m
     assert "secret-word" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("keep_days", "most", "left"), [(1e-9, 1_000, 2), (1.0, 3, 5)], ids=["old ones go", "only so many stay"]
-)
-def test_snapshots_expire_and_their_rows_stay(
-    bench: IcebergBench, monkeypatch: pytest.MonkeyPatch, keep_days: float, most: int, left: int
-) -> None:
-    monkeypatch.setattr(iceberg, "_COMMITS_BETWEEN_EXPIRIES", 2)
-    monkeypatch.setattr(iceberg, "_MOST_SNAPSHOTS", most)
-    member = bench.member(keep_days=keep_days)
-    for number in range(9):
-        member.add_files([bench.file(f"file-{number}", {"n": [number]})], "readings", marks(number))
-    assert len(bench.table.snapshots()) <= left
-    assert len(bench.rows()) == 9
-
-
 def test_the_library_never_commits_again_by_itself(bench: IcebergBench) -> None:
     member = bench.member()
     member.add_files([bench.file("one", {"n": [1]})], "readings", marks(0))

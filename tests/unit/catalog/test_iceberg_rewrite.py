@@ -10,7 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    ServiceUnavailableError,
+)
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestWriter
 from pyiceberg.partitioning import PartitionSpec
@@ -297,7 +302,15 @@ def replace_content(file: IcebergFile, path: str) -> IcebergFile:
 # --- others at the same time ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lost", [CommitStateUnknownException("lost"), ServiceUnavailableError("away")])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        CommitStateUnknownException("lost"),
+        ServiceUnavailableError("away"),
+        BadRequestError("400"),
+        ValueError("a page"),
+    ],
+)
 @pytest.mark.parametrize("is_done", [True, False], ids=["done", "not done"])
 def test_a_lost_answer_neither_loses_nor_doubles(
     bench: IcebergBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: Exception, is_done: bool
