@@ -6,7 +6,6 @@ and where one is in doubt the column gets none at all.
 
 import math
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -100,16 +99,8 @@ def _written_bounds(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> 
     low, high = min(values), max(values)
     if pa.types.is_temporal(kind):
         return low.isoformat(), high.isoformat()
-    return _float_below(low), _float_above(high)
-
-
-def _float_below(value: int | float | Decimal) -> float:
-    """Returns the largest float that is not above the value: beyond 2**53 most integers lie between two floats."""
-    nearest = float(value)
-    return math.nextafter(nearest, -math.inf) if nearest > value else nearest
-
-
-def _float_above(value: int | float | Decimal) -> float:
-    """Returns the smallest float that is not below the value."""
-    nearest = float(value)
-    return math.nextafter(nearest, math.inf) if nearest < value else nearest
+    below, above = float(low), float(high)  # beyond 2**53 most integers lie between two floats
+    return (
+        math.nextafter(below, -math.inf) if below > low else below,
+        math.nextafter(above, math.inf) if above < high else above,
+    )

@@ -11,7 +11,9 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar, cast
 
@@ -158,15 +160,12 @@ class Rewrite:
         Returns:
             Those that are in the table. The inputs of the others were changed meanwhile, and hold.
         """
-        failed: RetryableError | None = None
-        for tries in range(_MOST_TRIES):
-            try:
-                return self._ask("committing merged files to", lambda: self._replace(merged))
-            except RetryableError as error:
-                failed = error
-                time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**tries)))  # noqa: S311
-        assert failed is not None, "there was a try"  # noqa: S101
-        raise failed
+        commit = partial(self._ask, "committing merged files to", lambda: self._replace(merged))
+        for tries in range(_MOST_TRIES - 1):
+            with suppress(RetryableError):
+                return commit()
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**tries)))  # noqa: S311
+        return commit()
 
     def _ask(self, what: str, work: Callable[[], _T]) -> _T:
         return self._table.ask(f"{what} {self._table.words}", work, _SECONDS)
