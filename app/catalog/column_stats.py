@@ -5,7 +5,7 @@ and where one is in doubt the column gets none at all.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -25,11 +25,15 @@ def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> M
         timestamps, with at least one value; without the key, and without fields of structs and lists.
     """
     stats = {}
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     for name, kind, leaf in _plain_columns(metadata.schema.to_arrow_schema()):
         if name == KEY_COLUMN or (columns is not None and name not in columns):
             continue
-        nulls = _null_count(metadata, leaf)
-        bounds = None if nulls is None else _written_bounds(metadata, leaf, kind)
+        found = [(group.num_rows, group.column(leaf).statistics) for group in groups]
+        if not all(its and its.has_null_count for _, its in found):
+            continue
+        nulls = sum(its.null_count for _, its in found)
+        bounds = _written_bounds([its for rows, its in found if its.null_count < rows], kind)
         if bounds is not None:
             low, high = bounds
             stats[name] = {
@@ -65,31 +69,12 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def _null_count(metadata: pq.FileMetaData, leaf: int) -> int | None:
-    """Counts the nulls in the column; ``None`` where a row group does not state them."""
-    total = 0
-    for statistics in _by_row_group(metadata, leaf):
-        if statistics is None or not statistics.has_null_count:
-            return None
-        total += statistics.null_count
-    return total
-
-
-def _by_row_group(metadata: pq.FileMetaData, leaf: int) -> Iterator[Any]:
-    return (metadata.row_group(group).column(leaf).statistics for group in range(metadata.num_row_groups))
-
-
-def _written_bounds(metadata: pq.FileMetaData, leaf: int, kind: pa.DataType) -> _Bounds | None:
-    """Returns the smallest and largest value over all row groups in the catalog's form, ``None`` if uncertain."""
+def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Bounds | None:
+    """Returns the smallest and largest value of row groups with values in the catalog's form, ``None`` if uncertain."""
     try:
-        found = [
-            (statistics.min, statistics.max)
-            for group, statistics in enumerate(_by_row_group(metadata, leaf))
-            if statistics.null_count < metadata.row_group(group).num_rows
-        ]
+        values = [value for its in groups for value in (its.min, its.max)]
     except OverflowError:  # a date beyond the year 9999, which neither Python nor ISO 8601 has
         return None
-    values = [value for bounds in found for value in bounds]
     if not values or any(value is None for value in values):
         return None
     # NaN: to SQL it is larger than every number, so a file with one must be found by x > 100. Spark lets it be the
