@@ -10,10 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import types
 
 from app.model import KEY_COLUMN
 
 _Bounds = tuple[Any, Any]
+_WITH_BOUNDS = (types.is_integer, types.is_floating, types.is_decimal, types.is_timestamp, types.is_date)
 
 
 def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> Mapping[str, Mapping[str, Any]]:
@@ -37,7 +39,7 @@ def column_stats(metadata: pq.FileMetaData, columns: frozenset[str] | None) -> M
         if bounds is not None:
             low, high = bounds
             stats[name] = {
-                "type": "timestamp" if pa.types.is_temporal(kind) else "numeric",
+                "type": "timestamp" if types.is_temporal(kind) else "numeric",
                 "min": low,
                 "max": high,
                 "null_count": nulls,
@@ -53,20 +55,15 @@ def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
     """
     leaf = 0
     for field in schema:
-        kind = field.type
-        if _is_number(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-            yield field.name, kind, leaf
-        leaf += _scalars(kind)
+        if any(is_kind(field.type) for is_kind in _WITH_BOUNDS):
+            yield field.name, field.type, leaf
+        leaf += _scalars(field.type)
 
 
 def _scalars(kind: pa.DataType) -> int:
-    if pa.types.is_nested(kind):
+    if types.is_nested(kind):
         return sum(_scalars(kind.field(index).type) for index in range(kind.num_fields))
     return 1
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Bounds | None:
@@ -82,7 +79,7 @@ def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Boun
     if any(isinstance(value, float) and not math.isfinite(value) for value in values):
         return None
     low, high = min(values), max(values)
-    if pa.types.is_temporal(kind):
+    if types.is_temporal(kind):
         return low.isoformat(), high.isoformat()
     below, above = float(low), float(high)  # beyond 2**53 most integers lie between two floats
     return (
