@@ -19,7 +19,9 @@ reads records again that are in the table, and drops them.
 
 With all members stopped, a user gives a *new text* of ``FOLLOW_OFFSETS``, perhaps after a *set*: a tool sets the
 group's offset of one partition. The next claim of each partition follows its offset, unless that has the mark of a
-member's commit. *Mark* is the commit with which a claimer puts its mark on offsets that a tool has set.
+member's commit. *Mark* is the commit with which a claimer puts its mark on offsets that a tool has set. A text may come
+with a *time*, which is an offset here: each partition begins there once. Then members may still begin with the text of
+before, as in a rolling update, until an *update* ends them.
 
 What must hold: see ``Model.violation``. It looks at each state whether the catalog lists a file that does not exist,
 whether readers see rows that were rolled back although the next owner reads on, and whether the group's offset is at
@@ -65,6 +67,9 @@ class Rule(Enum):
     MARK_BEFORE_WRITING = (
         "A user's offset is followed, the member dies before its first commit, and the next text follows it again."
     )
+    KEEP_TIME = "A time is reckoned anew at a claim, and what came meanwhile is passed over."
+    REMEMBER_TEXTS = "Two texts take turns, and the time of one is followed at each turn."
+    TIME_UNTIL_WRITTEN = "A time is followed, the member dies before its first commit, and that of before stays ahead."
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,8 @@ class Bounds:
         filtered: offsets of each partition that give no row.
         from_committed: whether members begin at the group's offset, and not where the log ends.
         texts: that a user gives, perhaps after the offset of one partition was set.
+        times: whether they may come with a time.
+        turns: generations that begin with the text before one with a time.
     """
 
     partitions: int = 2
@@ -94,6 +101,8 @@ class Bounds:
     filtered: tuple[int, ...] = ()
     from_committed: bool = False
     texts: int = 0
+    times: bool = False
+    turns: int = 0
 
 
 class Span(NamedTuple):
@@ -138,13 +147,14 @@ class Claim(NamedTuple):
 class Log(NamedTuple):
     """``ends`` is the last offset of each partition that is in the table; ``None`` if the log does not have it.
 
-    ``followed`` is the user's last text when each was claimed. ``kept`` are the files of a kept batch, which may lack
-    some.
+    ``followed`` are the texts with which each was claimed, and ``text`` is that of this generation. ``kept`` are the
+    files of a kept batch, which may lack some.
     """
 
     version: int
     ends: tuple[int | None, ...]
-    followed: tuple[int, ...]
+    followed: tuple[tuple[int, ...], ...]
+    text: int
     closed: bool = False
     state: Literal["done", "pending", "kept"] = "done"
     batch: Batch | None = None
@@ -201,8 +211,8 @@ class State(NamedTuple):
     ``owners``, ``committed`` and ``low`` are Kafka's: the generation of each partition, the group's offset and the
     first offset that is left. ``stored`` are files with rows, ``filled`` placeholders. ``marked`` says which of the
     group's offsets have the mark of a member. ``text`` is the user's last one, ``texts`` those with which each
-    partition was set last, and ``wanted`` says how often the table is to have each row. The last six say how much may
-    still happen.
+    partition was set last, ``times`` the offset that comes with each text, and ``timed`` the last one by which each
+    partition went. ``wanted`` says how often the table is to have each row. The last seven say how much may still happen.
     """
 
     claims: tuple[Claim, ...]
@@ -217,6 +227,8 @@ class State(NamedTuple):
     marked: tuple[bool, ...]
     text: int
     texts: tuple[int, ...]
+    times: tuple[int | None, ...]
+    timed: tuple[int, ...]
     wanted: tuple[tuple[int, ...], ...]
     rebalances: int
     crashes: int
@@ -224,6 +236,7 @@ class State(NamedTuple):
     late_closes: int
     expiries: int
     texts_left: int
+    turns: int
 
     def is_current(self, generation: int) -> bool:
         """Whether its partitions are still its own: all of them move together."""
@@ -303,6 +316,8 @@ class Model:
             marked=(self._keeps(Rule.MARK_COMMITS),) * bounds.partitions,  # it was committed where they begin
             text=0,
             texts=(0,) * bounds.partitions,
+            times=(None,),
+            timed=(0,) * bounds.partitions,
             wanted=(tuple(int(at not in bounds.filtered) for at in range(bounds.offsets)),) * bounds.partitions,
             rebalances=bounds.rebalances,
             crashes=bounds.crashes,
@@ -310,6 +325,7 @@ class Model:
             late_closes=bounds.late_closes,
             expiries=bounds.expiries,
             texts_left=bounds.texts,
+            turns=bounds.turns,
         )
 
     def steps(self, state: State) -> list[Step]:
@@ -323,6 +339,8 @@ class Model:
                 found.append(Step("crash", generation, crashed))
             if not state.is_current(generation):
                 found.append(Step("learn", generation, state.without_member(generation)))
+            elif state.logs[generation].text < state.text:
+                found.append(Step("update", generation, state.without_member(generation)))
             do = self._steps[member.step]
             found.extend(Step(name, generation, after) for name, after in do(state, generation, member))
         return found
@@ -339,7 +357,8 @@ class Model:
             if member.step in _READING and not log.closed and log.rolled_back & state.stored:
                 return "readers see rows that were rolled back, and their owner reads them again"
         for partition, committed in enumerate(state.committed):
-            if state.marked[partition] and committed > _found_end(state, partition) + 1:
+            end = _found_end(state, partition)
+            if state.marked[partition] and committed > end + 1 and not self._begins_at_time(state, partition, end + 1):
                 return "the group's offset is ahead of the log"
         return self._violation_at_the_end(state) if self.is_final(state) else None
 
@@ -361,7 +380,7 @@ class Model:
         """Whether all is consumed and committed, and everybody is at rest."""
         if any(at != self.bounds.offsets for at in state.committed) or NOBODY in state.owners:
             return False
-        if any(state.members[owner].step != "run" for owner in state.owners):
+        if any(state.members[owner].step != "run" or state.logs[owner].text < state.text for owner in state.owners):
             return False
         return all(member.step in ("run", "ended") for member in state.members)
 
@@ -370,6 +389,12 @@ class Model:
 
     def _rows_in(self, offsets: range) -> tuple[int, ...]:
         return tuple(at for at in offsets if at not in self.bounds.filtered)
+
+    def _begins_at_time(self, state: State, partition: int, offset: int) -> bool:
+        """Whether nothing is written since a time was followed: the next owner commits that offset."""
+        owner = state.claims[partition].owner
+        texts = state.logs[owner].followed[partition] if owner != NOBODY else ()
+        return self._keeps(Rule.TIME_UNTIL_WRITTEN) and offset in [state.times[text] for text in texts]
 
     # --- the group --------------------------------------------------------------------------------------------------
 
@@ -384,7 +409,8 @@ class Model:
         else:
             return
         left = state.rebalances - (not nobody_there and state.rebalances > 0)
-        for way in ways if len(every) > 1 else ways[:1]:
+        texts = [state.text, state.text - 1] if state.turns and state.times[state.text] is not None else [state.text]
+        for way, text in product(ways if len(every) > 1 else ways[:1], texts):
             owners, first = list(state.owners), len(state.members)
             for generation, partitions in enumerate(way, first):
                 for partition in partitions:
@@ -394,9 +420,10 @@ class Model:
                 len(way),
                 state._replace(
                     members=(*state.members, *(Member("read claim", each, waiting=each) for each in way)),
-                    logs=(*state.logs, *(Log(0, (None,) * len(every), (0,) * len(every)) for _ in way)),
+                    logs=(*state.logs, *(Log(0, (None,) * len(every), ((),) * len(every), text) for _ in way)),
                     owners=tuple(owners),
                     rebalances=left,
+                    turns=state.turns - (text < state.text),
                 ),
             )
 
@@ -413,17 +440,20 @@ class Model:
         """A user gives a new text, perhaps for an offset that is set once what was set there before is followed."""
         if not state.texts_left or any(member is not ENDED for member in state.members):
             return
-        state = state._replace(text=state.text + 1, texts_left=state.texts_left - 1)
+        time = state.times[state.text]
+        if time is not None and not (all(state.marked) and min(state.timed) == state.text):
+            return  # it is not followed yet
+        former, times = state, state.times
+        state = state._replace(text=state.text + 1, times=(*times, None), texts_left=state.texts_left - 1)
         yield Step("new text", NOBODY, state)
-        for partition, text in enumerate(state.texts):
-            owner, end = state.claims[partition].owner, _found_end(state, partition)
-            if text > (0 if owner == NOBODY else state.logs[owner].followed[partition]):
+        if self.bounds.times and not any(self._is_set(former, partition) for partition in range(len(state.texts))):
+            for offset in range(self.bounds.offsets + 1):
+                yield Step(f"time {offset}", NOBODY, state._replace(times=(*times, offset)))
+        for partition in range(len(state.texts)):
+            end = _found_end(state, partition)
+            if self._is_set(former, partition):
                 continue
             for offset in range(self.bounds.offsets + 1):
-                again, passed_over = self._rows_in(range(offset, end + 1)), self._rows_in(range(end + 1, offset))
-                wanted = tuple(
-                    times + (at in again) - (at in passed_over) for at, times in enumerate(state.wanted[partition])
-                )
                 yield Step(
                     f"set to {offset}",
                     partition,
@@ -431,9 +461,22 @@ class Model:
                         committed=_put(state.committed, partition, offset),
                         marked=_put(state.marked, partition, False),
                         texts=_put(state.texts, partition, state.text),
-                        wanted=_put(state.wanted, partition, wanted),
+                        wanted=self._wanted(state, partition, end, offset),
                     ),
                 )
+
+    def _is_set(self, state: State, partition: int) -> bool:
+        """Whether an offset was set there that is not followed yet."""
+        owner, text = state.claims[partition].owner, state.texts[partition]
+        return text > 0 and (owner == NOBODY or text not in state.logs[owner].followed[partition])
+
+    def _wanted(self, state: State, partition: int, end: int, offset: int) -> tuple[tuple[int, ...], ...]:
+        """How often each row is wanted where the table has all up to ``end``, and the user goes on at ``offset``."""
+        again, passed_over = self._rows_in(range(offset, end + 1)), self._rows_in(range(end + 1, offset))
+        before = state.wanted[partition]
+        return _put(
+            state.wanted, partition, tuple(n + (at in again) - (at in passed_over) for at, n in enumerate(before))
+        )
 
     # --- claiming: app.journal.takeover and settle --------------------------------------------------------------------
 
@@ -545,27 +588,40 @@ class Model:
     def _take_over(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         """Write how far the partitions are written, and what was rolled back, into our own log."""
         log = state.logs[generation]
-        ends, followed, listed = list(log.ends), list(log.followed), log.rolled_back
-        for partition, claim in zip(member.waiting, member.claims, strict=True):
-            if claim.owner == NOBODY:
-                ends[partition] = state.committed[partition] - 1
-            elif claim.owner != generation:
-                former = state.logs[claim.owner]
-                follows = state.text > former.followed[partition] and not state.marked[partition]
-                ends[partition] = state.committed[partition] - 1 if follows else former.ends[partition]
-                if self._keeps(Rule.INHERIT_ROLLED_BACK):
+        for late in (0, 1) if state.times[log.text] is not None and not self._keeps(Rule.KEEP_TIME) else (0,):
+            ends, followed, listed = list(log.ends), list(log.followed), log.rolled_back
+            for partition, claim in zip(member.waiting, member.claims, strict=True):
+                if claim.owner == generation:
+                    continue
+                former = None if claim.owner == NOBODY else state.logs[claim.owner]
+                ends[partition] = self._begin_after(state, partition, former, log.text, late)
+                texts = former.followed[partition] if former else ()
+                if log.text and log.text not in texts:
+                    texts = (*texts, log.text) if self._keeps(Rule.REMEMBER_TEXTS) else (log.text,)
+                followed[partition] = texts
+                if former and self._keeps(Rule.INHERIT_ROLLED_BACK):
                     listed |= former.rolled_back
-            followed[partition] = state.text
-            if (end := ends[partition]) is not None:
-                ends[partition] = max(end, state.low[partition] - 1)
-        then = member._replace(step="point" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "fill")
-        new = log._replace(ends=tuple(ends), followed=tuple(followed), rolled_back=listed)
-        if new == log:
-            yield "take over", state.with_member(generation, then)
-        else:
-            yield from self._write_own(
-                "take over", state, generation, member, new, then, _again(member, member.waiting)
-            )
+            for partition in member.waiting:
+                if (end := ends[partition]) is not None:
+                    ends[partition] = max(end, state.low[partition] - 1)
+            then = member._replace(step="point" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "fill")
+            new = log._replace(ends=tuple(ends), followed=tuple(followed), rolled_back=listed)
+            if new == log:
+                yield "take over", state.with_member(generation, then)
+            else:
+                yield from self._write_own(
+                    "take over", state, generation, member, new, then, _again(member, member.waiting)
+                )
+
+    def _begin_after(self, state: State, partition: int, former: Log | None, text: int, late: int) -> int | None:
+        """The offset after which a partition begins; ``late``: how much later a time is reckoned."""
+        time = state.times[text]
+        is_new = text > 0 and (former is None or text not in former.followed[partition])
+        if is_new and time is not None:
+            return min(time + late, self.bounds.offsets) - 1
+        if former is None or (is_new and not state.marked[partition]):
+            return state.committed[partition] - 1
+        return former.ends[partition]
 
     def _point(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         """Let one claim more name this generation."""
@@ -577,7 +633,7 @@ class Model:
         present = state.claims[partition]
         if present == read or not self._keeps(Rule.CONDITIONAL_WRITES):
             claims = _put(state.claims, partition, Claim(present.version + 1, generation))
-            written = state._replace(claims=claims)
+            written = self._timed(state, partition, state.logs[generation].text)._replace(claims=claims)
             yield "point", written.with_member(generation, self._point_next(then))
             if state.lost_answers:
                 again = written._replace(lost_answers=state.lost_answers - 1)
@@ -587,6 +643,14 @@ class Model:
             yield "point: conflict", state.with_member(generation, self._point_next(then))
         else:
             yield "point: conflict", state.without_member(generation)
+
+    def _timed(self, state: State, partition: int, text: int) -> State:
+        """The user's time counts from this claim on, once: what the table has by then is wanted again from there."""
+        time = state.times[text]
+        if time is None or state.timed[partition] >= text:
+            return state
+        wanted = self._wanted(state, partition, _found_end(state, partition), time)
+        return state._replace(timed=_put(state.timed, partition, text), wanted=wanted)
 
     def _point_next(self, member: Member) -> Member:
         if member.pointed < len(member.waiting):
@@ -598,9 +662,9 @@ class Model:
     def _fill(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
         files = state.logs[generation].rolled_back
         without = state.fill(files) if self._keeps(Rule.FILL) else state._replace(stored=state.stored - files)
-        is_marked = all(state.marked[partition] for partition in member.partitions)
-        step = "run" if is_marked or not self._keeps(Rule.MARK_BEFORE_WRITING) else "mark"
         read = self._begins(state, generation)
+        is_marked = all(state.marked[each] and state.committed[each] <= read[each] for each in member.partitions)
+        step = "run" if is_marked or not self._keeps(Rule.MARK_BEFORE_WRITING) else "mark"
         yield "fill", without.with_member(generation, Member(step, member.partitions, read=read))
 
     def _mark(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
@@ -611,10 +675,10 @@ class Model:
 
     def _begins(self, state: State, generation: int) -> tuple[int, ...]:
         """The first offset to read of each partition."""
-        return tuple(
-            max(committed, low) if self.bounds.from_committed else (-1 if end is None else end) + 1
-            for end, committed, low in zip(state.logs[generation].ends, state.committed, state.low, strict=True)
-        )
+        nexts = [(-1 if end is None else end) + 1 for end in state.logs[generation].ends]
+        if not self.bounds.from_committed:
+            return tuple(nexts)
+        return tuple(max(low, min(found)) for low, *found in zip(state.low, nexts, state.committed, strict=True))
 
     # --- batch by batch: app.journal.generation -----------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ A longer run of random walks: ``MODEL_WALKS=100000 pytest -s tests/model -k rand
 """
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ QUICK = (
     Bounds(partitions=2, rebalances=0, lost_answers=1),  # files are shared by two partitions
     Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, filtered=(0,), from_committed=True),
     Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=2, from_committed=True),
+    Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=1, times=True, turns=1),
 )
 THOROUGH = (
     Bounds(partitions=1, rebalances=1, crashes=1, late_closes=1),
@@ -31,6 +33,9 @@ THOROUGH = (
     Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, lost_answers=1, filtered=(1,), from_committed=True),
     Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, texts=2),
     Bounds(partitions=2, rebalances=0, crashes=1, texts=1),
+    Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=2, times=True, turns=1),
+    Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=2, times=True, turns=1, from_committed=True),
+    Bounds(partitions=2, rebalances=0, crashes=1, texts=1, times=True, turns=1),
 )
 MANY = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, expiries=2)
 FILTERED = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, filtered=(0, 2))
@@ -40,6 +45,7 @@ FROM_COMMITTED = Bounds(
 SET_BY_HAND = Bounds(
     partitions=3, offsets=3, rebalances=2, crashes=6, lost_answers=2, late_closes=2, from_committed=True, texts=3
 )
+TIMES = replace(SET_BY_HAND, times=True, turns=3)
 # The fewest that show what each rule prevents: two claimers at once, or one of them and a death.
 TWO_CLAIMERS = Bounds(partitions=1, rebalances=2)
 ONE_CLAIMER = Bounds(partitions=1, rebalances=1, crashes=1)
@@ -51,6 +57,9 @@ BOUNDS = {
     Rule.SMALLER_LOSS: Bounds(partitions=1, offsets=3, rebalances=0, crashes=1, expiries=1),  # three rows in two files
     Rule.MARK_COMMITS: Bounds(partitions=1, rebalances=0, crashes=1, texts=1),
     Rule.MARK_BEFORE_WRITING: Bounds(partitions=1, rebalances=0, crashes=1, texts=2),
+    Rule.KEEP_TIME: Bounds(partitions=1, rebalances=0, texts=1, times=True),
+    Rule.REMEMBER_TEXTS: Bounds(partitions=1, rebalances=1, texts=2, times=True, turns=1),
+    Rule.TIME_UNTIL_WRITTEN: Bounds(partitions=1, rebalances=0, crashes=1, texts=1, times=True),
 }
 
 
@@ -74,6 +83,7 @@ def test_every_row_is_there_once_in_every_order_of_the_steps(bounds: Bounds) -> 
         pytest.param(FILTERED, id="filtered", marks=pytest.mark.night),
         pytest.param(FROM_COMMITTED, id="from committed", marks=pytest.mark.night),
         pytest.param(SET_BY_HAND, id="set by hand", marks=pytest.mark.night),
+        pytest.param(TIMES, id="times", marks=pytest.mark.night),
     ],
 )
 def test_every_row_is_there_once_after_many_steps_at_random(bounds: Bounds) -> None:
