@@ -28,7 +28,8 @@ def expired(metadata: TableMetadata, keep_days: float, now: float) -> list[int]:
     fewest = int(properties.get(TableProperties.MIN_SNAPSHOTS_TO_KEEP, 1))
     by_id = {each.snapshot_id: each for each in metadata.snapshots}
     kept = {its for each in metadata.refs.values() for its in _kept(each, by_id, fewest, now)}
-    return [key for key, each in by_id.items() if each.timestamp_ms < oldest and key not in kept]
+    found = [key for key, each in by_id.items() if each.timestamp_ms < oldest and key not in kept]
+    return found[:_MOST]  # pyiceberg looks for each of them in the list of all
 
 
 def _kept(reference: SnapshotRef, snapshots: Mapping[int, Snapshot], fewest: int, now: float) -> Iterator[int]:
