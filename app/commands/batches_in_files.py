@@ -1,8 +1,9 @@
 """Which batches' rows are in a file, by its name and its footer. ``audit`` reads it, ``compact`` passes it on."""
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -22,22 +23,27 @@ class Part(NamedTuple):
     owner: str
     number: int
 
+    @property
+    def batch(self) -> str:
+        """The batch, as the names of its files end before ``.parquet``."""
+        return f"{self.owner}-{self.number}"
+
 
 _KINDS = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.string(), pa.int64())
-PARTS: Final = pa.schema(zip(Part._fields, _KINDS, strict=True))
+_PARTS: Final = pa.schema(zip(Part._fields, _KINDS, strict=True))
 _BATCHES: Final = "kafka_batches"
 
 
-def batches_in(key: str, footer: Mapping[bytes, bytes] | None) -> pa.Table:
-    """The batches, as ``PARTS``; empty for a file of another program."""
+def batches_in(key: str, footer: Mapping[bytes, bytes] | None) -> Sequence[Part]:
+    """The parts of batches in a file; none for a file of another program."""
     if part := named_part(key):
-        return _table([part])
+        return [part]
     if shared := shared_file_of(key.rpartition("/")[2]):
-        return _table(
+        return [
             Part(topic_in_names(each.tp.topic), each.tp.partition, each.first, each.last, shared.owner, shared.number)
             for each in read_batch_offsets(footer)
-        )
-    return _read(footer) if is_merged(key) else PARTS.empty_table()
+        ]
+    return _read(footer) if is_merged(key) else []
 
 
 def named_part(key: str) -> Part | None:
@@ -48,23 +54,18 @@ def named_part(key: str) -> Part | None:
     return Part(*found.offsets.tp, found.offsets.first, found.offsets.last, found.owner, found.number)
 
 
-def as_merged_metadata(batches: Iterable[pa.Table]) -> dict[str, str]:
-    """The metadata of a column in the footer of a merged file: the batches, as a Parquet file in base64."""
-    table = pa.concat_tables([PARTS.empty_table(), *batches])
+def as_merged_metadata(batches: Iterable[Sequence[Part]]) -> dict[str, str]:
+    """The metadata of a merged file, in its footer or of a column in it: the batches, as a Parquet file in base64."""
+    parts = sorted({*chain.from_iterable(batches)})
     body = BytesIO()
-    pq.write_table(
-        table.group_by(PARTS.names).aggregate([]).sort_by([(name, "ascending") for name in PARTS.names]), body
-    )
+    pq.write_table(pa.Table.from_pylist([part._asdict() for part in parts], _PARTS), body)
     return {_BATCHES: base64.b64encode(body.getvalue()).decode()}
 
 
-def _read(footer: Mapping[bytes, bytes] | None) -> pa.Table:
+def _read(footer: Mapping[bytes, bytes] | None) -> Sequence[Part]:
     try:
-        body = base64.b64decode(read_column_metadata(footer, _BATCHES), validate=True)
-        return pq.ParquetFile(BytesIO(body)).read().select(PARTS.names).cast(PARTS)
+        text = (footer or {}).get(_BATCHES.encode()) or read_column_metadata(footer, _BATCHES)
+        table = pq.ParquetFile(BytesIO(base64.b64decode(text, validate=True))).read().select(_PARTS.names).cast(_PARTS)
     except (ValueError, TypeError, KeyError, AttributeError, pa.ArrowException):
-        return PARTS.empty_table()  # metadata of another program
-
-
-def _table(parts: Iterable[Part]) -> pa.Table:
-    return pa.Table.from_pylist([part._asdict() for part in parts], PARTS)
+        return []  # metadata of another program
+    return [*map(Part, *table.to_pydict().values())]

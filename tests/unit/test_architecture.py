@@ -54,7 +54,7 @@ HOMES = {
     "app.storage.gcs.store": "app.service.stores",
     "app.storage.azure.store": "app.service.stores",
     "app.catalog.iceberg.table": (
-        "app.service.lake app.catalog.iceberg.rewrite app.commands.compact.iceberg app.commands.audit.iceberg"
+        "app.service.lake app.catalog.iceberg.rewrite app.commands.compact.iceberg app.commands.audit.command"
     ),
     "app.spark.writer": "app.service.connector app.service.overview app.service.run app.commands.*",
 }

@@ -10,7 +10,7 @@ pyiceberg's own reader would not do: of a null list of structures it makes an em
 import random
 import secrets
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,6 +47,8 @@ _COPIED: Final = frozenset(
     }
 )
 _T = TypeVar("_T")
+
+Footer = tuple[str, Mapping[bytes, bytes] | None]  # a file's key, and the metadata in its footer
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +131,20 @@ class Rewrite:
                     found.append(Fitting(schema, [file]))
         return found
 
-    def merge(self, fitting: Fitting, scratch: Path) -> Merged:
-        """Uploads a file with the rows of these, into the folder of the first.
+    def merge(self, fitting: Fitting, scratch: Path, described: Callable[[Sequence[Footer]], dict[str, str]]) -> Merged:
+        """Uploads a file with the rows of these, into the folder of the first, and with this in its footer.
 
         Raises:
             FatalError: it has another number of rows.
         """
         schema, inputs = fitting
+        footers: list[Footer] = []
         merged = scratch / "merged.parquet"
         form = {"store_schema": False, "store_decimal_as_integer": True}
         with pq.ParquetWriter(merged, schema, compression="zstd", compression_level=_LEVEL, **form) as writer:
-            for rows in self._row_groups(inputs, schema, scratch / "input.parquet"):
+            for rows in self._row_groups(inputs, schema, scratch / "input.parquet", footers):
                 writer.write_table(self._sorted(rows), row_group_size=len(rows))
+            writer.add_key_value_metadata(described(footers))
         footer = pq.read_metadata(merged)
         if footer.num_rows != (wanted := sum(each.rows for each in inputs)):
             raise FatalError(
@@ -176,11 +180,14 @@ class Rewrite:
             raise ConfigError(f"looking for {self._table.words}", "the catalog does not know it", "Check TABLE_NAME")
         return table
 
-    def _row_groups(self, inputs: Sequence[LiveFile], schema: pa.Schema, path: Path) -> Iterator[pa.Table]:
+    def _row_groups(
+        self, inputs: Sequence[LiveFile], schema: pa.Schema, path: Path, footers: list[Footer]
+    ) -> Iterator[pa.Table]:
         some, rows, size = [schema.empty_table()], 0, 0
         for each in inputs:
             self._store.download(each.key, path)
             with pq.ParquetFile(path) as file:
+                footers.append((each.key, file.metadata.metadata))
                 for batch in file.iter_batches(_ROWS_AT_ONCE):
                     some.append(pa.table(batch).replace_schema_metadata())
                     rows, size = rows + len(batch), size + batch.nbytes

@@ -1,67 +1,75 @@
 """``python main.py audit``: shows which offsets are in the table, which are there twice, which are missing."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from tempfile import TemporaryFile
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from app.commands.audit.batches import list_table, rows_of
-from app.commands.audit.dead_letters import count_rejected, list_dead_letter
-from app.commands.audit.findings import Listing, find
-from app.commands.audit.held_offsets import HeldOffsets
+from app.commands.audit.files import list_table
+from app.commands.audit.findings import find
+from app.commands.audit.offsets import DeadLetter, HeldOffsets
+from app.commands.audit.ranges import RANGES
 from app.commands.audit.report import Report, as_json, as_text
-from app.commands.batches_in_files import PARTS
+from app.commands.batches_in_files import Part
 from app.commands.compact.record import listed_as_open
 from app.commands.output import print_line
 from app.config.settings import Settings
-from app.model import TopicPartition
-from app.service.lake import find_table, require_table
+from app.service.lake import find_table, new_catalog, require_table
+from app.storage.base import ObjectStore
+from app.table.layout import is_data_file
 
 
 def audit(settings: Settings, options: Namespace) -> int:
     """Print which offsets the table's files hold; 1 if some are there twice, or may be."""
     store, location = find_table(settings)
     require_table(store, location)
-    if settings.is_iceberg:
-        from app.commands.audit.iceberg import refuse_merged  # noqa: PLC0415 - loads pyiceberg
-
-        refuse_merged(settings, store)
-    root, workers, most = location.root, settings.max_write_workers, options.most
-    table = list_table(store, root, workers, most, with_keys=options.offsets)
-    rejected = list_dead_letter(store, root)
-    under_way = sum(1 for _ in listed_as_open(store, root))
-    report = Report(location.uri, options.offsets, table, under_way, Listing(most))
+    root, workers, most = location.root, settings.max_write_workers, max(0, options.most)
+    table = list_table(store, root, _files(settings, store, root), workers)
+    dead_letter = DeadLetter(store, root, workers)
     with TemporaryFile() as file:
-        batches, portions = table.batches, _by_name
-        if options.offsets:
-            held = HeldOffsets(file, store, root, workers, most)
-            batches, portions = held.read(table.files, batches), held.portions
-            report.misplaced, report.without_offsets = held.misplaced, held.without_offsets + table.merged
-        for tp, of_partition in _by_partition(batches):
-            of_rejected = rejected.filter((pc.field("topic") == tp.topic) & (pc.field("partition") == tp.partition))
-            count = partial(count_rejected, store, workers, of_rejected)
-            report.partitions.append(find(tp, of_partition, portions(of_partition), count, most))
+        held = HeldOffsets(file, store, workers, table) if options.offsets else None
+        partitions = []
+        for tp, group in groupby(sorted(table.files), itemgetter(0, 1)):
+            parts = list(group)
+            portions = held.portions(parts) if held else _by_name(parts)
+            partitions.append(find(table, parts, portions, partial(dead_letter.count, tp), most))
+    misplaced = held.misplaced if held else []
+    report = Report(
+        table=location.uri,
+        by="column" if held else "name",
+        files=sum(map(len, table.names.values())) + table.merged_files,
+        partitions=partitions,
+        misplaced=misplaced[:most],
+        misplaced_count=len(misplaced),
+        files_without_offsets=held.without_offsets if held else 0,
+        unsettled_files=table.left_out,
+        folders_in_compaction=sum(1 for _ in listed_as_open(store, root)),
+        other_files=table.others[:most],
+        other_files_count=len(table.others),
+    )
     print_line(as_json(report) if options.json else as_text(report))
     return 1 if report.has_doubled else 0
 
 
-def _by_partition(batches: pa.Table) -> Iterator[tuple[TopicPartition, pa.Table]]:
-    """Yield the batches of each topic-partition, sorted by their first offsets."""
-    ordered = batches.sort_by([(name, "ascending") for name in PARTS.names])
-    of_partition = ["topic", "partition"]
-    counts = ordered.group_by(of_partition).aggregate([([], "count_all")])
-    # Arrow returns groups in the order of its hash table.
-    counts = counts.sort_by([(name, "ascending") for name in of_partition])
-    begin = 0
-    for topic, partition, count in rows_of(counts):
-        yield TopicPartition(topic, partition), ordered.slice(begin, count)
-        begin += count
+def _files(settings: Settings, store: ObjectStore, root: str) -> Iterator[tuple[str, int]]:
+    """The files that readers of the table read, by key and size."""
+    if not settings.is_iceberg:
+        yield from ((found.key, found.size) for found in store.list(f"{root}/") if is_data_file(found.key, root))
+        return
+    from app.catalog.iceberg.rewrite import Rewrite  # noqa: PLC0415 - loads pyiceberg
+    from app.catalog.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
+
+    catalog = new_catalog(settings, store)
+    assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
+    if catalog.load():
+        yield from ((file.key, file.size) for file in Rewrite(catalog, store, None, 0).files())
 
 
-def _by_name(batches: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The range that each batch names, with the row of the batch."""
-    numbered = batches.select(["first", "last"]).append_column("batch", pa.array(range(batches.num_rows), pa.int64()))
-    yield from numbered.combine_chunks().to_batches()
+def _by_name(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+    """The range that each part names."""
+    columns = [[part.first for part in parts], [part.last for part in parts], range(len(parts))]
+    yield pa.record_batch(columns, schema=RANGES.append(pa.field("part", pa.int64())))

@@ -5,13 +5,14 @@ from argparse import Namespace
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import groupby
+from itertools import groupby, starmap
 from operator import attrgetter
 
 import pyarrow as pa
 
 from app.catalog.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.catalog.iceberg.table import IcebergTable
+from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.commands.compact.job import bins_worth_merging, by_size
 from app.commands.compact.table import is_chosen
 from app.commands.output import print_line
@@ -150,7 +151,7 @@ def _merged(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequenc
     merged = []
     for fitting in bins:
         with scratch_folder() as scratch:
-            merged.append(rewrite.merge(fitting, scratch))
+            merged.append(rewrite.merge(fitting, scratch, lambda its: as_merged_metadata(starmap(batches_in, its))))
     done = rewrite.commit(merged)
     for each in done:
         yield each.inputs, each.file.size

@@ -75,7 +75,7 @@ def merged(bench: IcebergBench, folder: Path, some: Rewrite | None = None) -> tu
     found = []
     for files in of_partition(some.files()):
         for fitting in some.fitting((file, columns_of(bench, file)) for file in files):
-            found += [some.merge(fitting, folder)]
+            found += [some.merge(fitting, folder, lambda _: {})]
     return some, found
 
 
@@ -395,4 +395,4 @@ def test_a_file_that_has_lost_rows_is_refused(bench: IcebergBench, tmp_path: Pat
         pa.table({"n": pa.array([], pa.int64())}), bench.store.uri.removeprefix("file://") + "/" + files[0].key
     )
     with pytest.raises(FatalError, match="2 rows instead of 3"):
-        some.merge(Fitting(pa.schema({"n": pa.int64(), "place": pa.string()}), files), tmp_path)
+        some.merge(Fitting(pa.schema({"n": pa.int64(), "place": pa.string()}), files), tmp_path, lambda _: {})

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.bad_records import dead_letter
-from app.commands.audit import held_offsets
+from app.commands.audit import offsets
 from app.commands.audit.command import audit
 from app.errors import FatalError
 from app.model import OffsetRange, Rejected, TopicPartition
@@ -165,10 +165,10 @@ def test_ranges_that_do_not_fit_into_memory_at_once_are_audited_as_a_whole(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(12):
-        held = range(5 * number, 5 * number + 20, 1 + number % 3)
-        table.add(5 * number, 5 * number + 19, number=number, offsets=held)
+        first = 5 * number + 30 * (number // 4)  # of four that overlap each other
+        table.add(first, first + 19, number=number, offsets=range(first, first + 20, 1 + number % 3))
     expected = table.json("--offsets")
-    monkeypatch.setattr(held_offsets, "RANGES_AT_ONCE", 3)
+    monkeypatch.setattr(offsets, "RANGES_AT_ONCE", 3)
     assert table.json("--offsets") == expected
     assert doubled(expected[1])
     assert missing(expected[1])
@@ -325,6 +325,18 @@ def test_files_of_batches_that_are_undone_or_not_finished_are_left_out(
     code, answer = table.json(*how)
     assert (code, whole(answer)) == (0, [(3, 0, 9, 1, 1, 0, 0)])
     assert answer["unsettled_files"] == 2
+
+
+@BOTH
+def test_a_file_that_compact_has_emptied_says_nothing_of_its_batch(table: Table, how: tuple[str, ...]) -> None:
+    """With a catalog it stays while other folders of the batch still have rows."""
+    ranges = {P1: (0, 9), P2: (5, 7)}
+    emptied = table.add_shared({P1: [0], P2: [5]}, ranges, f"{GENERATION}-1", folder="place=a")
+    pq.write_table(pa.table({"n": pa.array([], pa.int64())}), emptied)
+    table.add_shared({P1: range(10), P2: [5, 6, 7]}, ranges, f"{GENERATION}-1", folder="place=b")
+    code, answer = table.json(*how)
+    assert (code, answer["other_files"]) == (0, [])
+    assert whole(answer) == [(1, 0, 9, 2, 1, 0, 0), (2, 5, 7, 2, 1, 0, 0)]
 
 
 def test_one_footer_of_a_batch_is_read(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

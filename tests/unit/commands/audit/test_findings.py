@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.commands.audit.files import TableFiles
 from app.commands.audit.findings import find
 from app.commands.audit.ranges import RANGES, clipped, count, count_until, joined, outside, ranges_of
-from app.model import TopicPartition
+from app.commands.batches_in_files import Part
 
-TP = TopicPartition("readings", 3)
 MOST = 40  # small enough for ranges to meet, overlap and contain each other
 OFFSETS = st.integers(0, MOST)
 RANGE = st.tuples(OFFSETS, OFFSETS).map(lambda pair: (min(pair), max(pair)))
@@ -58,7 +58,8 @@ def test_ranges_hold_what_sets_of_their_offsets_hold(drawn: Pairs, within: tuple
 @example([], 0)
 @example([0], 2**63 - 1)
 def test_ranges_of_an_array_are_those_of_its_offsets(offsets: list[int], base: int) -> None:
-    found = ranges_of(pa.array([base + offset for offset in offsets], pa.int64()))
+    array = pa.array([base + offset for offset in offsets], pa.int64())
+    found = joined([ranges_of(array, array)])
     assert_canonical(pairs_of(found))
     assert offsets_in(pairs_of(found)) == {base + offset for offset in offsets}
 
@@ -77,39 +78,42 @@ def count_rejected(rejected: set[int], gaps: pa.RecordBatch) -> pa.Array:
 def test_an_audit_counts_each_offset_as_a_plain_count_does(
     drawn: list[tuple[tuple[int, int], Pairs]], rejected: set[int], cut: int, most: int
 ) -> None:
-    """``cut`` is where one portion of the ranges ends and the next begins."""
+    """``cut`` is where one portion of the ranges ends and the next begins, unless a range meets an earlier one."""
     ordered = sorted(drawn)
+    parts = [Part("readings", 3, first, last, "a", number) for number, ((first, last), _) in enumerate(ordered)]
+    table = TableFiles("data", files=Counter(parts))
     held = [clipped(joined([batch_of(ranges)]), *named) for named, ranges in ordered]
-    batches = pa.table({"first": [named[0] for named, _ in ordered], "last": [named[1] for named, _ in ordered]})
     numbered = [
-        each.append_column("batch", pa.array([row] * each.num_rows, pa.int64())) for row, each in enumerate(held)
+        each.append_column("part", pa.array([row] * each.num_rows, pa.int64())) for row, each in enumerate(held)
     ]
     known = pa.concat_batches(numbered).sort_by("first")
     middle = pc.search_sorted(known["first"], cut).as_py()
-    portions = [known[:middle], known[middle:]]
-    findings = find(TP, batches, portions, partial(count_rejected, rejected), most=1_000)
+    is_clean = max(known["last"][:middle].to_pylist(), default=-1) < cut
+    portions = [known[:middle], known[middle:]] if is_clean else [known]
+    findings = find(table, parts, portions, partial(count_rejected, rejected), most=1_000)
     assert (findings.first, findings.last) == (ordered[0][0][0], max(last for (_, last), _ in ordered))
+    assert (findings.files, findings.batches) == (len(parts), len(parts))
 
     counted = Counter(offset for each in held for offset in offsets_in(pairs_of(each)))
     missing = offsets_in([(findings.first, findings.last)]) - set(counted)
-    shown = [(each.first, each.last) for each in findings.missing.kept]
+    shown = [(each.first, each.last) for each in findings.missing]
     assert findings.doubled_offsets == sum(times > 1 for times in counted.values())
-    assert (findings.missing_offsets, findings.missing.count) == (len(missing), len(shown))
+    assert (findings.missing_offsets, findings.missing_count) == (len(missing), len(shown))
     assert offsets_in(shown) == missing
     assert_canonical(shown)
-    assert findings.dead_letters == len(missing & rejected)
-    assert [each.dead_letters for each in findings.missing.kept] == [len(offsets_in([gap]) & rejected) for gap in shown]
-    pairs: dict[tuple[int, int], set[int]] = {}
-    for each in findings.doubled.kept:
-        pairs.setdefault((each.one, each.other), set()).update(range(each.first, each.last + 1))
-    assert findings.doubled.count == len(findings.doubled.kept)
+    assert findings.missing_dead_letters == len(missing & rejected)
+    assert [each.dead_letters for each in findings.missing] == [len(offsets_in([gap]) & rejected) for gap in shown]
+    pairs: dict[tuple[str, ...], set[int]] = {}
+    for each in findings.doubled:
+        pairs.setdefault(tuple(each.batches), set()).update(range(each.first, each.last + 1))
+    assert findings.doubled_count == len(findings.doubled)
     assert pairs == {
-        (one, other): common
+        (f"a-{one}", f"a-{other}"): common
         for one, other in combinations(range(len(held)), 2)
         if (common := offsets_in(pairs_of(held[one])) & offsets_in(pairs_of(held[other])))
     }
 
-    fewer = find(TP, batches, portions, partial(count_rejected, rejected), most)
-    assert (fewer.missing.count, fewer.doubled.count) == (findings.missing.count, findings.doubled.count)
-    assert fewer.missing.kept == findings.missing.kept[:most]
-    assert fewer.doubled.kept == findings.doubled.kept[:most]
+    fewer = find(table, parts, portions, partial(count_rejected, rejected), most)
+    assert (fewer.missing_count, fewer.doubled_count) == (findings.missing_count, findings.doubled_count)
+    assert fewer.missing == findings.missing[:most]
+    assert fewer.doubled == findings.doubled[:most]
