@@ -3,10 +3,11 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,9 +51,10 @@ class Registrar:
         topic: str,
         known: CatalogTable | None,
         on_registered: Callable[[Sequence[DataFile]], None] | None = None,
+        new_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:
         self._catalog = catalog
-        self._location = location
+        self.location = location
         self._wanted = wanted
         self._topic = topic
         self._known = known
@@ -60,7 +62,7 @@ class Registrar:
         self._is_prepared = False
         self._left_out: set[str] = set()
         self._address = location.uri
-        self._lock = threading.Lock()  # claims register too, and the catalog is for one thread at a time
+        self._lock = new_lock()  # claims register too, and the catalog is for one thread at a time
 
     def in_files(self, rows: pa.Table) -> pa.Table:
         """Returns the rows with one column for all names of a column, without those dropped in the catalog."""
@@ -152,7 +154,7 @@ class Registrar:
         self.prepare()
         if self._catalog is None:
             return
-        named = [replace(file, uri=self._address + file.key.removeprefix(self._location.root)) for file in files]
+        named = [replace(file, uri=self._address + file.key.removeprefix(self.location.root)) for file in files]
         with self._lock:
             self._catalog.add_files(named, self._topic if count else None, marks)
         if self._on_registered is not None:
@@ -160,15 +162,15 @@ class Registrar:
 
     def _prepare(self, catalog: Catalog, *, has_batch: bool) -> None:
         found = self._known or catalog.table()  # another member may have created it since the start
-        table = found or catalog.create_table(self._location.uri, self._wanted)
+        table = found or catalog.create_table(self.location.uri, self._wanted)
         if table is not self._known:
             self._check(table, has_batch=has_batch)
         if found:
             catalog.sync_properties(found, self._wanted)
         else:
-            logger.info("registered the table at %s in the catalog", self._location.uri)
+            logger.info("registered the table at %s in the catalog", self.location.uri)
         self._known = table
-        self._address = table.location if "://" in table.location else self._location.uri
+        self._address = table.location if "://" in table.location else self.location.uri
         self._is_prepared = True
         catalog.add_source(self._topic)
 
@@ -177,13 +179,13 @@ class Registrar:
             check_catalog_table(table, self._wanted)
         elif {*table.partition_spec} != {*self._wanted.order} or (has_batch and table.computed()):
             raise MovedError(
-                f"registering the table at {self._location.uri}",
+                f"registering the table at {self.location.uri}",
                 f"meanwhile another writer has made it, partitioned by {', '.join(table.partitions)}",
                 "Restart: the connector then writes these partitions, beginning with what is not in the lake yet",
             )
-        if table.location and not self._location.is_named_by(table.location):
+        if table.location and not self.location.is_named_by(table.location):
             raise MovedError(
-                f"registering the table at {self._location.uri}",
+                f"registering the table at {self.location.uri}",
                 f"meanwhile another writer has registered it at {table.location}",
                 "Restart: the connector then writes there, beginning with what is not in the lake yet",
             )

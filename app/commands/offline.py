@@ -3,7 +3,8 @@
 The broker of ``try`` is the one that librdkafka has for its own tests. Its topics count as having one partition.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,11 +15,9 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic, TopicAdmin, TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink
 
-from app.delivery.assignment import Assignment, Claimed, Portion
-from app.journal.beginning import Start
-from app.journal.journal import Journal
-from app.journal.log import Progress
-from app.journal.own_log import OwnLog, new_token
+from app.delivery.claimer import Group
+from app.kafka.questions import GroupOffsets, PartitionOffsets
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 
 _ANY_TOPIC = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}
@@ -125,25 +124,26 @@ class OfflineTopics(TopicManager):
         return topic
 
 
-class OfflineClaimer:
-    """Claims each partition at once, from its first record on; see ``app.delivery.claimer.Claims``."""
+class _NothingCommitted(GroupOffsets):
+    """Each partition begins with its first record, and the topics are always the same."""
 
-    def __init__(self, journal: Journal, submit: Callable[[Portion], None]) -> None:
-        self._journal = journal
-        self._submit = submit
+    def __init__(self) -> None:
+        """Asks no broker."""
 
-    def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:  # noqa: ARG002
-        log = OwnLog(self._journal, new_token(), fill=lambda _: None)
-        log.take_over([Progress(topic=tp.topic, partition=tp.partition, end=-1) for tp in tps], [])
-        assignment = Assignment(tps, log, self._submit)
-        assignment.claim_ended(*(Claimed(tp, Start(0)) for tp in tps))
-        return assignment
+    def of(self, tp: TopicPartition) -> PartitionOffsets:  # noqa: ARG002 - as in GroupOffsets
+        return PartitionOffsets(committed=None, low=0, high=sys.maxsize, topic_id="")
 
-    def check(self) -> None:
-        """Neither topic nor group change."""
+    def topic_id(self, topic: str) -> str:  # noqa: ARG002
+        return ""
 
-    def is_same_topic(self, tp: TopicPartition) -> bool | None:  # noqa: ARG002
-        return True
+    def cluster_id(self) -> str:
+        return ""
+
+
+def offline_group(name: str) -> Group:
+    """A consumer group that nobody else is in."""
+    offsets = _NothingCommitted()
+    return Group(name, offsets, TopicIds(offsets.topic_id), KafkaWatch())
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Makes assignments, and claims their partitions on threads.
+"""Claims the partitions of assignments on threads.
 
 The callback of an assignment must not fail, and must not wait for a store that is away: the broker would remove the
 consumer from the group. So the callback begins an assignment, and the consumer's loop reads its partitions once they
@@ -6,23 +6,22 @@ are claimed.
 """
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from datetime import datetime, timedelta
+from typing import TypeVar
 
-from app.delivery.assignment import Assignment, Claimed, Portion
+from app.delivery.assignment import Assignment, Claimed
+from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError, RetryableError, System
 from app.journal.journal import FencedError, LogClosedError
-from app.journal.own_log import OwnLog
 from app.journal.takeover import Takeover
+from app.kafka.questions import GroupOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
-from app.monitoring.metrics import Metrics
 from app.monitoring.waits import Request, Stopped
-from app.timings import DEFAULT, Timings
+from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
@@ -35,86 +34,63 @@ _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
-    """What Kafka says of this member's place in the consumer group."""
+class Wanted:
+    """Where partitions are to begin by settings and ``transform()``; see ``Beginnings`` and ``FirstOffsets``."""
 
+    reset: str | datetime | timedelta = "earliest"
+    follow_offsets: str = ""
+    internal: Collection[str] = ()
+    keeps_state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The consumer group as Kafka has it, and where its partitions are to begin.
+
+    Attributes:
+        check: the error to end with if nothing may be claimed in this group.
+        is_member: whether Kafka still has this member in the group.
+        watch: asks regularly, from the first assignment on.
+    """
+
+    name: str
+    offsets: GroupOffsets
     topic_ids: TopicIds
-    check_group: Callable[[], ConnectorError | None]  # the error to end with if nothing may be claimed in this group
-    is_member: Callable[[], bool]  # whether Kafka still has this member in the group
-    watch: KafkaWatch  # asks regularly, from the first assignment on
+    watch: KafkaWatch
+    is_member: Callable[[], bool] = lambda: True
+    check: Callable[[], ConnectorError | None] = lambda: None
+    wanted: Wanted = Wanted()
 
-
-class Claims(Protocol):
-    """What a consumer asks for; see ``Claimer``."""
-
-    def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment: ...
-    def is_same_topic(self, tp: TopicPartition) -> bool | None: ...
-    def check(self) -> None: ...
+    def is_same_topic(self, tp: TopicPartition) -> bool | None:
+        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say."""
+        try:
+            return self.topic_ids.is_same(tp)
+        except ConnectorError as error:
+            logger.debug("%s", error)
+            return None
 
 
 class Claimer:
     """Claims the partitions of an assignment together, and retries until it succeeds or the assignment ends."""
 
-    def __init__(
-        self,
-        takeover: Takeover,
-        new_log: Callable[[], OwnLog],
-        membership: Membership,
-        submit: Callable[[Portion], None],
-        metrics: Metrics,
-        timings: Timings = DEFAULT,
-    ) -> None:
+    def __init__(self, takeover: Takeover, group: Group, runtime: Runtime) -> None:
         self._takeover = takeover
-        self.look = takeover.look
-        self._new_log = new_log
-        self._membership = membership
-        self._submit = submit
-        self._metrics = metrics
-        self._timings = timings
-        self._pool = ThreadPoolExecutor(max_workers=_MOST_CLAIMS, thread_name_prefix="claim")
-        self._stop = threading.Event()
-        self.current: Assignment | None = None
+        self._group = group
+        self._waits = runtime.metrics.waits
+        self._timings = runtime.timings
+        self._pool = runtime.threads.new_pool("claim", _MOST_CLAIMS)
+        self._stop = runtime.threads.new_event()
 
-    # --- for the consumer's thread ----------------------------------------------------------------------------------
-
-    def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
-        """Begin an assignment of these partitions, and to claim them; the former one ends.
-
-        ``closed``: why this member claims them again, where another one has closed the log of its assignment before.
-        Nothing is claimed then before Kafka confirms that the partitions are still assigned to this member.
-        """
-        self._membership.watch.start()
-        if self.current is not None:
-            self.current.end()
-        self.current = assignment = Assignment(tps, self._new_log(), self._submit)
-        if tps:
+    def begin(self, assignment: Assignment, closed: str | None = None) -> None:
+        """Begin to claim; ``closed`` as for ``Member.begin``."""
+        self._group.watch.start()
+        if assignment.partitions:
             self._pool.submit(self._claim, assignment, closed)
-        return assignment
-
-    def is_same_topic(self, tp: TopicPartition) -> bool | None:
-        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say."""
-        try:
-            return self._membership.topic_ids.is_same(tp)
-        except ConnectorError as error:
-            logger.debug("%s", error)
-            return None
-
-    def check(self) -> None:
-        """Raise the error that the watch has found; called at each turn of the consumer's loop."""
-        self._membership.watch.raise_found()
-
-    # --- from other threads -----------------------------------------------------------------------------------------
-
-    def sweep(self, *, is_last: bool = False) -> None:
-        """Delete the rolled-back objects of the current assignment that are due; ``is_last``: the process ends."""
-        log = self.current.log if self.current else None
-        if log is not None and log.fence is None and (is_last or not log.has_ended):
-            log.sweep(is_last=is_last)
 
     def stop(self) -> None:
         """End the claims in progress; called when the pipeline has ended."""
         self._stop.set()
-        self._membership.watch.stop()
+        self._group.watch.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # --- on threads of the pool -------------------------------------------------------------------------------------
@@ -123,7 +99,7 @@ class Claimer:
         doing = "claiming " + ", ".join(map(str, assignment.partitions))
         try:
             if closed is None:
-                refusal = self._retry(assignment, self._membership.check_group, "Kafka")
+                refusal = self._retry(assignment, self._group.check, "Kafka")
             else:
                 refusal = self._are_still_ours(assignment, closed)
             if refusal is None:
@@ -147,7 +123,7 @@ class Claimer:
         def claim() -> dict[TopicPartition, Claimed]:
             begun = self._takeover.claim(sorted(waiting), assignment.log, is_again=is_again)
             for tp, begin in begun.items():  # not before: a claim that is repeated is still the first
-                self._membership.topic_ids.claimed(tp, begin.topic_id)
+                self._group.topic_ids.claimed(tp, begin.topic_id)
             return {tp: Claimed(tp, begin.start) for tp, begin in begun.items()}
 
         while waiting:
@@ -159,7 +135,7 @@ class Claimer:
 
     def _retry(self, assignment: Assignment, work: Callable[[], _T], system: System) -> _T:
         request = Request(system, operation="claim")
-        return self._metrics.waits.retry(request, work, stop=self._stop, is_wanted=lambda: not assignment.log.has_ended)
+        return self._waits.retry(request, work, stop=self._stop, is_wanted=lambda: not assignment.log.has_ended)
 
     def _are_still_ours(self, assignment: Assignment, closed: str) -> ConnectorError | None:
         """Ask Kafka whether the partitions of a closed log are still this member's; else the error to end with.
@@ -170,10 +146,10 @@ class Claimer:
         listed = ", ".join(map(str, assignment.partitions))
         for _ in range(_QUESTIONS):
             try:
-                recreated = self._membership.topic_ids.recreated(assignment.partitions)
+                recreated = self._group.topic_ids.recreated(assignment.partitions)
                 if recreated is not None:
                     return recreated
-                if self._membership.is_member():
+                if self._group.is_member():
                     logger.warning(
                         "%s, and Kafka still assigns %s to this one: claiming again. %s", closed, listed, _SAFE
                     )

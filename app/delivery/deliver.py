@@ -3,12 +3,13 @@
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import replace
 from functools import partial
 
 from app.catalog.registrar import Registrar
 from app.delivery.flow import BatchInFlight, Flow
+from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.journal import FencedError
 from app.journal.log import Intent
@@ -37,16 +38,17 @@ class Delivery:
         flow: Flow,
         store: ObjectStore,
         registrar: Registrar,
-        workers: int,
+        runtime: Runtime,
         recreated: Callable[[Sequence[TopicPartition]], ConnectorError | None] = lambda _: None,
     ) -> None:
         self._flow = flow
         self._object_store = store
         self._registrar = registrar
         self._recreated = recreated
-        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="upload")
+        self._metrics = runtime.metrics
+        self._pool = runtime.threads.new_pool("upload", runtime.workers)
         # A partition gets another owner after a session without a heartbeat; half of it is safe.
-        self._fresh_seconds = flow.timings.session_seconds / 2
+        self._fresh_seconds = runtime.timings.session_seconds / 2
         self._last: OwnLog | None = None  # of the last batch
 
     def step(self) -> None:
@@ -74,7 +76,7 @@ class Delivery:
         except FencedError as error:
             logger.debug("batch %d is dropped: %s", batch.number, error)
             if dropped := len(files) + len(batch.dead_letters):
-                self._flow.metrics.delivered(batch.delivered([], dropped))
+                self._metrics.delivered(batch.delivered([], dropped))
             self._abandon(log)
         else:
             batch.assignment.delivered(batch.last_portion, batch.ends)
@@ -87,7 +89,7 @@ class Delivery:
         if self._flow.written.is_empty:  # else the next batch's intent says it, or is followed by this
             with contextlib.suppress(FencedError):  # the next owner finds the batch complete
                 self._journal(batch, "done", batch.assignment.log.done)
-        self._flow.metrics.delivered(batch.delivered(stored, dropped=0))
+        self._metrics.delivered(batch.delivered(stored, dropped=0))
 
     def _advance(self, batch: BatchInFlight) -> list[DataFile]:
         """Write how far was read where nothing is to be stored, before the offsets are committed."""
@@ -115,7 +117,7 @@ class Delivery:
 
         def register() -> None:
             log.verify()  # at each try: while a catalog is away, a partition may be revoked
-            with self._flow.metrics.waits.answer(_OF_CATALOG):
+            with self._metrics.waits.answer(_OF_CATALOG):
                 registration.run()
 
         batch.timed("register", lambda: self._flow.until_it_works(batch, "register", register))
@@ -141,7 +143,7 @@ class Delivery:
     def _prepare(self, log: OwnLog) -> None:
         """Create or check the table in the catalog, if files will be uploaded to it."""
         log.verify(fresh_seconds=self._fresh_seconds)
-        with self._flow.metrics.waits.answer(_OF_CATALOG):
+        with self._metrics.waits.answer(_OF_CATALOG):
             self._registrar.prepare()
 
     def _may_upload(self, log: OwnLog) -> bool:
@@ -185,7 +187,7 @@ class Upload:
         files: Sequence[DataFile],
         others: Sequence[LocalObject],
         store: ObjectStore,
-        pool: ThreadPoolExecutor,
+        pool: Executor,
         may_upload: Callable[[], bool],
     ) -> None:
         self._files = files

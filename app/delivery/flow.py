@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from app.delivery.assignment import Assignment
+from app.delivery.limits import BatchEnds, BatchLimits
+from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.formatting import counted
 from app.model import BatchPart, DataFile, LocalObject, StagedFile, TopicPartition
-from app.monitoring.metrics import DeliveredBatch, DeliveredFile, Metrics
+from app.monitoring.metrics import DeliveredBatch, DeliveredFile
 from app.monitoring.waits import OUTAGE_SECONDS, Operation, Request, Stopped
-from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -78,13 +79,13 @@ class BatchInFlight:
 
 
 class Handover(Generic[_T]):
-    """Hands work from one thread to the next: a queue of one, whose waiting ends when ``stop`` is set.
+    """Hands work from one thread to the next by a queue, whose waiting ends when ``stop`` is set.
 
     A failure goes the way of the batches, so that those before it still arrive.
     """
 
-    def __init__(self, stop: threading.Event) -> None:
-        self._queue: queue.Queue[_T | ConnectorError] = queue.Queue(maxsize=1)
+    def __init__(self, stop: threading.Event, maxsize: int) -> None:
+        self._queue: queue.Queue[_T | ConnectorError] = queue.Queue(maxsize)
         self._stop = stop
 
     @property
@@ -109,22 +110,79 @@ class Handover(Generic[_T]):
 
 
 class Flow:
-    """What the threads share. Thread-safe."""
+    """What is taken and not in the lake yet, and what keeps it from there. Thread-safe.
 
-    def __init__(self, metrics: Metrics | None = None, timings: Timings = DEFAULT) -> None:
-        self.metrics = metrics or Metrics(timings=timings)
-        self.timings = timings
-        self.stop = threading.Event()  # ends all waiting
-        self.changed = threading.Condition()  # a batch has come a step further, or something is waited for
-        self.staged: Handover[tuple[BatchInFlight, StagedFile | None]] = Handover(self.stop)
-        self.written: Handover[tuple[BatchInFlight, list[DataFile]]] = Handover(self.stop)
-        self.held_bytes = 0  # of the records that wait for their conversion
-        self.begun = self.ended = 0  # batches
+    Attributes:
+        changed: a batch has come a step further, or something is waited for.
+        held_bytes: of the records that wait for their conversion.
+        begun, ended: how many batches have.
+        stored_share: the size of the last batch's files by that of its staged file; ``None`` before the first batch.
+        failure: what gave up all that is under way.
+    """
+
+    def __init__(self, limits: BatchLimits, runtime: Runtime) -> None:
+        threads = runtime.threads
+        self.limits = limits
+        self.runtime = runtime
+        self.ends = BatchEnds(limits, runtime.timings.clock)
+        self.stop = threads.new_event()  # ends all waiting
+        self.changed = threads.new_condition()
+        self.staged: Handover[tuple[BatchInFlight, StagedFile | None]] = Handover(self.stop, threads.handed_over)
+        self.written: Handover[tuple[BatchInFlight, list[DataFile]]] = Handover(self.stop, threads.handed_over)
+        self.held_bytes = 0
+        self.begun = self.ended = 0
+        self.stored_share: float | None = None
         self.failure: ConnectorError | None = None
+
+    # --- asked by the consumer --------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Bytes of records that may be taken before the buffer is full."""
+        return self.limits.max_buffer_bytes - self.held_bytes
+
+    @property
+    def is_full(self) -> bool:
+        return self.limits.is_full(self.held_bytes)
+
+    @property
+    def flush_reason(self) -> str:
+        return self.limits.at_flush(self.held_bytes)
+
+    @property
+    def under_way(self) -> int:
+        """The number of batches that have begun and are not in the lake yet."""
+        return self.begun - self.ended
 
     @property
     def obstacle(self) -> ConnectorError | None:
-        return self.metrics.waits.failing(*_REQUESTS)
+        """The error that is waited out at present."""
+        return self.runtime.metrics.waits.failing(*_REQUESTS)
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether another system is waited for, or all has failed."""
+        return self.obstacle is not None or self.failure is not None
+
+    def raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def wait_delivered(self, assignment: Assignment, seconds: float) -> bool:
+        """Whether all that was taken is in lake and log; waits for it, unless it cannot be any more."""
+
+        def has_ended() -> bool:
+            return assignment.is_delivered or assignment.is_over or self.failure is not None
+
+        with self.changed:
+            self.changed.wait_for(has_ended, seconds)
+        return assignment.is_delivered
+
+    def wait(self, seconds: float) -> None:
+        with self.changed:
+            self.changed.wait(seconds)
+
+    # --- from the threads of the pipeline ---------------------------------------------------------------------------
 
     def hold(self, size: int) -> None:
         """Count so many bytes more of records that wait, or fewer."""
@@ -132,9 +190,10 @@ class Flow:
             self.held_bytes += size
             self.changed.notify_all()
 
-    def begin(self, assignment: Assignment, scratch: Path) -> BatchInFlight:
+    def begin(self, assignment: Assignment) -> BatchInFlight:
         self.begun += 1
-        batch = BatchInFlight(self.begun, scratch / f"batch-{self.begun}", self.timings.clock, assignment)
+        folder = self.runtime.scratch / f"batch-{self.begun}"
+        batch = BatchInFlight(self.begun, folder, self.runtime.timings.clock, assignment)
         batch.folder.mkdir()
         return batch
 
@@ -143,10 +202,6 @@ class Flow:
         with self.changed:
             self.ended += 1
             self.changed.notify_all()
-
-    def wait(self, seconds: float) -> None:
-        with self.changed:
-            self.changed.wait(seconds)
 
     def fail(self, error: ConnectorError) -> None:
         """Give up what is under way for this reason, unless it has failed already."""
@@ -164,7 +219,7 @@ class Flow:
             batch.waited += seconds
 
         request = replace(_REQUESTS[step], patience=patience)
-        return self.metrics.waits.retry(request, work, stop=self.stop, add_waited=add_waited)
+        return self.runtime.metrics.waits.retry(request, work, stop=self.stop, add_waited=add_waited)
 
 
 def _log(batch: DeliveredBatch) -> None:

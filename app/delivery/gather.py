@@ -2,20 +2,19 @@
 
 import logging
 import queue
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import pyarrow as pa
 
 from app.convert.batch import Converted
 from app.delivery.assignment import Assignment, Piece, Portion
 from app.delivery.flow import BatchInFlight, Flow
-from app.delivery.limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, BatchEnds, BatchLimits, BatchSize
+from app.delivery.limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, BatchSize
 from app.delivery.open_batch import OpenBatch
+from app.delivery.runtime import Runtime
 from app.delivery.stage import Stager
 from app.errors import FatalError
 from app.model import Batch, BatchPart, OffsetRange, StagedFile, TopicPartition
@@ -28,58 +27,59 @@ _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tm
 
 
 class Gathering:
-    """Steps 1 and 2. All but ``submit`` and ``ends.due_in`` is for its thread.
+    """Steps 1 and 2. All but ``submit`` is for its thread.
 
-    ``scratch`` is a private folder, which each batch leaves as it found it. ``in_files`` returns the rows with the
-    columns that the catalog wants in files. ``stored_share``: see ``BatchEnds.reason``; of the thread that writes.
+    Each batch leaves the scratch folder as it found it. ``in_files`` returns the rows with the columns that the catalog
+    wants in files.
     """
 
     def __init__(
         self,
         flow: Flow,
         stager: Stager,
-        limits: BatchLimits,
-        scratch: Path,
-        *,
+        runtime: Runtime,
         in_files: Callable[[pa.Table], pa.Table] = lambda table: table,
-        free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
     ) -> None:
         self._flow = flow
         self._stager = stager
-        self.limits = limits
-        self._scratch = scratch
+        self._runtime = runtime
         self._in_files = in_files
-        self._free_bytes = free_bytes
         self._submitted: queue.SimpleQueue[Portion] = queue.SimpleQueue()
         self._waiting = _Waiting()
         self._open: tuple[BatchInFlight, OpenBatch] | None = None
-        self.ends = BatchEnds(limits, flow.timings.clock)
-        self.stored_share: float | None = None
 
     def submit(self, portion: Portion) -> None:
         """Take over a portion, from any thread. Never blocks: the consumer bounds the records, by ``held_bytes``."""
         self._flow.hold(portion.size)
         self._submitted.put(portion)
 
-    def step(self, seconds: float) -> None:
-        """Take the next portion, if one comes within so many seconds; end the batch if it is time."""
+    def step(self, seconds: float) -> bool:
+        """Take the next portion, if one comes within so many seconds; end the batch if it is time.
+
+        Returns whether one came.
+        """
+        flow = self._flow
         try:
-            reason = self._take(seconds)
-            if self._flow.stop.is_set():
+            came = self._take(seconds)
+            if flow.stop.is_set():
                 raise Stopped
-            if self.limits.is_portion(self._waiting.size):
+            if flow.limits.is_portion(self._waiting.size):
                 self._convert()
-            reason = reason or self.ends.reason(
-                self._size, is_writer_idle=self._flow.staged.is_empty, stored_share=self.stored_share
+            reason = came or flow.ends.reason(
+                self.size, is_writer_idle=flow.staged.is_empty, stored_share=flow.stored_share
             )
             if reason:
                 self._convert()
                 self._close_open(reason)
         except OSError as error:
             raise FatalError("gathering rows in the temporary folder", str(error), _MORE_ROOM) from None
+        return came is not None
 
     def _take(self, seconds: float) -> str | None:
-        """Take the next portion; returns the reason to end the batch, if it has one. Keeps no reference to records."""
+        """Take the next portion; returns the reason to end the batch, or an empty one; ``None`` if no portion came.
+
+        Keeps no reference to records.
+        """
         try:
             portion = self._submitted.get(timeout=seconds)
         except queue.Empty:
@@ -88,16 +88,16 @@ class Gathering:
         self._drop_ended()
         if portion.assignment.is_over:
             self._flow.hold(-portion.size)
-            return None
+            return ""
         if self._waiting.has_messages and any(each.rows for each in portion.pieces):
             self._convert()  # else these rows would come before the messages that wait
         self._waiting.add(portion)
         if portion.pieces:
-            self.ends.came()
-        return portion.reason
+            self._flow.ends.came()
+        return portion.reason or ""
 
     @property
-    def _size(self) -> BatchSize:
+    def size(self) -> BatchSize:
         """Of the batch, with what is not converted yet."""
         in_flight, batch = self._open or (None, None)
         size = batch.size if batch else BatchSize()
@@ -117,7 +117,7 @@ class Gathering:
             (in_flight, batch), self._open = self._open, None
             batch.close()
             self._flow.end(in_flight)
-        self.ends.ended()
+        self._flow.ends.ended()
 
     # --- convert, and append to the staged file ---------------------------------------------------------------------
 
@@ -167,14 +167,15 @@ class Gathering:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
         staged = self._open[1].size.staged_bytes if self._open else 0
-        return self._free_bytes(self._scratch) >= 2 * rows + 3 * staged
+        return self._runtime.free_bytes(self._runtime.scratch) >= 2 * rows + 3 * staged
 
     def _wait_for_room(self, converted: Converted) -> None:
         """Wait until there is room, or until no batch is left whose end would make any."""
         if self._has_room(converted):
             return
-        logger.warning("the temporary folder %s is nearly full: waiting until batches are in the lake", self._scratch)
-        while self._flow.ended < self._flow.begun and not self._has_room(converted):
+        folder = self._runtime.scratch
+        logger.warning("the temporary folder %s is nearly full: waiting until batches are in the lake", folder)
+        while self._flow.under_way and not self._has_room(converted):
             if self._flow.stop.is_set():
                 raise Stopped
             self._flow.wait(_STOP_LOOK_SECONDS)
@@ -183,13 +184,13 @@ class Gathering:
 
     def _opened(self, assignment: Assignment) -> tuple[BatchInFlight, OpenBatch]:
         if self._open is None:
-            in_flight = self._flow.begin(assignment, self._scratch)
+            in_flight = self._flow.begin(assignment)
             self._open = in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet")
         return self._open
 
     def _close_open(self, reason: str) -> None:
         """Hand the batch on, if one is open; nothing of it stays here while the next step is busy."""
-        self.ends.ended()
+        self._flow.ends.ended()
         if self._open is not None:
             self._flow.staged.put(self._closed(reason))
 

@@ -24,9 +24,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from app.errors import ConnectorError, RetryableError
 from app.formatting import counted
@@ -78,13 +79,14 @@ class FirstOffsets:
         reset: str | datetime | timedelta,
         internal: Collection[str] = (),
         now: Callable[[], float] = time.time,
+        new_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:
         self._journal = journal
         self._kafka = kafka
         self._since = datetime.fromtimestamp(now(), UTC) - reset if isinstance(reset, timedelta) else reset
         self._internal = frozenset(internal)
         self._now = now
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._followed: dict[str, _GroupBeginning] = {}  # by key: they do not change
 
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:

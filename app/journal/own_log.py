@@ -22,6 +22,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -72,6 +73,7 @@ class OwnLog:
         each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
+        new_lock: Callable[[], AbstractContextManager[Any]] = threading.RLock,
     ) -> None:
         self._journal = journal
         self._document = journal.log(token)
@@ -81,7 +83,7 @@ class OwnLog:
         self._verified_at = -float("inf")
         self._announced: frozenset[str] = frozenset()  # objects of the last batch
         self._registered = 0  # number of the last batch that is
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._rolled_back = RolledBackObjects(journal.store, fill, each, now)
         self.fence: Fence | None = None
         self.has_ended = False

@@ -88,7 +88,7 @@ class KafkaWatch:
     because an answer may take long and the consumer's loop must not wait for it.
     """
 
-    def __init__(self, questions: Sequence[Callable[[], ConnectorError | None]], seconds: float) -> None:
+    def __init__(self, questions: Sequence[Callable[[], ConnectorError | None]] = (), seconds: float = 20.0) -> None:
         self._questions = questions
         self._seconds = seconds
         self._found: ConnectorError | None = None
@@ -96,8 +96,8 @@ class KafkaWatch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to ask, if it has not begun yet; not thread-safe."""
-        if self._thread is None:
+        """Begin to ask, if there is a question and it has not begun yet; not thread-safe."""
+        if self._questions and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
             self._thread.start()
 

@@ -17,20 +17,18 @@ from quixstreams.models.topics import Topic
 
 from app import logs
 from app.bad_records.refusals import BadRecords, ReadMessage
-from app.delivery.claimer import Claimer
-from app.delivery.deliver import Delivery
-from app.delivery.flow import Flow
-from app.delivery.gather import Gathering
+from app.config.settings import Settings
+from app.delivery.claimer import Group, Wanted
 from app.delivery.limits import BatchLimits
-from app.delivery.pipeline import Pipeline
+from app.delivery.member import Member
+from app.delivery.runtime import Runtime
 from app.errors import RetryableError
-from app.kafka.group import check_members, check_topic_rights
-from app.kafka.questions import GroupOffsets
+from app.kafka.group import OtherTables, check_members, check_topic_rights, is_member
 from app.kafka.topics import listing_topics, missing_topic, open_topic
-from app.kafka.watch import TopicIds
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.consumption import Consumption, Health
 from app.monitoring.monitor import Monitor
-from app.service.build import Base, Member, begin_sweeping, new_claimer, new_stager
+from app.service.build import new_stager
 from app.service.customised import Customised
 from app.service.formats import Formats
 from app.service.kafka import asking_for_topics, new_client_id, open_group
@@ -41,7 +39,6 @@ from app.spark.writer import SparkWriter
 from app.stream_timeouts.events import Announcer
 
 logger = logging.getLogger(__name__)
-
 _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 
 
@@ -49,7 +46,8 @@ _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 class Connector:
     """The parts that are there before its lane; ``ends`` stops them, the last one first."""
 
-    base: Base
+    settings: Settings
+    runtime: Runtime
     process: Process
     ends: ExitStack
     spark: SparkWriter
@@ -64,11 +62,11 @@ class Connector:
 
     def visible_topics(self, application: Application) -> Collection[str]:
         """Wait for the broker; returns the topics that it shows."""
-        return self.base.metrics.waits.at_start("Kafka", listing_topics(application.config.broker_address))
+        return self.runtime.metrics.waits.at_start("Kafka", listing_topics(application.config.broker_address))
 
     def open_input(self, application: Application, visible: Collection[str]) -> Topic:
         """Open the input topic, if it is one of the visible ones; else raise ``ConfigError``."""
-        settings = self.base.settings
+        settings = self.settings
         prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
         if f"{prefix}{settings.input_topic}" not in visible:  # quixstreams would create it
             raise missing_topic(settings.input_topic, [name.removeprefix(prefix) for name in visible])
@@ -86,48 +84,55 @@ class Connector:
     def check_group(self, application: Application, admin: AdminClient, topic: Topic) -> None:
         """Refuse a missing right on the topic, and a member of the group that writes another table."""
         check_topic_rights(admin, topic.name)
-        group, own_id = application.config.consumer_group, new_client_id(self.base.settings, self.lake.location)
-        self.base.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
+        group, own_id = application.config.consumer_group, new_client_id(self.settings, self.lake.location)
+        self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
-        with asking_for_topics(self.base.settings):
+        with asking_for_topics(self.settings):
             announcer = self.stream_timeouts.new_announcer(application, visible)
         if announcer:
             self.ends.callback(announcer.close)
         return announcer
 
-    def open_way(
+    def open_member(
         self,
         application: Application,
+        admin: AdminClient,
         topic: Topic,
-        member: Member,
+        wanted: Wanted,
+        member_id: Callable[[], str | None],
         formats: Formats | None = None,
         read_message: ReadMessage | None = None,
-    ) -> tuple[GroupOffsets, Claimer, Pipeline]:
-        """Build what claims partitions, and what writes their records.
+    ) -> Member:
+        """Build and start what claims partitions of the topic, and writes their records.
 
-        ``formats`` and ``read_message`` read messages, many at once and single ones; the framework's lane gives rows.
+        ``member_id`` returns its id in the group, ``None`` outside of it. ``formats`` and ``read_message`` read
+        messages, many at once and single ones; the framework's lane gives rows.
         """
-        base, lake, spark = self.base, self.lake, self.spark
-        settings, metrics = base.settings, base.metrics
+        runtime, lake, spark = self.runtime, self.lake, self.spark
         name = application.config.consumer_group
-        stager = new_stager(settings, lake, self.bad_records, formats, read_message)
-        metrics.waits.at_start("store", partial(check_journals, lake, name))
+        runtime.metrics.waits.at_start("store", partial(check_journals, lake, name))
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group
-        offsets = open_group(application.config, member.admin, topic.name, base.timings)
+        offsets = open_group(application.config, admin, topic.name, runtime.timings)
         topic_ids = TopicIds(offsets.topic_id)
-        flow = Flow(metrics, base.timings)
-        gathering = Gathering(flow, stager, self.limits, base.scratch, in_files=lake.registrar.in_files)
-        claimer = new_claimer(base, lake, name, member, offsets, topic_ids, gathering.submit)
-        self.ends.callback(claimer.stop)
-        self.ends.callback(begin_sweeping(claimer, lake, name).stop)
-        delivery = Delivery(flow, lake.store, lake.registrar, settings.max_write_workers, topic_ids.recreated)
-        pipeline = Pipeline(flow, gathering, spark, delivery, spark.up)
-        pipeline.start()
-        self.ends.callback(pipeline.stop)
-        spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), pipeline.fail))
-        return offsets, claimer, pipeline
+        others = OtherTables(admin, name, new_client_id(self.settings, lake.location), runtime.metrics.replicas)
+        questions = (lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later)
+        group = Group(
+            name,
+            offsets,
+            topic_ids,
+            KafkaWatch(questions),
+            lambda: is_member(admin, name, member_id()),
+            others.at_assignment,
+            wanted,
+        )
+        stager = new_stager(self.settings, lake, self.bad_records, formats, read_message)
+        member = Member(lake.store, lake.registrar, stager, self.limits, spark, group, runtime)
+        member.start()
+        self.ends.callback(member.stop)
+        spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), member.flow.fail))
+        return member
 
     def run(self, lane: "Lane") -> None:
         self.process.started(lane.stop)
@@ -163,7 +168,7 @@ class Lane:
 
     topic: Topic
     admin: AdminClient
-    pipeline: Pipeline
+    member: Member
     consumption: Callable[[], Consumption]
     stop: Callable[[], None]
     run: Callable[[], bool]

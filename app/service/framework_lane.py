@@ -19,11 +19,10 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.offsets import commit_where_partitions_begin, mark_commits
 from app.consumer.sink_observer import Observed
-from app.delivery.claimer import Claimer
-from app.kafka.questions import GroupOffsets
+from app.delivery.claimer import Wanted
+from app.delivery.member import Member
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
-from app.service.build import Member
 from app.service.connector import Connector, Lane
 from app.service.customised import REPARTITIONED
 from app.service.kafka import new_application
@@ -31,8 +30,7 @@ from app.service.kafka import new_application
 
 def new_framework_lane(connector: Connector) -> Lane:
     """Application → topic → the stream that ``transform()`` builds → claims and pipeline → sink."""
-    base = connector.base
-    settings, timings, metrics = base.settings, base.timings, base.metrics
+    settings, runtime = connector.settings, connector.runtime
     current = CurrentMessage(connector.limits.max_record_bytes, holds_several=connector.formats.value.split_values)
 
     def tick() -> None:
@@ -43,43 +41,43 @@ def new_framework_lane(connector: Connector) -> Lane:
     callbacks = Callbacks(current, tick)
     visible = connector.visible_topics(_application(connector, callbacks))
     build = partial(_built, connector, callbacks, visible)
-    application, topic, built, is_aligned = metrics.waits.at_start("Kafka", build)
+    application, topic, built, is_aligned = runtime.metrics.waits.at_start("Kafka", build)
     admin = new_admin(application.config.broker_address)
     connector.check_group(application, admin, topic)
     announcer = connector.new_announcer(application, visible)
     topics = {each.name: each for each in (topic, *built.topics)}
     current.watch(topics.values(), topic.name)
     internal = [name for name in topics if REPARTITIONED in name]
+    wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
-    member = Member(lambda: None, admin, internal, keeps_state=True)
-    offsets, claimer, pipeline = connector.open_way(application, topic, member)
+    member = connector.open_member(application, admin, topic, wanted, lambda: None)
 
     def is_heard(tp: TopicPartition) -> bool:
         return callbacks.is_kafka_there and sink.is_read(tp)
 
     sink = callbacks.sink = RowSink(
-        pipeline,
-        Flushing(claimer, pipeline, mark_commits(built.processing_context.consumer), metrics, timings),
+        member,
+        Flushing(member, mark_commits(built.processing_context.consumer)),
         connector.bad_records,
         current,
-        Due(settings.commit_interval, timings),
+        Due(settings.commit_interval, runtime.timings),
         Observed(connector.stream_timeouts.new_observer(is_heard, announcer)),
         on_start=_restoring_signal_handlers(),
         can_go_back=not is_aligned,
     )
     built.sink(sink)
-    begin = partial(_commit_beginnings, offsets, topics.keys() - internal, claimer, settings.max_write_workers)
+    begin = partial(_commit_beginnings, member, topics.keys() - internal)
 
     def stop() -> None:
         sink.stopping()
         application.stop()
 
     def consume() -> bool:
-        metrics.waits.at_start("Kafka", begin)
+        runtime.metrics.waits.at_start("Kafka", begin)
         run(application)
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
 
-    return Lane(topic, admin, pipeline, lambda: sink.consumption(callbacks.assigned), stop, consume)
+    return Lane(topic, admin, member, lambda: sink.consumption(callbacks.assigned), stop, consume)
 
 
 def _application(connector: Connector, callbacks: Callbacks) -> Application:
@@ -87,8 +85,8 @@ def _application(connector: Connector, callbacks: Callbacks) -> Application:
         ours = callbacks.arguments(arguments["consumer_extra_config"])
         return Application(**arguments | ours | {"auto_create_topics": True})
 
-    base = connector.base
-    return new_application(stock, base.settings, connector.lake.location, base.scratch, base.timings)
+    runtime = connector.runtime
+    return new_application(stock, connector.settings, connector.lake.location, runtime.scratch, runtime.timings)
 
 
 def _built(
@@ -121,10 +119,11 @@ def _names_of_dataframes(application: Application) -> Collection[str]:
     return names
 
 
-def _commit_beginnings(offsets: GroupOffsets, topics: Collection[str], claimer: Claimer, workers: int) -> None:
+def _commit_beginnings(member: Member, topics: Collection[str]) -> None:
+    offsets = member.group.offsets
     tps = sorted(TopicPartition(name, number) for name in topics for number in offsets.ends(name))
-    with ThreadPoolExecutor(workers) as pool:
-        commit_where_partitions_begin(offsets.consumer, zip(tps, pool.map(claimer.look, tps), strict=True))
+    with ThreadPoolExecutor(member.runtime.workers) as pool:
+        commit_where_partitions_begin(offsets.consumer, zip(tps, pool.map(member.would_begin, tps), strict=True))
 
 
 def _restoring_signal_handlers() -> Callable[[], None]:

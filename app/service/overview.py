@@ -61,14 +61,15 @@ def oversee(connector: Connector, lane: Lane) -> None:
 
 def look(connector: Connector, lane: Lane) -> Live:
     """Reads single values without locks: other threads work on the parts."""
-    waits, consumption, failure = connector.base.metrics.waits.current(), lane.consumption(), _failure(connector, lane)
+    waits, consumption = connector.runtime.metrics.waits.current(), lane.consumption()
+    failure = _failure(connector, lane)
     ready = _readiness(consumption, waits, is_spark_up=connector.spark.is_up)
     return Live(
         state=_state(consumption, failure, is_held_up=bool(waits or consumption.fenced) or not ready.ok),
         ready=ready,
         consumption=consumption,
         buffer_limit=connector.limits.max_buffer_bytes,
-        under_way=lane.pipeline.under_way,
+        under_way=lane.member.flow.under_way,
         skipped=connector.bad_records.skipped,
         java_pid=connector.spark.jvm_pid(),
         spark=_spark_state(connector.spark),
@@ -85,8 +86,8 @@ def _spark_state(java: SparkWriter) -> SparkState:
 
 def _failure(connector: Connector, lane: Lane) -> Trouble | None:
     """The error that ends the process, or makes the platform end it."""
-    if lane.pipeline.failure:
-        return Trouble.of(lane.pipeline.failure)
+    if lane.member.flow.failure:
+        return Trouble.of(lane.member.flow.failure)
     live = connector.health.live()
     if live.ok:
         return None

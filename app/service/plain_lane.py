@@ -17,9 +17,9 @@ from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
 from app.convert.json_parser import JsonMessages
+from app.delivery.claimer import Wanted
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
-from app.service.build import Member
 from app.service.connector import Connector, Lane
 from app.service.kafka import new_application
 
@@ -29,9 +29,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
 
     ``built`` is what an edited ``transform()`` has built.
     """
-    base = connector.base
-    settings, timings, metrics = base.settings, base.timings, base.metrics
-    application = new_application(Application, settings, connector.lake.location, base.scratch, timings)
+    settings, timings = connector.settings, connector.runtime.timings
+    application = new_application(Application, settings, connector.lake.location, connector.runtime.scratch, timings)
     admin = new_admin(application.config.broker_address)
     visible = connector.visible_topics(application)
     topic = connector.open_input(application, visible)
@@ -39,7 +38,6 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     connector.check_group(application, admin, topic)
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
-    member = Member(client.memberid, admin)
     formats = connector.formats
     read: ReadMessage = partial(read_message, topic)
     transformer = None
@@ -54,7 +52,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
         )
         # Rows come as text.
         formats, read = replace(formats, parser=JsonMessages(), read_key=None, ask_with=None), row_of
-    _, claimer, pipeline = connector.open_way(application, topic, member, formats, read)
+    wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
+    member = connector.open_member(application, admin, topic, wanted, client.memberid, formats, read)
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)
@@ -66,5 +65,5 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
 
     observer = connector.stream_timeouts.new_observer(is_heard, announcer)
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
-    loop = PlainLoop(client, intake, claimer, pipeline, on_turn, metrics, timings)
-    return Lane(topic, admin, pipeline, loop.consumption, loop.stop, partial(loop.run, topic.name))
+    loop = PlainLoop(client, intake, member, on_turn)
+    return Lane(topic, admin, member, loop.consumption, loop.stop, partial(loop.run, topic.name))

@@ -12,10 +12,11 @@ from app import logs
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.convert.registered_schemas import Find
+from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError
 from app.monitoring.consumption import Health
 from app.monitoring.metrics import Metrics
-from app.service.build import Base, new_batch_limits
+from app.service.build import new_batch_limits
 from app.service.connector import Connector
 from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_formats, new_registry, waiting
@@ -54,7 +55,8 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
         try:
             process.handle_signals()
             _log_settings(settings)
-            consume(Base(settings, timings, Metrics(timings=timings), scratch), spark, process, ends)
+            runtime = Runtime(scratch, Metrics(timings=timings), timings, settings.max_write_workers)
+            consume(settings, runtime, spark, process, ends)
         except StopRequested:
             logger.info("stopped while starting")
         except ConnectorError as error:
@@ -68,12 +70,12 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
         return 0
 
 
-def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -> None:
+def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: Process, ends: ExitStack) -> None:
     """Build all parts, each from those before it; then consume until the connector is stopped.
 
     ``spark`` is not started yet; ``ends`` stops the parts, the last one first.
     """
-    settings, timings, metrics = base.settings, base.timings, base.metrics
+    timings, metrics, scratch = runtime.timings, runtime.metrics, runtime.scratch
 
     # Without another system.
     customised = load_customised()
@@ -85,8 +87,8 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
     lane_choice = choose_lane(customised, settings)
     logger.info("%s", lane_choice.why)
     commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
-    limits = new_batch_limits(settings, timings, base.scratch, commit_seconds)
-    registry = new_registry(settings, base.scratch) if settings.needs_registry else None
+    limits = new_batch_limits(settings, timings, scratch, commit_seconds)
+    registry = new_registry(settings, scratch) if settings.needs_registry else None
     find: Find | None = registry.find if registry else None
     if find and not lane_choice.is_untouched:  # the consumer's thread asks
         find = waiting(find, metrics.waits, timings.flush_seconds, process.stop)
@@ -104,12 +106,24 @@ def consume(base: Base, spark: SparkWriter, process: Process, ends: ExitStack) -
 
     # Kafka, exactly once, the way of a batch, and the loop.
     connector = Connector(
-        base, process, ends, spark, customised, health, monitor, bad_records, limits, formats, stream_timeouts, lake
+        settings,
+        runtime,
+        process,
+        ends,
+        spark,
+        customised,
+        health,
+        monitor,
+        bad_records,
+        limits,
+        formats,
+        stream_timeouts,
+        lake,
     )
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
     if settings.compact:
-        compaction = SelfCompaction(settings.compact, lake.store, lake.location.root, metrics, base.scratch)
+        compaction = SelfCompaction(settings.compact, lake.store, lake.location.root, metrics, scratch)
         compaction.start()
         ends.callback(compaction.stop)
     connector.run(lane)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ class ArrowWriter:
     def __init__(self, before: Callable[[int], None] = lambda _: None) -> None:
         self.before = before
         self.batches = 0
+        self.up: Future[None] = Future()
+        self.up.set_result(None)
 
     def write(self, staged: StagedFile, out: Path) -> list[DataFile]:
         number, self.batches = self.batches, self.batches + 1

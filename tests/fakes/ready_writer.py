@@ -16,10 +16,8 @@ class ReadyWriter(ArrowWriter):
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
         self.lost: Future[SparkLostError] = Future()
-        self.up: Future[None] = Future()
 
     def start(self) -> Future[None]:
-        self.up.set_result(None)
         return self.up
 
     def jvm_pid(self) -> None:

@@ -38,11 +38,10 @@ from app.config.settings import Settings
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
-from app.delivery.pipeline import Pipeline
+from app.delivery.runtime import Runtime
 from app.journal.entry import group_folder, is_log, log_key
 from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
-from app.service.build import Base
 from app.service.connector import Connector, Lane
 from app.service.customised import Customised, load_customised
 from app.service.process import Process
@@ -87,7 +86,6 @@ class ConnectorThread:
     of the framework's lane, and ``before_commit``, called once rows are in the lake and quixstreams is about to commit.
     """
 
-    pipeline: Pipeline
     member_id: Callable[[], str | None]
 
     def __init__(
@@ -128,11 +126,11 @@ class ConnectorThread:
 
     @property
     def waiting_rows(self) -> int:
-        return self.count_waiting() + self.pipeline._gathering._size.records if self.lane else 0
+        return self.count_waiting() + self.lane.member.pipeline.gathering.size.records if self.lane else 0
 
     @property
     def is_paused(self) -> bool:
-        return bool(self.lane and (self._now.is_paused or self.pipeline.obstacle))
+        return bool(self.lane and (self._now.is_paused or self.lane.member.flow.obstacle))
 
     @property
     def _now(self) -> Consumption:
@@ -173,7 +171,7 @@ class ConnectorThread:
         if self.lane is None or self.has_ended:
             return
         self.in_turn = _crash
-        self.pipeline.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
+        self.lane.member.flow.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
         self.wait()
 
     def crash_before_commit(self, happened: Callable[[], object]) -> None:
@@ -189,10 +187,10 @@ class ConnectorThread:
         _HERE.connector = self
         with ExitStack() as ends:
             metrics, scratch = Metrics(timings=self.timings), ends.enter_context(scratch_folder())
-            base = Base(self.settings, self.timings, metrics, scratch)
+            runtime = Runtime(scratch, metrics, self.timings, self.settings.max_write_workers)
             spark: Any = ReadyWriter()
             try:
-                app.service.run.consume(base, spark, Process(lambda: None), ends)
+                app.service.run.consume(self.settings, runtime, spark, Process(lambda: None), ends)
             except BaseException as error:  # noqa: BLE001 - the test looks at it
                 self.error = error
 
@@ -210,11 +208,6 @@ def current() -> ConnectorThread:
 
 def _crash() -> None:
     raise Crashed
-
-
-def _new_pipeline(*arguments: Any) -> Pipeline:
-    current().pipeline = Pipeline(*arguments)
-    return current().pipeline
 
 
 class _Connector(Connector):
@@ -309,7 +302,6 @@ class Place:
             "app.service.lake.new_store": lambda settings: current().store or app.service.stores.new_store(settings),
             "app.service.run.load_customised": _customised,
             "app.service.run.Connector": _Connector,
-            "app.service.connector.Pipeline": _new_pipeline,
             "app.service.framework_lane.Application": _Application,
             "app.service.framework_lane.RowSink": _RowSink,
             "app.service.framework_lane._restoring_signal_handlers": lambda: lambda: None,  # no main thread

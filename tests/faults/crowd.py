@@ -1,10 +1,12 @@
 """The members of a consumer group over one store, catalog and broker, and how they go on."""
 
+import itertools
 import logging
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,7 +41,8 @@ class Crowd:
         self.store = MemoryStore(self.network, self.violations)
         self.catalog = WatchfulCatalog(self.network, self.store, self.violations)
         self.group = Group(partitions, self.network, on_commit)
-        self.world = World(scratch, self.clock, self.store, self.catalog, self.group)
+        tokens = (f"{number:024x}" for number in itertools.count())
+        self.world = World(scratch, self.clock, self.store, self.catalog, self.group, partial(next, tokens))
         self.members: list[Process] = []
         self._started = 0
         logging.disable(logging.CRITICAL)

@@ -17,7 +17,6 @@ from app.consumer.framework.sink import RowSink
 from app.consumer.offsets import mark_commits
 from app.consumer.sink_observer import Observed
 from app.model import TopicPartition
-from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage
 from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
 from tests.faults.memory_lake import ROOT
@@ -63,8 +62,8 @@ class FrameworkMember(Process):
         mark_commits(consumer)
         self._due = Due(COMMIT_SECONDS, self.timings)
         self.sink = callbacks.sink = RowSink(
-            self.pipeline,
-            Flushing(self.claimer, self.pipeline, consumer.commit, Metrics(), self.timings),
+            self.member,
+            Flushing(self.member, consumer.commit),
             BadRecords("dead-letter", lambda _: None, world.clock),
             current,
             self._due,

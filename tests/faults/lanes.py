@@ -6,13 +6,14 @@ What several processes do side by side thus happens in an order that a test choo
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from enum import Enum
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from app.errors import ConnectorError
 from app.storage.base import ChangedError
+from tests.fakes.clock import Clock
 from tests.support.waiting import PATIENCE, TookTooLong, join
 
 _Given = ParamSpec("_Given")
@@ -37,7 +38,7 @@ class Lane:
         self.name = name
         self.error: BaseException | None = None
         self.waits_for = ""  # what it is about to ask, while it is stopped there
-        self._work: Callable[[], None] | None = None
+        self._work: Callable[[], object] | None = None
         self._fate = Fate.ANSWERED
         self._killed = False
         self._thread: threading.Thread | None = None
@@ -47,7 +48,7 @@ class Lane:
     def is_idle(self) -> bool:
         return self._work is None
 
-    def begin(self, work: Callable[[], None]) -> None:
+    def begin(self, work: Callable[[], object]) -> None:
         """Give it something to do; nothing of it is done before ``go``."""
         assert self.is_idle
         self._work = work
@@ -130,27 +131,45 @@ class LaneLock:
             self._owner = None
 
 
-class LaneStop:
-    """Stands in for the event that ends a wait between two tries: the wait is as long as the test says."""
+class LaneEvent(threading.Event):
+    """Ends a wait between two tries: the wait is as long as the test says."""
 
-    def __init__(self) -> None:
-        self._is_set = False
-
-    def set(self) -> None:
-        self._is_set = True
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def wait(self, seconds: float) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:
         pause("the next try")
-        return self._is_set
+        return self.is_set()
 
 
-class AtOnce:
+class LaneCondition(threading.Condition):
+    """A wait for it takes a second of the clock, and lets the test choose who runs. Nobody holds its lock meanwhile."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def __enter__(self) -> bool:
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        """One lane runs at a time."""
+
+    def notify_all(self) -> None:
+        """Who waits looks again when the test lets it go."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        pause("a change")
+        self._clock.advance(1.0)
+        return True
+
+    def wait_for(self, predicate: Callable[[], _T], timeout: float | None = None) -> _T:
+        if not predicate():
+            self.wait(timeout)
+        return predicate()
+
+
+class AtOnce(Executor):
     """Stands in for a pool: what is submitted is done there and then."""
 
-    def submit(self, work: Callable[_Given, _T], *args: _Given.args, **named: _Given.kwargs) -> Future[_T]:
+    def submit(self, work: Callable[_Given, _T], /, *args: _Given.args, **named: _Given.kwargs) -> Future[_T]:
         future: Future[_T] = Future()
         try:
             future.set_result(work(*args, **named))
@@ -159,17 +178,18 @@ class AtOnce:
         return future
 
 
-class LanePool:
-    """Stands in for a pool: each piece of work has a lane of its own, which the test lets go."""
+class LanePool(Executor):
+    """Stands in for a pool: each piece of work has a lane of its own, which the test lets go. Nobody waits for it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.lanes: list[Lane] = []
 
-    def submit(self, work: Callable[..., None], *args: Any, **named: Any) -> None:
+    def submit(self, work: Callable[_Given, _T], /, *args: _Given.args, **named: _Given.kwargs) -> Future[_T]:
         lane = Lane(self._name)
         lane.begin(lambda: work(*args, **named))
         self.lanes.append(lane)
+        return Future()
 
     def end_idle(self) -> None:
         """End the lanes that are through: a long run would have more threads than a system allows."""

@@ -7,32 +7,21 @@ import io
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow.parquet as pq
 
-from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.catalog.targets import QuixTarget
 from app.delivery.assignment import Assignment, Piece
-from app.delivery.claimer import Claimer, Membership
-from app.delivery.deliver import Delivery
-from app.delivery.flow import Flow
-from app.delivery.gather import Gathering
-from app.delivery.pipeline import Pipeline
-from app.journal.beginning import Beginnings
+from app.delivery.claimer import Group
+from app.delivery.member import Member as ConnectorMember
+from app.delivery.runtime import Runtime
 from app.journal.entry import claim_key, group_folder, log_key
-from app.journal.journal import Journal
-from app.journal.own_log import OwnLog, new_token
-from app.journal.rolled_back import Placeholders
-from app.journal.settle import Settlement, roll_forward
-from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
@@ -138,49 +127,28 @@ class Member:
         catalog_server = table.site.catalog
         catalog = QuixCatalog(QuixTarget(table.site.to_catalog.url, catalog_server.token, "default", table.name), NEVER)
         registrar = Registrar(catalog, TableLocation(store.uri, table.root), spec("p"), TOPIC, None)
-        self._objects = ThreadPoolExecutor(workers)
-        self._claiming = ThreadPoolExecutor(workers)
         folder = scratch / secrets.token_hex(4)
         folder.mkdir()
-        flow = Flow(timings=_HURRY)
-        gathering = Gathering(flow, stager(spec("p"), "fail", table_root=table.root), UNBOUNDED, folder)
-        self.pipeline = Pipeline(flow, gathering, ArrowWriter(), Delivery(flow, store, registrar, workers))
-        self.pipeline.start()
-        journal, offsets = Journal(store, table.root, GROUP), _Topic()
-        topic_ids = TopicIds(lambda topic: f"{topic}-1")
-        self._claimer = Claimer(
-            Takeover(
-                journal,
-                Settlement(
-                    store,
-                    partial(roll_forward, store, registrar, self._objects.map),
-                    registrar.has,
-                    offsets,
-                    self._objects.map,
-                ),
-                Beginnings(offsets, topic_ids, lambda _, kafka: kafka.low),
-                self._claiming.map,
-            ),
-            lambda: OwnLog(
-                journal,
-                new_token(),
-                fill=Placeholders(store, table.root, DEAD_LETTER, self._objects.map).put,
-                each=self._objects.map,
-            ),
-            Membership(topic_ids, lambda: None, lambda: True, KafkaWatch([], PATIENCE)),
-            gathering.submit,
-            Metrics(),
-            _HURRY,
+        offsets = _Topic()
+        self._member = ConnectorMember(
+            store,
+            registrar,
+            stager(spec("p"), "fail", table_root=table.root),
+            UNBOUNDED,
+            ArrowWriter(),
+            Group(GROUP, offsets, TopicIds(offsets.topic_id), KafkaWatch()),
+            Runtime(folder, Metrics(timings=_HURRY), _HURRY, workers),
         )
+        self._member.pipeline.start()
         self.starts: dict[TopicPartition, int] = {}
 
     @property
     def _assignment(self) -> Assignment:
-        assert self._claimer.current is not None
-        return self._claimer.current
+        assert self._member.assignment is not None
+        return self._member.assignment
 
     def claim(self) -> None:
-        self._claimer.begin(self._partitions)
+        self._member.begin(self._partitions)
         wait_until(self._has_claimed, "the claims", pause=0.002)
 
     def _has_claimed(self) -> bool:
@@ -201,12 +169,12 @@ class Member:
                 return
             self._assignment.take([Piece(tp, some[-1].offset, rows=some) for tp, some in rows.items()], 100)
             self._assignment.end_batch("test")
-            delivered = self.pipeline.wait_delivered(self._assignment, PATIENCE)
-            if self.pipeline.failure:
-                raise self.pipeline.failure
+            flow = self._member.flow
+            delivered = flow.wait_delivered(self._assignment, PATIENCE)
+            flow.raise_failure()
             self._raise_if_fenced()
             if not delivered:
-                raise TookTooLong(f"batch {number} is not delivered: {self.pipeline.obstacle}")
+                raise TookTooLong(f"batch {number} is not delivered: {flow.obstacle}")
             nexts = {tp: some[-1].offset + 1 for tp, some in rows.items()}
 
     def live(self) -> None:
@@ -215,10 +183,7 @@ class Member:
 
     def die(self) -> None:
         """Do nothing more; what is on its way stays there."""
-        self._claimer.stop()
-        self.pipeline.stop()
-        self._claiming.shutdown(wait=False, cancel_futures=True)
-        self._objects.shutdown(wait=False, cancel_futures=True)
+        self._member.pipeline.stop()
 
     def __enter__(self) -> Self:
         return self

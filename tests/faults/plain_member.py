@@ -23,7 +23,6 @@ from app.convert.whole_batches import WholeBatches
 from app.delivery.limits import BatchLimits
 from app.delivery.stage import Stager
 from app.model import Message, Row, TopicPartition
-from app.monitoring.metrics import Metrics
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
 from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
@@ -108,7 +107,7 @@ class PlainMember(Process):
         played: Any = client
         bad_records = BadRecords("dead-letter", lambda _: None, world.clock)
         intake = Intake(limits.max_record_bytes, bad_records, transformer=self._transformer(limits, world))
-        self._loop = PlainLoop(played, intake, self.claimer, self.pipeline, lambda _: None, Metrics(), self.timings)
+        self._loop = PlainLoop(played, intake, self.member, lambda _: None)
 
     def _transformer(self, limits: BatchLimits, world: World) -> Transformer | None:
         return None
@@ -127,7 +126,8 @@ class PlainMember(Process):
             self._loop._turn()
 
     def _checkpoint(self) -> None:
-        self.gathering.ends._due_at = 0.0
+        if self.member.assignment is not None:
+            self.member.assignment.end_batch("checkpoint")
         self._loop._turn()
 
     def _revoke(self) -> None:

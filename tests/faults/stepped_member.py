@@ -1,34 +1,23 @@
 """One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
 
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import count
 from pathlib import Path
-from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import app.journal.own_log
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment
-from app.delivery.claimer import Claimer, Membership
-from app.delivery.deliver import Delivery
-from app.delivery.flow import Flow
-from app.delivery.gather import Gathering
+from app.delivery.claimer import Group as ConsumerGroup
+from app.delivery.claimer import Wanted
 from app.delivery.limits import BatchLimits
-from app.delivery.pipeline import Pipeline
+from app.delivery.member import Member
+from app.delivery.runtime import Runtime, Threads
 from app.delivery.stage import Stager
 from app.errors import ConnectorError
-from app.journal.beginning import Beginnings
-from app.journal.journal import Journal
-from app.journal.own_log import OwnLog
-from app.journal.rolled_back import Sweeper
-from app.journal.settle import Settlement, roll_forward
-from app.journal.takeover import Takeover
-from app.kafka.watch import TopicIds
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.waits import Stopped
@@ -37,7 +26,7 @@ from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import TOPIC, Consumer, Group
-from tests.faults.lanes import AtOnce, Lane, LaneLock, LanePool, LaneStop, pause
+from tests.faults.lanes import AtOnce, Lane, LaneCondition, LaneEvent, LaneLock, LanePool
 from tests.faults.memory_lake import GROUP, ROOT, URI, MemoryStore, WatchfulCatalog
 from tests.support.batches import UNBOUNDED, spec
 
@@ -57,57 +46,6 @@ KINDS: dict[str, list[Any]] = {
 }
 
 
-class SteppedFlow(Flow):
-    """Its waits let the test choose who runs."""
-
-    def __init__(self, timings: Timings, clock: Clock) -> None:
-        super().__init__(Metrics(timings=timings))
-        self._clock = clock
-        self.stop = LaneStop()  # type: ignore[assignment]
-        for handover in (self.staged, self.written):
-            handover._queue = Queue()  # of any length: one portion may end two batches, and nobody takes the first
-
-    def wait(self, seconds: float) -> None:
-        pause("a change")
-        self._clock.advance(1.0)
-
-
-class SteppedPipeline(Pipeline):
-    """The pipeline without its threads."""
-
-    def __init__(self, flow: SteppedFlow, gathering: Gathering, delivery: Delivery) -> None:
-        super().__init__(flow, gathering, ArrowWriter(), delivery)
-        delivery._pool = AtOnce()  # type: ignore[assignment]
-
-    def prepare(self) -> None:
-        """Steps 1 to 3 of what was taken."""
-        is_left = True
-        while is_left and self.failure is None and self._flow.written.is_empty:
-            is_left = not self._gathering._submitted.empty()
-            self._gathering.step(0.0)
-            while not self._flow.staged.is_empty:
-                self.write_next()
-
-    @property
-    def can_deliver(self) -> bool:
-        return self.failure is None and not self._flow.written.is_empty
-
-    def deliver(self) -> None:
-        """Steps 4 to 7 of what is prepared by then."""
-        try:
-            while not self._flow.written.is_empty:
-                self._delivery.step()
-        except Stopped:
-            pass
-        except ConnectorError as error:
-            self.fail(error)
-
-    def wait_delivered(self, assignment: Assignment, seconds: float) -> bool:
-        if seconds and not (assignment.is_delivered or assignment.is_over or self.failure):
-            self.wait_for_change(seconds)
-        return assignment.is_delivered
-
-
 @dataclass(frozen=True)
 class World:
     """What all processes have in common; each has a folder of its own in ``scratch``."""
@@ -117,51 +55,75 @@ class World:
     store: MemoryStore
     catalog: WatchfulCatalog
     group: Group
+    new_token: Callable[[], str]  # tokens order what is done for several partitions: random ones could not be repeated
+
+
+class WatchedMember(Member):
+    """Looks at the stored log whenever it finds out that another member has closed it."""
+
+    def __init__(self, store: MemoryStore, *parts: Any) -> None:
+        super().__init__(store, *parts)
+        self._watched = store
+        self._begun: list[Assignment] = []
+
+    def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
+        self._begun.append(super().begin(tps, closed))
+        return self._begun[-1]
+
+    def check_fences(self) -> None:
+        for own in (each.log for each in self._begun if each.log.fence):
+            log = self._watched.log_of(own.token)
+            if log is not None and not log.closed:
+                self._watched.violations.append(f"{own.token} was fenced though its log is open: {own.fence}")
+
+
+class _Metrics(Metrics):
+    member: WatchedMember
+
+    def fenced(self) -> None:
+        self.member.check_fences()
 
 
 class Process:
     """A process without its consumer. When it is killed, its threads end where they are and nobody else notices."""
 
     def __init__(self, name: str, world: World, kafka: Consumer, stager: Stager, limits: BatchLimits) -> None:
-        clock, store, group = world.clock, world.store, world.group
+        clock, group, catalog = world.clock, world.group, world.catalog
         scratch = world.scratch / name
         scratch.mkdir()
         self.group = group
         self.kafka = kafka
         self.timings = timings = Timings(clock=clock)
-        self._store = store
-        catalog = world.catalog
-        registrar = Registrar(catalog, TableLocation(URI, ROOT), spec("p"), TOPIC, catalog.table())
-        registrar._lock = LaneLock()  # type: ignore[assignment]
-        flow = SteppedFlow(timings, clock)
-        self.gathering = Gathering(flow, stager, limits, scratch)
-        self.pipeline = SteppedPipeline(flow, self.gathering, Delivery(flow, store, registrar, workers=1))
-        offsets: Any = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
-        journal, topic_ids = Journal(store, ROOT, GROUP), TopicIds(group.topic_id)
-        unwatched: Any = SimpleNamespace(start=lambda: None, stop=lambda: None, raise_found=lambda: None)
-        self.claimer = Claimer(
-            Takeover(
-                journal,
-                Settlement(
-                    store,
-                    partial(roll_forward, store, registrar, map),
-                    registrar.has,
-                    offsets,
-                    map,
-                    lambda: _EPOCH + clock.now,
-                ),
-                Beginnings(offsets, topic_ids, lambda _, kafka: kafka.low, group.follow_offsets),
-            ),
-            partial(self._new_log, journal, clock),
-            Membership(topic_ids, lambda: None, lambda: group.has(self.kafka), unwatched),
-            self.gathering.submit,
-            flow.metrics,
-            timings,
-        )
+        self._store = world.store
+        metrics = _Metrics(timings=timings)
         self.background = LanePool(f"{name}: claims")
-        self.claimer._pool = self.background  # type: ignore[assignment]
-        self.claimer._stop = LaneStop()  # type: ignore[assignment]
-        self._sweeper = Sweeper(self.claimer.sweep, 10.0)  # its own thread is not started
+        threads = Threads(
+            new_pool=lambda name, _: self.background if name == "claim" else AtOnce(),
+            new_lock=LaneLock,
+            new_event=LaneEvent,
+            new_condition=lambda: LaneCondition(clock),
+            handed_over=0,  # one portion may end two batches, and nobody takes the first
+        )
+        location = TableLocation(URI, ROOT)
+        offsets: Any = SimpleNamespace(of=group.position_of, topic_id=group.topic_id, cluster_id=lambda: "")
+        self.member = metrics.member = WatchedMember(
+            world.store,
+            Registrar(catalog, location, spec("p"), TOPIC, catalog.table(), new_lock=LaneLock),
+            stager,
+            limits,
+            ArrowWriter(),
+            ConsumerGroup(
+                GROUP,
+                offsets,
+                TopicIds(group.topic_id),
+                KafkaWatch(),
+                lambda: group.has(self.kafka),
+                wanted=Wanted(follow_offsets=group.follow_offsets),
+            ),
+            Runtime(
+                scratch, metrics, timings, threads=threads, now=lambda: _EPOCH + clock.now, new_token=world.new_token
+            ),
+        )
         self.consuming = Lane(f"{name}: consumer")
         self.delivering = Lane(f"{name}: deliver")
         self.has_ended = False
@@ -194,12 +156,12 @@ class Process:
     @property
     def token(self) -> str:
         """Of the generation in which it has its partitions."""
-        assert self.claimer.current is not None
-        return self.claimer.current.log.token
+        assert self.member.assignment is not None
+        return self.member.assignment.log.token
 
     @property
     def held_bytes(self) -> int:
-        return self.pipeline.held_bytes
+        return self.member.flow.held_bytes
 
     @property
     def is_zombie(self) -> bool:
@@ -214,27 +176,6 @@ class Process:
     @property
     def lanes(self) -> list[Lane]:
         return [lane for lane in (self.consuming, self.delivering, *self.background.lanes) if not lane.is_idle]
-
-    def _new_log(self, journal: Journal, clock: Clock) -> OwnLog:
-        own = OwnLog(
-            journal,
-            app.journal.own_log.new_token(),
-            fill=self._fill,
-            on_fenced=self._fenced,
-            clock=clock,
-            now=lambda: _EPOCH + clock.now,
-        )
-        own._lock = LaneLock()  # type: ignore[assignment]
-        return own
-
-    def _fill(self, keys: Collection[str]) -> None:
-        for key in keys:
-            self._store.overwrite(key, b"")
-
-    def _fenced(self, own: OwnLog) -> None:
-        log = self._store.log_of(own.token)
-        if log is not None and not log.closed:
-            self._store.violations.append(f"{own.token} was fenced though its log is open: {own.fence}")
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         return self._end(tp) == len(self.group.records[tp]) - 1
@@ -273,20 +214,37 @@ class Process:
         self.has_ended = True
 
     def prepare(self) -> None:
-        """Spark writes the next batch, if it can."""
-        self.pipeline.prepare()
-        self._deliver()
+        """Steps 1 to 3 of what was taken, as far as they go before a batch is delivered."""
+        flow, pipeline = self.member.flow, self.member.pipeline
+        has_come = True
+        while has_come and flow.failure is None and flow.written.is_empty:
+            has_come = pipeline.gathering.step(0.0)
+            while not flow.staged.is_empty:
+                pipeline.write_next()
+        self._begin_delivery()
+
+    def _begin_delivery(self) -> None:
+        flow = self.member.flow
+        if self.delivering.is_idle and flow.failure is None and not flow.written.is_empty:
+            self.delivering.begin(self._deliver)
 
     def _deliver(self) -> None:
-        if self.delivering.is_idle and self.pipeline.can_deliver:
-            self.delivering.begin(self.pipeline.deliver)
+        """Steps 4 to 7 of what is prepared by then."""
+        flow = self.member.flow
+        try:
+            while not flow.written.is_empty:
+                self.member.pipeline.delivery.step()
+        except Stopped:
+            pass
+        except ConnectorError as error:
+            flow.fail(error)
 
     def sweep(self) -> None:
-        self.background.submit(self._sweeper.sweep)
+        self.background.submit(self.member.sweep)
 
     def after_step(self) -> None:
         """Look at what a step has brought; raise what the connector should not have raised."""
-        self._deliver()
+        self._begin_delivery()
         error, self.consuming.error = self.consuming.error, None
         if isinstance(error, ConnectorError):
             self.consuming.begin(self._fail)
@@ -307,9 +265,5 @@ class Process:
 @contextmanager
 def time_stands_still(clock: Clock) -> Iterator[None]:
     """Let those parts that take no clock look at this one."""
-    with ExitStack() as patches:
-        # Tokens order what is done for several partitions: with random ones, no run could be repeated.
-        tokens = (f"{number:024x}" for number in count())
-        patches.enter_context(patch.object(app.journal.own_log, "new_token", lambda: next(tokens)))
-        patches.enter_context(patch("quixstreams.internal_consumer.consumer.monotonic", clock))
+    with patch("quixstreams.internal_consumer.consumer.monotonic", clock):
         yield

@@ -249,7 +249,7 @@ class Faults(Crowd, RuleBasedStateMachine):
     def _text_of(self, tp: TopicPartition) -> int:
         """With which the partition was claimed last."""
         progress = self.store.progress(tp)
-        return int(progress.followed or 0) if progress else -1
+        return int(progress.followed[-1] if progress.followed else 0) if progress else -1
 
     @precondition(lambda self: self.store.revoked and self.members)
     @rule(which=choices, moves=moves)

@@ -409,8 +409,8 @@ MUTANTS = (
     Mutant(
         "a member that the group has expelled closes the log of the next owner",
         "app/delivery/claimer.py",
-        "                if self._membership.is_member():\n",
-        "                if self._membership.is_member() or True:\n",
+        "                if self._group.is_member():\n",
+        "                if self._group.is_member() or True:\n",
         ("tests/unit/journal/test_claims_again.py",),
     ),
     Mutant(

@@ -8,18 +8,17 @@ from pathlib import Path
 from quixstreams.models import MessageContext
 
 from app.bad_records.refusals import BadRecords, NotARowError, Refusal
-from app.commands.offline import OfflineClaimer
+from app.commands.offline import offline_group
 from app.config.settings import Settings
 from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import Observed
-from app.delivery.deliver import Delivery
-from app.delivery.flow import Flow
-from app.delivery.gather import Gathering
-from app.delivery.pipeline import Pipeline, Writer
-from app.journal.journal import Journal
+from app.delivery.member import Member
+from app.delivery.pipeline import Writer
+from app.delivery.runtime import Runtime
 from app.model import Rejected, TopicPartition
+from app.monitoring.metrics import Metrics
 from app.reasons import reason_of
 from app.service.build import new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_lake, new_location
@@ -64,14 +63,13 @@ class Ours:
         self.schema.open()
         scratch.mkdir(exist_ok=True)
         limits = new_batch_limits(settings, DEFAULT, scratch)
-        flow = Flow()
-        gathering = Gathering(flow, new_stager(settings, lake, bad_records), limits, scratch)
-        self._pipeline = Pipeline(flow, gathering, writer, Delivery(flow, store, lake.registrar, workers=2))
-        self._pipeline.start()
-        claimer = OfflineClaimer(Journal(store, place.root, settings.consumer_group), gathering.submit)
+        group, runtime = offline_group(settings.consumer_group), Runtime(scratch, Metrics(), workers=2)
+        stager = new_stager(settings, lake, bad_records)
+        self._member = member = Member(store, lake.registrar, stager, limits, writer, group, runtime)
+        member.start()
         self._sink = RowSink(
-            self._pipeline,
-            Flushing(claimer, self._pipeline, lambda **_: None, flow.metrics, DEFAULT),
+            member,
+            Flushing(member, lambda **_: None),
             bad_records,
             CurrentMessage(limits.max_record_bytes),
             Due(5.0, DEFAULT),
@@ -89,7 +87,7 @@ class Ours:
 
     def close(self) -> None:
         """Let the threads end, which nothing has to wait for: they are idle after a flush, but for one."""
-        threading.Thread(target=self._pipeline.stop, daemon=True).start()
+        threading.Thread(target=self._member.stop, daemon=True).start()
 
     def _add(self, record: Record) -> None:
         tp, context = TopicPartition(TOPIC, record.partition), MessageContext(TOPIC, record.partition, record.number, 9)

@@ -230,6 +230,6 @@ def _by_quixstreams(transform: Transform, messages: Sequence[KafkaMessage]) -> O
     while waiting:
         quixstreams._process_message(composed)
     bench.sink.flush()
-    rows = [row for piece in bench.pipeline.pieces for row in piece.rows]  # by partition
+    rows = [row for piece in bench.member.pieces for row in piece.rows]  # by partition
     offset = attrgetter("offset")
-    return sorted(rows, key=offset), sorted(bench.pipeline.rejected, key=offset)
+    return sorted(rows, key=offset), sorted(bench.member.rejected, key=offset)

@@ -6,6 +6,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,10 @@ from app.bad_records.refusals import BadRecords
 from app.commands.offline import (
     MOST_BYTES,
     OfflineBroker,
-    OfflineClaimer,
     OfflineTopics,
     Sample,
     Sent,
+    offline_group,
     without_other_sinks,
 )
 from app.commands.output import log_warnings_only, print_line
@@ -33,18 +34,16 @@ from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
 from app.consumer.sink_observer import Observed
 from app.convert.registered_schemas import Find
-from app.delivery.deliver import Delivery
-from app.delivery.flow import Flow
-from app.delivery.gather import Gathering
-from app.delivery.pipeline import Pipeline
+from app.delivery.member import Member
+from app.delivery.runtime import Runtime
 from app.errors import ConfigError
 from app.formatting import counted
-from app.journal.journal import Journal
 from app.kafka.newest import Newest, newest
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.lenient_json import to_json
 from app.model import DataFile, Message, Rejected, StagedFile, headers_of, known_timestamp
+from app.monitoring.metrics import Metrics
 from app.monitoring.waits import Request, Waits
 from app.service.build import new_batch_limits, new_stager
 from app.service.customised import Choice, choose_lane, load_customised
@@ -118,6 +117,8 @@ class _Trial:
         self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset, or _BEHIND
         self._produced = self._consumed = self._rescued = 0
         self._bad_records = _NotedBadRecords(self._note)
+        self.up: Future[None] = Future()  # as Spark's writer
+        self.up.set_result(None)
         store = new_store(settings)
         location = new_location(settings, store, None)
         store.connect(f"{location.root}/")
@@ -160,14 +161,12 @@ class _Trial:
         customised = load_customised()
         with without_other_sinks(self._note_sent):
             built = customised.build(dataframe, application)
-        flow = Flow()
         limits = new_batch_limits(settings, DEFAULT, self._scratch)
-        gathering = Gathering(flow, self._stager, limits, self._scratch)
-        pipeline = Pipeline(flow, gathering, self, Delivery(flow, lake.store, lake.registrar, workers=1))
-        claimer = OfflineClaimer(Journal(lake.store, lake.location.root, settings.consumer_group), gathering.submit)
+        group, runtime = offline_group(settings.consumer_group), Runtime(self._scratch, Metrics(), workers=1)
+        member = Member(lake.store, lake.registrar, self._stager, limits, self, group, runtime)
         sink = callbacks.sink = RowSink(
-            pipeline,
-            Flushing(claimer, pipeline, lambda **_: None, flow.metrics, DEFAULT),
+            member,
+            Flushing(member, lambda **_: None),
             self._bad_records,
             current,
             Due(_COMMIT_SECONDS, DEFAULT),
@@ -176,11 +175,11 @@ class _Trial:
         built.sink(sink)
         current.watch([topic], topic.name)
         portions = broker.produce(topic.name, self._records)
-        pipeline.start()
+        member.start()
         try:
             run(application)
         finally:
-            pipeline.stop()
+            member.stop()
         return 1 if self._show(choose_lane(customised, settings))["bad"] else 0
 
     def _go_on(self, application: Application, sink: RowSink, portions: Iterator[int]) -> None:

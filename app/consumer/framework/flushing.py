@@ -9,13 +9,10 @@ from collections.abc import Callable, Iterable
 
 from app.consumer.framework.processed import Processed
 from app.consumer.offsets import log_starts, mark_set_offsets
-from app.delivery.assignment import Assignment
-from app.delivery.claimer import Claims, Reclaiming, taken_over
-from app.delivery.pipeline import Pipeline
+from app.delivery.claimer import taken_over
+from app.delivery.member import Member
 from app.errors import RetryableError
 from app.model import TopicPartition
-from app.monitoring.metrics import Metrics
-from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
@@ -32,41 +29,31 @@ class Flushing:
     ``is_outdated``: the assignment may be of a former assignment of Kafka's.
     """
 
-    def __init__(
-        self, claimer: Claims, pipeline: Pipeline, commit: Callable[..., object], metrics: Metrics, timings: Timings
-    ) -> None:
-        self._claimer = claimer
-        self._pipeline = pipeline
+    def __init__(self, member: Member, commit: Callable[..., object]) -> None:
+        self._member = member
+        self._flow = member.flow
         self._commit = commit
-        self.metrics = metrics
-        self._timings = timings
-        self._reclaiming = Reclaiming(timings)
-        self.assignment: Assignment | None = None
+        self._metrics = member.runtime.metrics
+        self._timings = member.runtime.timings
         self.is_outdated = False
         self.went_back = False  # quixstreams has, without a flush
         self._goes_on: frozenset[TopicPartition] = frozenset()  # of the former assignment
 
-    def end(self) -> None:
-        """End the assignment: what is on its way is dropped. From any thread."""
-        if self.assignment is not None:
-            self.assignment.end()
-            self.assignment = None
-
     def give_away(self, tps: Iterable[TopicPartition]) -> None:
         """End the assignment: Kafka has taken these partitions away. From any thread."""
-        self.metrics.ended(tps)
-        self.end()
+        self._metrics.ended(tps)
+        self._member.end()
 
     def look(self, processed: Processed, *, is_worth_it: bool) -> None:
         """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
-        self._claimer.check()
-        self._pipeline.raise_failure()
+        self._member.check()
         self._admit(processed)
-        if self.assignment is None:
+        assignment = self._member.assignment
+        if assignment is None:
             if is_worth_it:
                 self._begin(processed)
-        elif not self.assignment.is_over and not self._needs_claim(processed):
-            processed.hand_over(self.assignment)
+        elif not assignment.is_over and not self._needs_claim(processed):
+            processed.hand_over(assignment)
 
     def deliver(self, processed: Processed, seconds: float) -> None:
         """Claim what is not claimed, and bring all that waits into lake and log.
@@ -77,27 +64,28 @@ class Flushing:
         until = self._timings.clock() + seconds
         while True:
             is_done = self.step(processed)
-            self._pipeline.raise_failure()
+            self._flow.raise_failure()
             self._raise_if_fenced()
             if is_done:
-                self.metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
+                self._metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
                 return
             if self._timings.clock() >= until:
-                raise HeldUpError(str(self._pipeline.obstacle or "claiming or writing takes too long"))
-            if self.assignment is None or self.assignment.unclaimed:
-                self._pipeline.wait_for_change(_CLAIM_LOOK_SECONDS)
+                raise HeldUpError(str(self._flow.obstacle or "claiming or writing takes too long"))
+            assignment = self._member.assignment
+            if assignment is None or assignment.unclaimed:
+                self._flow.wait(_CLAIM_LOOK_SECONDS)
             else:
-                self._pipeline.wait_delivered(self.assignment, self._timings.look_seconds)
+                self._flow.wait_delivered(assignment, self._timings.look_seconds)
 
     def step(self, processed: Processed) -> bool:
         """Do the next step of a delivery; returns whether all is in lake and log."""
         self._admit(processed)
-        assignment = self.assignment
+        assignment = self._member.assignment
         if assignment is not None and not assignment.unclaimed and not assignment.is_over:
             if processed.news <= self._tps():  # else the next assignment gets them: their bytes are counted together
                 processed.hand_over(assignment)
             if not assignment.is_delivered:
-                assignment.end_batch(self._pipeline.flush_reason)
+                assignment.end_batch(self._flow.flush_reason)
         is_delivered = assignment is None or assignment.is_delivered
         if not self._needs_claim(processed):
             return is_delivered
@@ -106,41 +94,44 @@ class Flushing:
         return False
 
     def _raise_if_fenced(self) -> None:
-        fence = self.assignment.log.fence if self.assignment else None
+        assignment = self._member.assignment
+        fence = assignment.log.fence if assignment else None
         if fence is not None:
             reason = str(fence.error)
-            raise HeldUpError(reason) if self._reclaiming.may_again(fence.error) else taken_over(reason)
+            raise HeldUpError(reason) if self._member.reclaiming.may_again(fence.error) else taken_over(reason)
 
     # --- claims -----------------------------------------------------------------------------------------------------
 
     def _tps(self) -> frozenset[TopicPartition]:
         """The partitions of the assignment that are Kafka's present one, as far as is known."""
-        if self.assignment is None or self.is_outdated or self.went_back:
-            return frozenset()
-        return frozenset(self.assignment.partitions)
+        assignment = self._member.assignment
+        return frozenset(assignment.partitions if assignment and not self.is_outdated and not self.went_back else ())
 
     def _needs_claim(self, processed: Processed) -> bool:
         """Whether something waits that the present assignment may not write."""
-        return bool(self.assignment and self.assignment.unclaimed) or not processed.news <= self._tps()
+        assignment = self._member.assignment
+        return bool(assignment and assignment.unclaimed) or not processed.news <= self._tps()
 
     def _begin(self, processed: Processed) -> None:
         """Begin an assignment of all partitions with news, and of those of the former one, which is in the lake."""
         tps = sorted(processed.news | self._tps())
-        self._goes_on = frozenset(self.assignment.partitions if self.assignment and not self.went_back else ())
+        former = self._member.assignment
+        self._goes_on = frozenset(former.partitions if former and not self.went_back else ())
         self.is_outdated = self.went_back = False
-        self.assignment = self._claimer.begin(tps)
+        self._member.begin(tps)
 
     def _admit(self, processed: Processed) -> None:
         """Drop what the log has already of the partitions whose claims have succeeded."""
-        claims = self.assignment.new_claims() if self.assignment else []
+        assignment = self._member.assignment
+        claims = assignment.new_claims() if assignment else []
         # Nothing is read again of those that go on, though the log is ahead of their offsets.
-        log_starts([each for each in claims if each.start.is_loss or each.tp not in self._goes_on], self.metrics)
+        log_starts([each for each in claims if each.start.is_loss or each.tp not in self._goes_on], self._metrics)
         mark_set_offsets(claims, self._commit)
         for claim in claims:
             end = claim.start.in_table
-            if self.assignment is not None:
-                self.assignment.partitions[claim.tp].begin(end + 1)
-            self.metrics.begins(claim.tp, end + 1)
+            if assignment is not None:
+                assignment.partitions[claim.tp].begin(end + 1)
+            self._metrics.begins(claim.tp, end + 1)
             waiting = processed.of.get(claim.tp)
             dropped = waiting.begin_after(end) if waiting else 0
             logger.info("claimed: %s after %d; %d rows are in the table already", claim.tp, end, dropped)

@@ -22,7 +22,7 @@ from app.consumer.framework.current import ConsumerThread, CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing, HeldUpError, cannot_go_back, not_written
 from app.consumer.framework.processed import Processed, Waiting
 from app.consumer.sink_observer import Observed
-from app.delivery.pipeline import Pipeline
+from app.delivery.member import Member
 from app.errors import ConnectorError, DataError, RetryableError
 from app.model import Rejected, Row, TopicPartition, known_timestamp
 from app.monitoring.consumption import Consumption
@@ -43,7 +43,7 @@ class RowSink(BaseSink):
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        member: Member,
         flushing: Flushing,
         bad_records: BadRecords,
         current: CurrentMessage,
@@ -54,7 +54,8 @@ class RowSink(BaseSink):
         can_go_back: bool = True,
     ) -> None:
         super().__init__(on_client_connect_success=on_start)
-        self._pipeline = pipeline
+        self._member = member
+        self._flow = member.flow
         self._flushing = flushing
         self._bad_records = bad_records
         self._current = current
@@ -71,7 +72,7 @@ class RowSink(BaseSink):
 
     def consumption(self, assigned: int) -> Consumption:
         """``assigned`` is the number of assigned partitions, which quixstreams tells no sink."""
-        assignment, processed = self._flushing.assignment, self._processed
+        assignment, processed = self._member.assignment, self._processed
         claimed = {each.tp for each in assignment.claimed} if assignment else set()
         return Consumption(
             assigned=assigned,
@@ -104,17 +105,17 @@ class RowSink(BaseSink):
     @property
     def _tps(self) -> tuple[TopicPartition, ...]:
         """The partitions of which messages were processed since the last assignment."""
-        assignment = self._flushing.assignment
+        assignment = self._member.assignment
         return tuple({**self._processed.of, **(assignment.partitions if assignment else {})})
 
     @property
     def _held_bytes(self) -> int:
         """Bytes of all rows in Python, here and in the pipeline."""
-        return self._processed.nbytes + self._pipeline.held_bytes
+        return self._processed.nbytes + self._flow.held_bytes
 
     @property
     def _is_full(self) -> bool:
-        return self._pipeline.limits.is_full(self._held_bytes)
+        return self._flow.limits.is_full(self._held_bytes)
 
     # --- called by quixstreams --------------------------------------------------------------------------------------
 
@@ -133,7 +134,7 @@ class RowSink(BaseSink):
         if self._of(tp).is_repeated(offset):
             return
         check_row(value, timestamp, headers)
-        most = self._pipeline.limits.max_record_bytes
+        most = self._flow.limits.max_record_bytes
         if self._current.size > most:
             raise TooBigError(self._current.size, most)
         self._processed.add(tp, Row(value, key, timestamp, offset, headers))
@@ -153,7 +154,7 @@ class RowSink(BaseSink):
         try:
             self._flush()
         except HeldUpError as held_up:
-            self._flushing.metrics.paused()
+            self._member.runtime.metrics.paused()
             self._go_back()
             if self._is_stopping:
                 raise not_written(held_up) from None
@@ -170,7 +171,7 @@ class RowSink(BaseSink):
 
     def _go_back(self) -> None:
         self.is_held_up = True
-        self._flushing.end()
+        self._member.end()
         self._processed = self._processed.rewound()
         self._due.flush_at = None
 
@@ -187,7 +188,7 @@ class RowSink(BaseSink):
     def message_processed(self, tp: TopicPartition, offset: int) -> None:
         self._end_message(tp, offset, is_sought=True)
         self._due.expect_flush()
-        is_portion = self._pipeline.limits.is_portion(self._processed.row_bytes)
+        is_portion = self._flow.limits.is_portion(self._processed.row_bytes)
         if is_portion or self._is_full or self.consumed % _LOOK_EVERY == 0:
             self._look()
 
@@ -212,7 +213,7 @@ class RowSink(BaseSink):
             waiting.uncommitted.consumed(rejected.offset, rejected.timestamp)
             self._end_message(rejected.tp, rejected.offset, is_sought=False)
             self._due.expect_bad_records()
-            if self._pipeline.limits.is_portion(self._processed.kept_bytes):
+            if self._flow.limits.is_portion(self._processed.kept_bytes):
                 self._flush_bad_records()
             if self._is_full:
                 self._look()
@@ -227,7 +228,7 @@ class RowSink(BaseSink):
         self._look()
         if self._due.has_bad_records:
             self._flush_bad_records()
-        self._observed.observer.turn(is_in_trouble=self._pipeline.is_in_trouble)
+        self._observed.observer.turn(is_in_trouble=self._flow.is_in_trouble)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -273,7 +274,7 @@ class RowSink(BaseSink):
     def _look(self) -> None:
         """Hand over what can be written; wait for room if the buffer is full."""
         self._check_revocation()
-        processed, limits = self._processed, self._pipeline.limits
+        processed, limits = self._processed, self._flow.limits
         is_batch = processed.rows >= limits.batch_size and self._due.is_quiet
         is_worth_it = is_batch or limits.is_portion(processed.row_bytes)
         self._flushing.look(processed, is_worth_it=is_worth_it)
@@ -285,12 +286,12 @@ class RowSink(BaseSink):
         timings = self._due.timings
         until = timings.clock() + timings.full_seconds
         while self._is_full and (self._due.seconds or 0.0) > 0:
-            self._pipeline.raise_failure()
+            self._flow.raise_failure()
             if timings.clock() >= until:
-                cause = str(self._pipeline.obstacle or "the pipeline did not take them in time")
+                cause = str(self._flow.obstacle or "the pipeline did not take them in time")
                 raise RetryableError("writing rows from a full buffer", cause, "The next start reads them again")
             self._flushing.step(self._processed)
-            self._pipeline.wait_for_change(timings.look_seconds)
+            self._flow.wait(timings.look_seconds)
         self._observed.observer.waited()
 
     def _check_revocation(self) -> None:
@@ -343,5 +344,5 @@ class RowSink(BaseSink):
             logger.warning("bad records wait: %s", held_up)
             self.is_held_up = True
             self._due.flushed(keeps_bad_records=True)
-            self._flushing.end()  # what is on its way is dropped
+            self._member.end()  # what is on its way is dropped
             self._processed.unsealed()

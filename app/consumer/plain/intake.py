@@ -15,10 +15,8 @@ from app.consumer.plain.transformer import Transformer
 from app.consumer.rows import MESSAGE_OVERHEAD
 from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.delivery.assignment import Assignment, Piece
-from app.delivery.pipeline import Pipeline
+from app.delivery.member import Member
 from app.model import Message, TopicPartition, headers_of_all
-from app.monitoring.metrics import Metrics
-from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +38,11 @@ class Room:
     ``consumed`` counts messages.
     """
 
-    def __init__(self, client: Consumer, pipeline: Pipeline, metrics: Metrics, timings: Timings) -> None:
+    def __init__(self, client: Consumer, member: Member) -> None:
         self._client = client
-        self._pipeline = pipeline
-        self._metrics = metrics
-        self._timings = timings
+        self._flow = member.flow
+        self._metrics = member.runtime.metrics
+        self._timings = member.runtime.timings
         self._size = _POLL_BYTES // _FIRST_MESSAGES  # of a message in memory on average, in bytes
         self._in_time = _POLL_MESSAGES  # messages that are taken in a turn
         self._full_since: float | None = None
@@ -57,7 +55,7 @@ class Room:
     @property
     def most_messages(self) -> int:
         """How many to poll; fewer where they are large, or ``transform()`` is slow."""
-        return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, self._pipeline.room) // self._size))
+        return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, self._flow.room) // self._size))
 
     def took(self, messages: int, size: int, seconds: float) -> None:
         """Count messages; note their bytes in memory, and how long it took to take them."""
@@ -68,14 +66,14 @@ class Room:
 
     def may_poll(self, assignment: Assignment) -> bool:
         """Whether to poll. Waits a moment for room; if there is none for long, the client is paused and polled."""
-        if not self._pipeline.is_full:
+        if not self._flow.is_full:
             self._full_since = None
             self._pause(assignment, wanted=False)
             return True
         clock = self._timings.clock
         self._full_since = self._full_since or clock()
         if clock() - self._full_since < _PATIENCE_SECONDS:
-            self._pipeline.wait_for_change(self._timings.look_seconds)
+            self._flow.wait(self._timings.look_seconds)
             return False
         self._pause(assignment, wanted=True)
         return True

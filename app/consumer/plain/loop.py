@@ -18,15 +18,13 @@ from app.bad_records.refusals import not_decompressed
 from app.consumer.offsets import Copies, log_starts, mark_set_offsets
 from app.consumer.plain.intake import TURN_SECONDS, Intake, Room, Taken
 from app.delivery.assignment import Assignment, Partition
-from app.delivery.claimer import Claims, Reclaiming, taken_over
-from app.delivery.pipeline import Pipeline
+from app.delivery.claimer import taken_over
+from app.delivery.member import Member
 from app.errors import RetryableError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.kafka.watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
 from app.monitoring.consumption import Consumption
-from app.monitoring.metrics import Metrics
-from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
 
@@ -47,23 +45,18 @@ class PlainLoop:
         self,
         client: Consumer,
         intake: Intake,
-        claimer: Claims,
-        pipeline: Pipeline,
+        member: Member,
         on_turn: Callable[[bool], None],
-        metrics: Metrics,
-        timings: Timings = DEFAULT,
     ) -> None:
         self._client = client
         self._intake = intake
-        self._claimer = claimer
-        self._pipeline = pipeline
+        self._member = member
+        self._flow = member.flow
         self._on_turn = on_turn
-        self._metrics = metrics
-        self._timings = timings
-        self._assignment: Assignment | None = None
-        self._room = Room(client, pipeline, metrics, timings)
-        self._copies = Copies(client, metrics, timings)
-        self._reclaiming = Reclaiming(timings)
+        self._metrics = member.runtime.metrics
+        self._timings = member.runtime.timings
+        self._room = Room(client, member)
+        self._copies = Copies(client, self._metrics, self._timings)
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -76,8 +69,9 @@ class PlainLoop:
             while not self._is_stopping:
                 self._turn()
             self._flush(self._timings.stop_seconds)
-            self._pipeline.raise_failure()
-            return self._assignment is None or self._assignment.is_delivered
+            self._flow.raise_failure()
+            assignment = self._member.assignment
+            return assignment is None or assignment.is_delivered
         finally:
             self._give_up()
             self._client.close()
@@ -86,11 +80,11 @@ class PlainLoop:
 
     def is_read(self, tp: TopicPartition) -> bool:
         """Whether messages of this partition come now, as far as this member knows."""
-        partition = self._assignment.partitions.get(tp) if self._assignment else None
-        return partition is not None and partition.is_claimed and not self._room.is_paused
+        _, partition = self._claimed(tp)
+        return partition is not None and not self._room.is_paused
 
     def consumption(self) -> Consumption:
-        assignment, pipeline = self._assignment, self._pipeline
+        assignment, flow = self._member.assignment, self._flow
         tps = tuple(assignment.partitions) if assignment else ()
         return Consumption(
             assigned=len(tps),
@@ -99,9 +93,9 @@ class PlainLoop:
             fenced=assignment.fenced if assignment else {},
             oldest=assignment.oldest_uncommitted if assignment else {},
             consumed=self._room.consumed,
-            due_in=pipeline.due_in,
-            held_bytes=pipeline.held_bytes,
-            is_full=pipeline.is_full,
+            due_in=flow.ends.due_in,
+            held_bytes=flow.held_bytes,
+            is_full=flow.is_full,
             is_paused=self._room.is_paused,
             is_stopping=self._is_stopping,
         )
@@ -127,36 +121,36 @@ class PlainLoop:
 
     def _begin(self, tps: Sequence[TopicPartition], closed: str | None = None) -> None:
         self._intake.observer.assigned(tps)
-        self._assignment = self._claimer.begin(tps, closed)
+        self._member.begin(tps, closed)
 
     def _give_up(self) -> None:
         """Commit what is in the lake, and end the assignment."""
-        if self._assignment is not None:
-            self._copies.copy(self._assignment, asynchronous=False)
+        if (assignment := self._member.assignment) is not None:
+            self._copies.copy(assignment, asynchronous=False)
             self._end()
 
     def _end(self) -> None:
-        if self._assignment is None:
+        assignment = self._member.assignment
+        if assignment is None:
             return
-        tps = tuple(self._assignment.partitions)
+        tps = tuple(assignment.partitions)
         self._metrics.ended(tps)
         self._intake.observer.unassigned(tps)
         self._room.unassigned()
-        self._assignment.end()
-        self._assignment = None
+        self._member.end()
 
     # --- a turn -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._claimer.check()
+        self._member.check()
         self._claim_again()
-        if self._assignment is not None:
-            self._admit(self._assignment)
+        if (assignment := self._member.assignment) is not None:
+            self._admit(assignment)
         has_come = self._may_poll() and self._poll()
-        self._intake.observer.turn(is_in_trouble=self._pipeline.is_in_trouble)
-        self._pipeline.raise_failure()
-        if self._assignment is not None:
-            self._copies.copy(self._assignment, asynchronous=True)
+        self._intake.observer.turn(is_in_trouble=self._flow.is_in_trouble)
+        self._flow.raise_failure()
+        if (assignment := self._member.assignment) is not None:  # a poll may have changed it
+            self._copies.copy(assignment, asynchronous=True)
         self._on_turn(has_come)
 
     def _admit(self, assignment: Assignment) -> None:
@@ -179,11 +173,11 @@ class PlainLoop:
         The claim then asks Kafka whether the partitions are still assigned to this member. The process ends if Kafka
         has not revoked them for too long.
         """
-        assignment = self._assignment
+        assignment = self._member.assignment
         fence = assignment.log.fence if assignment else None
         if assignment is None or fence is None:
             return
-        if self._reclaiming.may_again(fence.error):
+        if self._member.reclaiming.may_again(fence.error):
             self._end()
             self._client.assign([])
             self._begin(tuple(assignment.partitions), str(fence.error))
@@ -191,7 +185,8 @@ class PlainLoop:
             raise taken_over(str(fence.error))
 
     def _may_poll(self) -> bool:
-        if self._assignment is None or self._room.may_poll(self._assignment):
+        assignment = self._member.assignment
+        if assignment is None or self._room.may_poll(assignment):
             return True
         self._intake.observer.waited()
         return False
@@ -225,19 +220,20 @@ class PlainLoop:
         if offsets[0] < partition.taken or not all(map(lt, offsets, offsets[1:])):
             raise self._went_back(tp, min(offsets), partition.taken)
         partition.uncommitted.consumed(offsets[0], known_timestamp(messages[0].timestamp()[1]))
-        taken = self._intake.take(assignment, tp, messages, room=self._pipeline.room, until=until)
+        taken = self._intake.take(assignment, tp, messages, room=self._flow.room, until=until)
         if taken.messages < len(messages):
             left.add(tp)
             self._go_back(tp, offsets[taken.messages])
         return taken
 
     def _claimed(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
-        partition = self._assignment.partitions.get(tp) if self._assignment else None
-        return self._assignment, partition if partition and partition.is_claimed else None
+        assignment = self._member.assignment
+        partition = assignment.partitions.get(tp) if assignment else None
+        return assignment, partition if partition and partition.is_claimed else None
 
     def _went_back(self, tp: TopicPartition, given: int, expected: int) -> RetryableError:
         cause = f"Kafka gives offset {given} where {expected} comes next"
-        if self._claimer.is_same_topic(tp) is False:
+        if self._member.group.is_same_topic(tp) is False:
             return recreated_error(tp, cause)
         return RetryableError(f"consuming {tp}", cause, "The next start goes on from the journal")
 
@@ -277,13 +273,13 @@ class PlainLoop:
 
     def _flush(self, seconds: float) -> None:
         """Bring what was read into the lake, for so long: what is left is read again."""
-        assignment, pipeline, clock = self._assignment, self._pipeline, self._timings.clock
+        assignment, flow, clock = self._member.assignment, self._flow, self._timings.clock
         if assignment is None:
             return
-        assignment.end_batch(pipeline.flush_reason)
+        assignment.end_batch(flow.flush_reason)
         until = clock() + seconds
-        while not pipeline.wait_delivered(assignment, self._timings.look_seconds):
-            if pipeline.failure is not None or assignment.is_over or clock() >= until:
+        while not flow.wait_delivered(assignment, self._timings.look_seconds):
+            if flow.failure is not None or assignment.is_over or clock() >= until:
                 break
         self._intake.observer.flushed()
 

@@ -1,4 +1,4 @@
-"""What a consumer of either lane has around it: the clock stands still, and the pipeline delivers by hand."""
+"""What a consumer of either lane has around it: the clock stands still, and the member delivers by hand."""
 
 from dataclasses import replace
 
@@ -6,8 +6,7 @@ from app.errors import RetryableError
 from app.model import TopicPartition
 from app.timings import Timings
 from tests.fakes.clock import Clock
-from tests.fakes.instant_claims import InstantClaims
-from tests.fakes.manual_pipeline import ManualPipeline
+from tests.fakes.manual_member import ManualMember
 from tests.support.batches import UNBOUNDED
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
@@ -15,7 +14,7 @@ AWAY = RetryableError("uploading s3://lake/x", "no route to host")
 
 
 class ConsumerBench:
-    """The pipeline delivers while a flush waits, unless a test says otherwise."""
+    """The member delivers while a flush waits, unless a test says otherwise."""
 
     def __init__(
         self, *, clock: Clock | None = None, batch_size: int = 1_000, max_buffer_bytes: int = 1_000_000
@@ -23,6 +22,4 @@ class ConsumerBench:
         self.clock = clock or Clock()
         self.timings = Timings(clock=self.clock)
         limits = replace(UNBOUNDED, batch_size=batch_size, max_buffer_bytes=max_buffer_bytes, max_record_bytes=1_000)
-        self.pipeline = ManualPipeline(self.clock, limits)
-        self.pipeline.on_wait = self.pipeline.deliver
-        self.claims = InstantClaims(self.pipeline)
+        self.member = ManualMember(self.clock, limits)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -13,14 +14,14 @@ from app.bad_records.refusals import OnBadRecord
 from app.catalog.registrar import Registrar
 from app.consumer.plain.row_message import row_of
 from app.delivery.assignment import Assignment, Piece
-from app.delivery.deliver import Delivery
-from app.delivery.flow import Flow
-from app.delivery.gather import Gathering
+from app.delivery.claimer import Group
 from app.delivery.limits import BatchLimits
-from app.delivery.pipeline import Pipeline
+from app.delivery.member import Member
+from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.journal.entry import is_log
 from app.journal.log import GenerationLog
+from app.kafka.watch import KafkaWatch
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.storage.base import Content, StoredObject
@@ -88,9 +89,10 @@ class Line:
         self.bench = journal_bench.Bench(tmp_path, self.store)
         self.lake = self.bench.lake
         self.writer = ArrowWriter()
+        if writer_up is not None:
+            self.writer.up = writer_up
         self.catalog = MemoryCatalog(refuse=self._register)
         self.metrics = Metrics(timings=timings)
-        self.flow = Flow(self.metrics, timings)
         wanted = replace(spec("p"), order=("p", *virtual))
         registrar = Registrar(
             self.catalog,
@@ -99,18 +101,20 @@ class Line:
             "sensors",
             None,
         )
-        self.gathering = Gathering(
-            self.flow,
+        topic_ids: Any = SimpleNamespace(recreated=recreated)
+        self.member = Member(
+            self.store,
+            registrar,
             stager(wanted, choice, table_root=ROOT, read_message=row_of),
             limits,
-            self.scratch,
-            free_bytes=free_bytes,
+            self.writer,
+            Group("group", self.bench.kafka, topic_ids, KafkaWatch()),
+            Runtime(self.scratch, self.metrics, timings, workers=2, free_bytes=free_bytes),
         )
-        delivery = Delivery(self.flow, self.store, registrar, workers=2, recreated=recreated)
-        self.pipeline = Pipeline(self.flow, self.gathering, self.writer, delivery, writer_up)
+        self.flow = self.member.flow
         self.assignment = self.assign(A, P0, P1)
         self.store.events.clear()
-        self.pipeline.start()
+        self.member.pipeline.start()
 
     def _register(self) -> None:
         self.store.events.append("register")
@@ -119,7 +123,7 @@ class Line:
 
     def assign(self, token: str, *tps: TopicPartition) -> Assignment:
         """An assignment whose partitions nobody has had before."""
-        return Assignment(tps, self.bench.begun(token, tps), self.gathering.submit)
+        return Assignment(tps, self.bench.begun(token, tps), self.member.pipeline.gathering.submit)
 
     def take(self, *pieces: Piece, size: int = 100, of: Assignment | None = None) -> None:
         (of or self.assignment).take(pieces, size)
@@ -140,20 +144,20 @@ class Line:
         assignment = of or self.assignment
 
         def has_ended() -> bool:
-            return self.pipeline.wait_delivered(assignment, 0.05) or self.pipeline.failure is not None
+            return self.flow.wait_delivered(assignment, 0.05) or self.flow.failure is not None
 
         waiting.wait_until(has_ended, "all that was taken is in the lake")
         return assignment.is_delivered
 
     def wait_staged(self) -> None:
-        waiting.wait_until(lambda: self.pipeline.held_bytes == 0, "all rows are staged, or dropped")
+        waiting.wait_until(lambda: self.flow.held_bytes == 0, "all rows are staged, or dropped")
 
     def wait_empty(self) -> None:
         """Wait until each batch is in the lake, or dropped."""
 
         def is_empty() -> bool:
-            assert self.pipeline.failure is None
-            return self.pipeline.held_bytes == self.pipeline.under_way == 0
+            assert self.flow.failure is None
+            return self.flow.held_bytes == self.flow.under_way == 0
 
         waiting.wait_until(is_empty, "no batch is under way")
         assert list(self.scratch.iterdir()) == []
@@ -162,12 +166,12 @@ class Line:
         waiting.wait_until(lambda: not self.flow.written.is_empty, "the next batch waits for its delivery")
 
     def failure(self) -> ConnectorError:
-        waiting.wait_until(lambda: self.pipeline.failure is not None, "the pipeline fails")
-        assert self.pipeline.failure is not None
-        return self.pipeline.failure
+        waiting.wait_until(lambda: self.flow.failure is not None, "the pipeline fails")
+        assert self.flow.failure is not None
+        return self.flow.failure
 
     def wait_for_obstacle(self) -> None:
-        waiting.wait_until(lambda: self.pipeline.obstacle is not None, "something is away")
+        waiting.wait_until(lambda: self.flow.obstacle is not None, "something is away")
 
     # --- the lake ---------------------------------------------------------------------------------------------------
 

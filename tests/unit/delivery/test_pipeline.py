@@ -67,10 +67,10 @@ def test_the_bytes_of_a_batch_are_held_until_it_is_staged(line: Line) -> None:
     for number, size in ((2, 200), (3, 400), (4, 800), (5, 1_600)):
         line.batch(one(number), size=size)
     # Batch 2 waits for the writer, batch 3 for its place, and the rows of the others for the thread that stages.
-    wait_until(lambda: line.pipeline.held_bytes == 2_400, "batch 3 is staged")
+    wait_until(lambda: line.flow.held_bytes == 2_400, "batch 3 is staged")
     gate.open()
     assert line.delivered()
-    assert line.pipeline.held_bytes == 0
+    assert line.flow.held_bytes == 0
 
 
 def test_a_batch_grows_while_another_one_waits_for_spark(new_line: NewLine) -> None:
@@ -130,7 +130,7 @@ def test_portions_are_gathered_into_the_files_of_one_batch(line: Line) -> None:
     line.take(one(1))
     line.take(piece({"p": "a", "v": 2}, {"p": "b", "v": 3}, first=2))
     line.wait_staged()
-    assert (line.rows(), line.pipeline.under_way) == ([], 1)
+    assert (line.rows(), line.flow.under_way) == ([], 1)
     line.batch(one(4))
     assert line.delivered()
     name = f"data_sensors-0_0000000000000000001-4_{A}-1.parquet"
@@ -199,7 +199,7 @@ def test_a_disk_that_is_nearly_full_ends_the_batch_and_is_waited_for(
     line.take(one(1))
     line.batch(one(2))
     uploading.wait_reached()
-    assert line.pipeline.held_bytes > 0, "the second portion waits"
+    assert line.flow.held_bytes > 0, "the second portion waits"
     uploading.open()
     assert line.delivered()
     assert line.values() == [1, 2]
@@ -230,7 +230,7 @@ def waiting_for_conversion(line: Line) -> Callable[[], None]:
     line.writer.before = gate
     line.batches(1, 2, 3)
     gate.wait_reached()
-    wait_until(lambda: line.pipeline.under_way == 3, "the third is staged")
+    wait_until(lambda: line.flow.under_way == 3, "the third is staged")
     line.take(one(4))
     return gate.open
 
@@ -279,8 +279,8 @@ def test_what_comes_late_from_an_assignment_that_has_ended_is_not_looked_at(line
     line.assignment.end()
     line.batch(bad(1))
     line.wait_empty()
-    assert not line.pipeline.wait_delivered(line.assignment, PATIENCE), "nobody waits for it"
-    assert line.pipeline.failure is None
+    assert not line.flow.wait_delivered(line.assignment, PATIENCE), "nobody waits for it"
+    assert line.flow.failure is None
     assert (line.writer.batches, line.store.tried, line.states()) == (0, [], ["done"])
 
 
@@ -318,7 +318,7 @@ def assert_failed(line: Line, kind: type[ConnectorError], told: str) -> None:
     assert type(failure) is kind
     assert told in str(failure)
     assert line.assignment.partitions[P0].written == 2
-    line.pipeline.stop()
+    line.member.stop()
     assert [len(files) for files in line.catalog.requests] == [1]
     assert {3, 4}.isdisjoint(line.values())
 
@@ -358,7 +358,7 @@ def test_a_failure_lets_arrive_what_is_ahead_of_it(line: Line) -> None:
     gate.wait_reached()
     line.batch(bad(3))
     wait_until(lambda: "stage" not in own_threads(), "batch 3 has failed")
-    assert line.pipeline.failure is None
+    assert line.flow.failure is None
     gate.open()
     line.failure()
     assert line.values() == [1, 2]
@@ -377,5 +377,5 @@ def test_the_failure_of_the_earliest_batch_is_the_one_that_is_told_and_ends_a_wa
     line.batch(bad(2))
     gate.wait_reached()
     gate.open()
-    assert not line.pipeline.wait_delivered(line.assignment, PATIENCE)
-    assert "the disk is full" in str(line.pipeline.failure)
+    assert not line.flow.wait_delivered(line.assignment, PATIENCE)
+    assert "the disk is full" in str(line.flow.failure)

@@ -24,15 +24,15 @@ def test_what_is_away_is_told_while_it_lasts(line: Line) -> None:
 
     line.store.refuse = lambda _: STORE_AWAY
     line.batches(1)
-    wait_until(lambda: line.pipeline.obstacle is STORE_AWAY and waits() == ["store"], "the store is away")
-    assert line.pipeline.failure is None
+    wait_until(lambda: line.flow.obstacle is STORE_AWAY and waits() == ["store"], "the store is away")
+    assert line.flow.failure is None
     assert not line.assignment.is_delivered
     line.catalog.refuse = lambda: CATALOG_AWAY
     line.store.refuse = lambda _: None
     wait_until(lambda: waits() == ["catalog"], "the catalog is away")
     line.catalog.refuse = lambda: None
     assert line.delivered()
-    assert line.pipeline.obstacle is None
+    assert line.flow.obstacle is None
     assert waits() == []
 
 
@@ -88,11 +88,11 @@ def wait_for_a_turn(line: Line) -> Callable[[], None]:
 def test_a_stop_ends_all_threads(line: Line, begin: Callable[[Line], Callable[[], None]]) -> None:
     go_on = begin(line)
     registered = len(line.catalog.requests)
-    line.pipeline.stop()
+    line.member.stop()
     go_on()
     wait_until(lambda: own_threads() == set(), "all threads have ended")
     assert len(line.catalog.requests) == registered
-    assert line.pipeline.failure is None
+    assert line.flow.failure is None
 
 
 # --- topics that were recreated -------------------------------------------------------------------------------------

@@ -3,16 +3,19 @@
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment, Claimed
-from app.delivery.claimer import Claimer, Membership
+from app.delivery.claimer import Group, Wanted
+from app.delivery.member import Member
+from app.delivery.runtime import Runtime, Threads
 from app.errors import ConnectorError, RetryableError
 from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, is_log, log_key
-from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import CLAIM, Journal, PartitionClaim
 from app.journal.log import GenerationLog, Intent, Progress, log_form
 from app.journal.own_log import OwnLog
@@ -23,10 +26,13 @@ from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.storage.base import ChangedError
+from app.table.existing import TableLocation
 from app.timings import Timings
+from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
-from tests.support.waiting import PATIENCE, join, wait_until
+from tests.support.batches import UNBOUNDED, spec
+from tests.support.waiting import PATIENCE, wait_until
 
 P0, P1, P2 = (TopicPartition("sensors", number) for number in range(3))
 LOG_FORM = log_form("data/t")
@@ -65,6 +71,9 @@ class Kafka(GroupOffsets):
             raise self.errors_of[tp].pop(0)
         return self.offsets_of.get(tp, self.offsets)
 
+    def beginnings(self, topic: str) -> dict[int, int]:
+        return {P0.partition: self.offsets.low}
+
     def topic_id(self, _: str) -> str:
         if self.id_errors:
             raise self.id_errors.pop(0)
@@ -95,7 +104,7 @@ class Bench:
         self.on_question: Callable[[], object] = lambda: None  # whether Kafka has us
         self.metrics = Metrics()
         self._tokens = iter("abcde0123")
-        self._claimers: list[Claimer] = []
+        self._members: list[Member] = []
 
     def register(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         if self.catalog_errors:
@@ -142,19 +151,7 @@ class Bench:
         log.remove_rolled_back()
         return log
 
-    def takeover(
-        self,
-        *,
-        reset: Literal["earliest", "latest"] = "earliest",
-        follow_offsets: str = "",
-        keeps_state: bool = False,
-        time: datetime | None = None,
-    ) -> Takeover:
-        followed = FirstOffsets(self.journal, kafka=self.kafka, reset=time or reset).followed
-
-        def first(_: TopicPartition, kafka: PartitionOffsets) -> int:
-            return kafka.low if reset == "earliest" else kafka.high
-
+    def takeover(self, *, follow_offsets: str = "") -> Takeover:
         return Takeover(
             self.journal,
             Settlement(
@@ -165,22 +162,38 @@ class Bench:
                 map,
                 self.epoch,
             ),
-            Beginnings(self.kafka, TopicIds(self.kafka.topic_id), first, follow_offsets, keeps_state, followed),
+            Beginnings(self.kafka, TopicIds(self.kafka.topic_id), lambda _, kafka: kafka.low, follow_offsets),
         )
 
-    def claimer(self, *, check_group: Callable[[], ConnectorError | None] = lambda: None, **beginnings: Any) -> Claimer:
+    def member(self, *, check_group: Callable[[], ConnectorError | None] = lambda: None, **wanted: Any) -> Member:
         """It names its logs as ``OURS``, ``THEIRS`` and so on."""
-        takeover = self.takeover(**beginnings)
-        claimer = Claimer(
-            takeover,
-            lambda: self.own_log(next(self._tokens) * 8),
-            Membership(takeover.beginnings.topic_ids, check_group, self._is_member, KafkaWatch((), PATIENCE)),
-            lambda _: None,
-            self.metrics,
-            Timings(first_retry_seconds=0.002, fenced_seconds=0.02),
+        stager: Any = None  # nothing is written
+        member = Member(
+            self.store,
+            Registrar(None, TableLocation(self.store.uri, "data/t"), spec("p"), "sensors", None),
+            stager,
+            UNBOUNDED,
+            ArrowWriter(),
+            Group(
+                "group",
+                self.kafka,
+                TopicIds(self.kafka.topic_id),
+                KafkaWatch(),
+                self._is_member,
+                check_group,
+                Wanted(**wanted),
+            ),
+            Runtime(
+                self.lake,
+                self.metrics,
+                Timings(clock=self.clock, first_retry_seconds=0.002, fenced_seconds=0.02),
+                threads=Threads(new_pool=Pools()),
+                now=self.epoch,
+                new_token=lambda: next(self._tokens) * 8,
+            ),
         )
-        self._claimers.append(claimer)
-        return claimer
+        self._members.append(member)
+        return member
 
     def _is_member(self) -> bool:
         self.on_question()
@@ -190,8 +203,8 @@ class Bench:
         return answer
 
     def stop(self) -> None:
-        for claimer in self._claimers:
-            claimer.stop()
+        for member in self._members:
+            member.stop()
 
     def fill(self, keys: Collection[str]) -> None:
         for key in keys:
@@ -253,10 +266,10 @@ class Bench:
 
     def has(self, name: str) -> bool:
         """Whether readers see the rows of this file."""
-        return self._body_of(name) not in {None, PLACEHOLDER}
+        return self._body_of(name) is not None and not self.is_filled(name)
 
     def is_filled(self, name: str) -> bool:
-        return self._body_of(name) == PLACEHOLDER
+        return (self._body_of(name) or b"").startswith((PLACEHOLDER, b"PAR1"))
 
     def _body_of(self, name: str) -> bytes | None:
         try:
@@ -317,18 +330,33 @@ def through(assignment: Assignment, count: int = 1) -> list[Claimed]:
     return found
 
 
-def claim_of(claimer: Claimer) -> Claimed:
-    (claim,) = through(claimer.begin([P0]))
+def claim_of(member: Member) -> Claimed:
+    (claim,) = through(member.begin([P0]))
     return claim
 
 
-def wait_idle(claimer: Claimer) -> None:
-    free = threading.Barrier(claimer._pool._max_workers + 1, timeout=PATIENCE)
+class Pools:
+    """Makes pools, and knows the last one of each name with its number of threads."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, tuple[ThreadPoolExecutor, int]] = {}
+
+    def __call__(self, name: str, workers: int) -> ThreadPoolExecutor:
+        pool = ThreadPoolExecutor(workers)
+        self.made[name] = pool, workers
+        return pool
+
+
+def wait_idle(member: Member) -> None:
+    """Wait until no claim is under way."""
+    pools = member.runtime.threads.new_pool
+    assert isinstance(pools, Pools)
+    pool, workers = pools.made["claim"]
+    free = threading.Barrier(workers + 1, timeout=PATIENCE)
     try:
-        for _ in range(claimer._pool._max_workers):
-            claimer._pool.submit(free.wait)
+        for _ in range(workers):
+            pool.submit(free.wait)
     except RuntimeError:  # shut down: the threads end with what they do
-        for thread in claimer._pool._threads:
-            join(thread)
+        pool.shutdown()
     else:
         free.wait()

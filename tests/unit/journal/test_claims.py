@@ -37,15 +37,15 @@ TIME = datetime(2026, 11, 1, tzinfo=UTC)
 def test_a_first_claim_begins_a_journal_where_the_settings_say(
     bench: Bench, reset: Literal["earliest", "latest"], offset: int
 ) -> None:
-    assert claim_of(bench.claimer(reset=reset)) == Claimed(P0, Start(offset))
+    assert claim_of(bench.member(reset=reset)) == Claimed(P0, Start(offset))
     assert (bench.owner(), bench.log().state) == (OURS, "done")
     assert (bench.end(), bench.progress().topic_id) == (offset - 1, "id")
 
 
 def test_no_partition_is_no_claim(bench: Bench) -> None:
-    claimer = bench.claimer()
-    assignment = claimer.begin([])
-    wait_idle(claimer)
+    member = bench.member()
+    assignment = member.begin([])
+    wait_idle(member)
     assert (assignment.new_claims(), bench.store.bodies) == ([], {})
 
 
@@ -54,7 +54,7 @@ def test_a_claim_goes_on_after_what_is_in_the_lake(bench: Bench, *, keeps_state:
     """Where state is kept, records come again, and the journal stays where it is."""
     bench.begun(FORMER, end=41)
     bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id")
-    start = claim_of(bench.claimer(keeps_state=keeps_state)).start
+    start = claim_of(bench.member(keeps_state=keeps_state)).start
     assert (start.offset, start.skipped, start.replayed_to) == ((40, 0, 41) if keeps_state else (42, 2, -1))
     assert (bench.owner(), bench.end()) == (OURS, 41)
 
@@ -62,11 +62,11 @@ def test_a_claim_goes_on_after_what_is_in_the_lake(bench: Bench, *, keeps_state:
 def test_where_a_partition_would_begin_is_found_without_a_claim(bench: Bench) -> None:
     bench.begun(FORMER, end=41)
     before = bench.documents()
-    start, kafka = bench.claimer(keeps_state=True).look(P0)
+    start, kafka = bench.member(keeps_state=True).would_begin(P0)
     assert (start.offset, kafka) == (42, bench.kafka.offsets)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     with pytest.raises(ConfigError):
-        bench.claimer().look(P0)
+        bench.member().would_begin(P0)
     assert bench.documents() == before
 
 
@@ -78,7 +78,7 @@ def test_a_member_that_goes_on_meanwhile_is_no_other_program(bench: Bench, monke
         return PartitionOffsets(75, 0, 100, "id")
 
     monkeypatch.setattr(bench.kafka, "of", go_on)
-    start, _ = bench.claimer(keeps_state=True).look(P0)
+    start, _ = bench.member(keeps_state=True).would_begin(P0)
     assert start.offset == 75
 
 
@@ -96,22 +96,22 @@ def test_an_offset_that_another_member_commits_during_a_claim_is_no_other_progra
         return PartitionOffsets(42 if len(asked) == 2 else 90, 0, 100, "id")
 
     monkeypatch.setattr(bench.kafka, "of", ask)
-    assert claim_of(bench.claimer()).start.offset == 90
+    assert claim_of(bench.member()).start.offset == 90
 
 
 def test_an_offset_moved_by_hand_is_followed_once_for_each_text(bench: Bench) -> None:
     """Later the group's offset is behind because a member ended before its commit: its rows are in the table."""
 
     def start(text: str) -> Start:
-        return claim_of(bench.claimer(follow_offsets=text)).start
+        return claim_of(bench.member(follow_offsets=text)).start
 
     bench.begun(FORMER, end=41)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", is_set=True)
-    claimer = bench.claimer(follow_offsets="today")
-    first = claim_of(claimer).start
+    member = bench.member(follow_offsets="today")
+    first = claim_of(member).start
     assert (first.offset, first.is_set) == (70, True)
     bench.claimed("another").advance({P0: 89})
-    assert claim_of(claimer).start == Start(90, skipped=20, is_set=True)
+    assert claim_of(member).start == Start(90, skipped=20, is_set=True)
     assert start("today").offset == start("").offset == 90
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id")
     assert start("tomorrow") == Start(90, skipped=20)
@@ -125,7 +125,7 @@ def test_a_time_is_followed_once_for_each_text_though_two_of_them_take_turns(ben
     bench.kafka.offsets = PartitionOffsets(90, 0, 100, "id")
 
     def start(text: str) -> int:
-        return claim_of(bench.claimer(follow_offsets=text, time=TIME)).start.offset
+        return claim_of(bench.member(follow_offsets=text, reset=TIME)).start.offset
 
     bench.kafka.times = {0: 40}
     assert start("yesterday") == 40
@@ -143,10 +143,10 @@ def test_a_partition_that_is_added_after_a_time_was_followed_begins_with_its_fir
     bench.kafka.offsets_of[P1] = PartitionOffsets(None, 7, 100, "id")
     texts = ("yesterday", "today")
     for text in texts:
-        assert claim_of(bench.claimer(follow_offsets=text, time=TIME)).start.offset == 0
+        assert claim_of(bench.member(follow_offsets=text, reset=TIME)).start.offset == 0
     bench.kafka.times = {0: 50, 1: 50}
     for text in texts:
-        (added,) = through(bench.claimer(follow_offsets=text, time=TIME).begin([P1]))
+        (added,) = through(bench.member(follow_offsets=text, reset=TIME).begin([P1]))
         assert added.start.offset == 7
 
 
@@ -156,7 +156,7 @@ def test_a_time_that_was_followed_is_no_other_program_where_the_member_died_befo
     bench.begun(FORMER, end=89)
     bench.kafka.offsets, bench.kafka.times = PartitionOffsets(90, 0, 100, "id"), {0: 40}
     for _ in range(2):
-        start = claim_of(bench.claimer(follow_offsets="today", time=TIME)).start
+        start = claim_of(bench.member(follow_offsets="today", reset=TIME)).start
         assert (start.offset, start.is_set) == (40, True)
 
 
@@ -165,7 +165,7 @@ def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: B
     bench.begun(FORMER, end=41)
     bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", is_set=True)
     bench.store.lost_write = lost
-    assert claim_of(bench.claimer(follow_offsets="today")).start.offset == 70
+    assert claim_of(bench.member(follow_offsets="today")).start.offset == 70
     assert bench.end() == 69
 
 
@@ -174,7 +174,7 @@ def test_a_loss_is_told_also_where_what_was_rolled_back_is_removed_at_the_second
     bench.kafka.offsets = PartitionOffsets(42, 60, 100, "id")
     answers = [AWAY]
     bench.store.refuse_removal = lambda _: answers.pop() if answers else None
-    start = claim_of(bench.claimer()).start
+    start = claim_of(bench.member()).start
     assert (start.offset, start.is_loss) == (60, True)
     assert bench.is_filled("1")
 
@@ -199,7 +199,7 @@ def test_a_claim_names_the_system_that_it_waits_for(bench: Bench, what: str) -> 
     def waits() -> list[str | None]:
         return [trouble.system for trouble in bench.metrics.waits.current()]
 
-    assignment = bench.claimer(check_group=group).begin([P0])
+    assignment = bench.member(check_group=group).begin([P0])
     wait_until(lambda: waits() == ["store" if what == "store" else "Kafka"], "the system is named")
     is_away, bench.kafka.errors = False, []
     through(assignment)
@@ -211,14 +211,14 @@ def test_a_claim_in_an_outage_is_given_up_when_its_assignment_or_the_process_end
     """The next assignment does not wait for it."""
     bench.begun(FORMER, end=41)
     bench.store.refuse_small = lambda key: AWAY if key.endswith("/0.json") else None
-    claimer = bench.claimer()
-    assignment = claimer.begin([P0])
+    member = bench.member()
+    assignment = member.begin([P0])
     wait_until(bench.metrics.waits.current, "the claim waits for the store")
     if ends == "assignment":
-        assert through(claimer.begin([P1])) == [Claimed(P1, Start(0))]
+        assert through(member.begin([P1])) == [Claimed(P1, Start(0))]
     else:
-        claimer.stop()
-    wait_idle(claimer)
+        member.stop()
+    wait_idle(member)
     bench.store.refuse_small = lambda _: None
     assert assignment.new_claims() == []
     assert not bench.metrics.waits.current()
@@ -229,13 +229,12 @@ def test_a_claim_whose_assignment_ends_while_kafka_is_asked_begins_no_journal(be
     """It would fence the next owner, who begins one too."""
 
     def end() -> None:
-        assert claimer.current is not None
-        claimer.current.end()
+        member.end()
 
     bench.kafka.on_ask = end
-    claimer = bench.claimer()
-    assignment = claimer.begin([P0])
-    wait_idle(claimer)
+    member = bench.member()
+    assignment = member.begin([P0])
+    wait_idle(member)
     assert assignment.new_claims() == []
     assert bench.documents() == {}
 
@@ -255,26 +254,26 @@ def error_of(assignment: Assignment) -> ConnectorError:
 def test_a_lasting_failure_is_raised(bench: Bench, error: Exception, words: str) -> None:
     bench.kafka.errors = [error]
     with pytest.raises(FatalError, match=words):
-        through(bench.claimer().begin([P0]))
+        through(bench.member().begin([P0]))
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
 def test_a_claim_fenced_is_worth_a_restart_while_its_assignment_stands(bench: Bench, *, is_ended: bool) -> None:
     bench.begun(FORMER, end=41)
     numbers = iter(range(100))
-    claimer = bench.claimer()
+    member = bench.member()
 
     def take(what: str, key: str) -> None:
         if what == "write" and key == bench.claim_key():
             bench.store.on_small = lambda *_: None
             bench.claimed(f"{next(numbers):08x}")
             bench.store.on_small = take
-            if is_ended and claimer.current:
-                claimer.current.end()
+            if is_ended:
+                member.end()
 
     bench.store.on_small = take
-    assignment = claimer.begin([P0])
-    wait_idle(claimer)
+    assignment = member.begin([P0])
+    wait_idle(member)
     if is_ended:
         assert assignment.new_claims() == []
     else:
@@ -285,7 +284,7 @@ def test_a_claim_fenced_is_worth_a_restart_while_its_assignment_stands(bench: Be
 def test_nothing_is_claimed_in_a_group_that_is_not_to_be_joined(bench: Bench) -> None:
     bench.begun(FORMER, end=41)
     error = RetryableError("joining the group", "another table is written there")
-    assert error_of(bench.claimer(check_group=lambda: error).begin([P0])) is error
+    assert error_of(bench.member(check_group=lambda: error).begin([P0])) is error
     assert bench.owner() == FORMER
 
 
@@ -294,7 +293,7 @@ def test_the_journal_of_another_cluster_is_neither_claimed_nor_undone(bench: Ben
     former = bench.begun(FORMER, end=41, cluster_id="one")
     former.intend(intent("1", "2", end=51))
     bench.kafka.offsets = PartitionOffsets(40, 0, 100, "id", "two")
-    assert isinstance(error_of(bench.claimer().begin([P0])), ConfigError)
+    assert isinstance(error_of(bench.member().begin([P0])), ConfigError)
     former.verify()
     assert (bench.owner(), bench.log(FORMER).state) == (FORMER, "pending")
 
@@ -302,18 +301,18 @@ def test_the_journal_of_another_cluster_is_neither_claimed_nor_undone(bench: Ben
 def test_a_topic_whose_id_is_known_at_last_is_the_same_and_the_id_is_kept(bench: Bench) -> None:
     bench.begun(FORMER, end=41, topic_id="")
     bench.kafka.offsets = PartitionOffsets(42, 0, 100, "id")
-    assert claim_of(bench.claimer()).start == Start(42, skipped=0)
+    assert claim_of(bench.member()).start == Start(42, skipped=0)
     assert bench.progress(OURS).topic_id == "id"
     bench.kafka.offsets = PartitionOffsets(42, 0, 100, "")
-    assert claim_of(bench.claimer()).start == Start(42)
+    assert claim_of(bench.member()).start == Start(42)
     assert bench.progress(THEIRS).topic_id == "id"
     bench.kafka.offsets = PartitionOffsets(None, 0, 30, "")
-    assert claim_of(bench.claimer()).start.offset == 0, "it is another one by its offsets"
+    assert claim_of(bench.member()).start.offset == 0, "it is another one by its offsets"
     assert (bench.end(THIRD), bench.progress(THIRD).topic_id) == (-1, "")
 
 
 def test_no_answer_about_the_topic_says_nothing_about_it(bench: Bench) -> None:
-    claimer = bench.claimer()
-    claim_of(claimer)
+    member = bench.member()
+    claim_of(member)
     bench.kafka.id_errors = [AWAY]
-    assert claimer.is_same_topic(P0) is None
+    assert member.group.is_same_topic(P0) is None

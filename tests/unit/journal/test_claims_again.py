@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.delivery.claimer import Claimer
+from app.delivery.member import Member
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.questions import PartitionOffsets
 from tests.support.waiting import wait_until
@@ -17,24 +17,24 @@ QUESTIONS = 10
 
 
 @pytest.fixture
-def claimer(bench: Bench) -> Claimer:
+def member(bench: Bench) -> Member:
     """That of a member whose first log, with two partitions, was closed at offset 59."""
-    claimer = bench.claimer()
-    through(claimer.begin([P0, P1]), 2)
+    member = bench.member()
+    through(member.begin([P0, P1]), 2)
     bench.claimed("another", [P0, P1]).advance({P0: 59, P1: 59})
-    return claimer
+    return member
 
 
 @pytest.mark.parametrize("committed", [None, 20])
 def test_the_partitions_are_claimed_with_a_warning(
-    bench: Bench, claimer: Claimer, caplog: pytest.LogCaptureFixture, committed: int | None
+    bench: Bench, member: Member, caplog: pytest.LogCaptureFixture, committed: int | None
 ) -> None:
     """Records in the table that are not committed need no explanation."""
     caplog.set_level(logging.WARNING)
     caplog.clear()
     bench.kafka.offsets = replace(bench.kafka.offsets, committed=committed)
     found = {
-        (claim.tp, claim.start.offset, claim.start.skipped) for claim in through(claimer.begin([P0, P1], CLOSED), 2)
+        (claim.tp, claim.start.offset, claim.start.skipped) for claim in through(member.begin([P0, P1], CLOSED), 2)
     }
     assert found == {(P0, 60, 0), (P1, 60, 0)}
     assert bench.owner() == THEIRS
@@ -42,22 +42,22 @@ def test_the_partitions_are_claimed_with_a_warning(
     assert CLOSED in warning
 
 
-def test_nothing_is_claimed_before_kafka_names_the_member(bench: Bench, claimer: Claimer) -> None:
+def test_nothing_is_claimed_before_kafka_names_the_member(bench: Bench, member: Member) -> None:
     bench.members = [False, AWAY, False]
     bench.store.on_small = lambda *_: asked.append(len(bench.members))
     asked: list[int] = []
-    through(claimer.begin([P0, P1], CLOSED), 2)
+    through(member.begin([P0, P1], CLOSED), 2)
     assert set(asked) == {0}
 
 
 @pytest.mark.parametrize("answer", [False, AWAY, DENIED])
 def test_a_member_that_kafka_does_not_name_ends_and_claims_nothing(
-    bench: Bench, claimer: Claimer, answer: bool | Exception
+    bench: Bench, member: Member, answer: bool | Exception
 ) -> None:
     bench.members = [answer] * (1 if answer is DENIED else QUESTIONS)
     before = bench.documents()
     with pytest.raises(ConnectorError) as raised:
-        through(claimer.begin([P0, P1], CLOSED))
+        through(member.begin([P0, P1], CLOSED))
     assert isinstance(raised.value, FatalError if answer is DENIED else RetryableError)
     assert (CLOSED in str(raised.value)) == (answer is not DENIED)
     assert not answer or str(answer) in str(raised.value)
@@ -65,19 +65,19 @@ def test_a_member_that_kafka_does_not_name_ends_and_claims_nothing(
     assert bench.documents() == before
 
 
-def test_a_member_that_learns_of_its_expulsion_meanwhile_says_nothing(bench: Bench, claimer: Claimer) -> None:
+def test_a_member_that_learns_of_its_expulsion_meanwhile_says_nothing(bench: Bench, member: Member) -> None:
     """It has lost the partitions in Kafka."""
     bench.members = [False] * QUESTIONS
-    bench.on_question = lambda: claimer.begin([])
-    assignment = claimer.begin([P0, P1], CLOSED)
-    wait_idle(claimer)
+    bench.on_question = lambda: member.begin([])
+    assignment = member.begin([P0, P1], CLOSED)
+    wait_idle(member)
     assert assignment.new_claims() == []
     assert len(bench.members) == QUESTIONS - 1
 
 
 @pytest.mark.parametrize(("what", "words"), [("topic", "was recreated"), ("table", "is gone")])
 def test_a_recreated_topic_or_a_deleted_table_ends_the_process_and_none_is_begun(
-    bench: Bench, claimer: Claimer, what: str, words: str
+    bench: Bench, member: Member, what: str, words: str
 ) -> None:
     if what == "topic":
         bench.kafka.offsets = PartitionOffsets(None, 0, 100, "another id")
@@ -86,13 +86,13 @@ def test_a_recreated_topic_or_a_deleted_table_ends_the_process_and_none_is_begun
             bench.delete(bench.claim_key(tp))
     before = bench.documents()
     with pytest.raises(RetryableError, match=words):
-        through(claimer.begin([P0, P1], CLOSED))
+        through(member.begin([P0, P1], CLOSED))
     assert bench.documents() == before
 
 
-def test_a_partition_that_was_never_claimed_may_have_no_journal(claimer: Claimer) -> None:
+def test_a_partition_that_was_never_claimed_may_have_no_journal(member: Member) -> None:
     """The log was closed before the first claim was through."""
-    claims = through(claimer.begin([P0, P2], CLOSED), 2)
+    claims = through(member.begin([P0, P2], CLOSED), 2)
     assert {(claim.tp, claim.start.offset) for claim in claims} == {(P0, 60), (P2, 0)}
 
 
@@ -105,11 +105,11 @@ def test_a_log_that_is_closed_while_its_partitions_are_claimed_is_noticed(bench:
 
     bench.kafka.errors_of[P1] = [AWAY] * 3
     bench.kafka.on_ask = close_late
-    claimer = bench.claimer()
-    assignment = claimer.begin([P0, P1])
+    member = bench.member()
+    assignment = member.begin([P0, P1])
     through(assignment)
     wait_until(lambda: assignment.fenced, "the closed log is noticed")
-    wait_idle(claimer)
+    wait_idle(member)
     assert assignment.fenced.keys() == {P0, P1}
     assert "was closed by another member" in assignment.fenced[P0]
     assert assignment.new_claims() == []
@@ -117,5 +117,5 @@ def test_a_log_that_is_closed_while_its_partitions_are_claimed_is_noticed(bench:
 
 def test_at_a_first_claim_kafka_is_not_asked_for_the_member(bench: Bench) -> None:
     bench.members = [False]
-    claim_of(bench.claimer())
+    claim_of(bench.member())
     assert bench.members == [False]

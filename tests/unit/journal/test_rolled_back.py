@@ -1,44 +1,34 @@
 """Placeholders are deleted by a member that has nothing to consume too."""
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from app.delivery.assignment import Assignment
-from app.delivery.claimer import Claimer
+from app.delivery.member import Member
 from app.errors import RetryableError
 from app.journal.journal import FencedError
-from app.journal.rolled_back import Sweeper
-from tests.support.waiting import wait_until
 from tests.unit.journal.journal_bench import AWAY, FORMER, P0, Bench, intent, key_of, through
 
 HOUR = 3600
 
 
 @pytest.fixture
-def claimer(bench: Bench) -> Claimer:
-    return bench.claimer()
+def member(bench: Bench) -> Member:
+    return bench.member()
 
 
-@pytest.fixture
-def sweeper(claimer: Claimer) -> Iterator[Sweeper]:
-    sweeper = Sweeper(claimer.sweep, seconds=0.01)
-    yield sweeper
-    sweeper.stop()
-
-
-def claim(bench: Bench, claimer: Claimer) -> Assignment:
+def claim(bench: Bench, member: Member) -> Assignment:
     """Claim a partition whose former owner has left a batch incomplete, which is rolled back."""
     bench.begun(FORMER).intend(intent("1", "2"))
     bench.store_files("1")
-    assignment = claimer.begin([P0])
+    assignment = member.begin([P0])
     through(assignment)
     return assignment
 
 
-def test_a_sweep_that_fails_is_tried_again(bench: Bench, claimer: Claimer, sweeper: Sweeper) -> None:
-    claim(bench, claimer)
+def test_a_sweep_that_fails_is_tried_again(bench: Bench, member: Member) -> None:
+    claim(bench, member)
     tried = threading.Event()
 
     def refuse(_: str) -> RetryableError | None:
@@ -49,15 +39,14 @@ def test_a_sweep_that_fails_is_tried_again(bench: Bench, claimer: Claimer, sweep
 
     bench.store.refuse_removal = refuse
     bench.epoch.advance(HOUR)
-    sweeper.start()
-    wait_until(lambda: {key_of("1"), key_of("2")} <= set(bench.store.deleted), "both placeholders are deleted")
+    for _ in range(2):
+        member.sweep()
+    assert {key_of("1"), key_of("2")} <= set(bench.store.deleted), "both placeholders are deleted"
 
 
 @pytest.mark.parametrize("why", ["ended", "fenced"])
-def test_what_is_another_member_s_by_now_is_left_to_it(
-    bench: Bench, claimer: Claimer, sweeper: Sweeper, why: str
-) -> None:
-    assignment = claim(bench, claimer)
+def test_what_is_another_member_s_by_now_is_left_to_it(bench: Bench, member: Member, why: str) -> None:
+    assignment = claim(bench, member)
     if why == "ended":
         assignment.end()
     else:
@@ -65,18 +54,15 @@ def test_what_is_another_member_s_by_now_is_left_to_it(
         with pytest.raises(FencedError):
             assignment.log.verify()
     bench.epoch.advance(HOUR)
-    sweeper.sweep()
+    member.sweep()
     assert bench.store.deleted == []
 
 
-def test_without_conditional_writes_a_late_upload_is_deleted_at_the_stop(
-    bench: Bench, claimer: Claimer, sweeper: Sweeper
-) -> None:
+def test_without_conditional_writes_a_late_upload_is_deleted_at_the_stop(bench: Bench, member: Member) -> None:
     """The member has left the group by then."""
     bench.store.refuses_overwrites = False
-    assignment = claim(bench, claimer)
-    sweeper.start()
+    assignment = claim(bench, member)
     assignment.end()
     bench.store_files("2")
-    sweeper.stop()
+    member.stop()
     assert not bench.has("2")

@@ -10,7 +10,7 @@ import pytest
 import app.service.run
 from app.config.settings import Settings
 from app.container import MemoryLimit
-from app.service.build import Base
+from app.delivery.runtime import Runtime
 from app.service.process import Process
 from app.spark.writer import SparkWriter
 from tests.support.environment import BROKER_ALONE, load
@@ -32,7 +32,7 @@ def test_whatever_fails_after_a_signal_at_the_start_is_a_stop(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def fail(_base: Base, _spark: SparkWriter, process: Process, _ends: ExitStack) -> None:
+    def fail(_settings: Settings, _runtime: Runtime, _spark: SparkWriter, process: Process, _ends: ExitStack) -> None:
         if stopped:
             process.stop.set()
         raise AttributeError("no attribute 'topic'")

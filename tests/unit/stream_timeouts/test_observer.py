@@ -34,7 +34,7 @@ class Bench(row_sink_bench.Bench):
         )
         self.observer = KeyObserver(tracker, self.raw_keys, self._count_turn)
         super().__init__(clock=clock, observer=self.observer)
-        self.pipeline.on_wait = lambda: None
+        self.member.flow.on_wait = lambda: None
 
     def _count_turn(self) -> None:
         self.turns += 1
@@ -110,7 +110,7 @@ def test_a_bad_record_is_a_sign_of_life(bench: Bench) -> None:
 def test_the_keys_of_partitions_that_are_given_away_are_forgotten(bench: Bench) -> None:
     bench.row(b"a")
     bench.listen(9)
-    bench.pipeline.on_wait = bench.pipeline.deliver
+    bench.member.flow.on_wait = bench.member.deliver
     bench.clock.advance(1)
     assert bench.flush_while_revoked() is None
     assert bench.told == [], "the flush is on another thread"
@@ -123,7 +123,7 @@ def test_a_flush_does_not_count_and_is_followed_by_a_check(bench: Bench) -> None
     bench.row(b"a")
     bench.listen(9)
     begin = bench.clock.now
-    bench.pipeline.on_wait = lambda: bench.pipeline.deliver() if bench.clock.now >= begin + 20 else None
+    bench.member.flow.on_wait = lambda: bench.member.deliver() if bench.clock.now >= begin + 20 else None
     bench.sink.flush()
     assert bench.told == []
 
@@ -142,7 +142,7 @@ def test_a_key_that_is_due_is_told_at_a_flush(bench: Bench) -> None:
     bench.sink.tick(is_stable=True)
     assert bench.told == []
 
-    bench.pipeline.on_wait = bench.pipeline.deliver
+    bench.member.flow.on_wait = bench.member.deliver
     bench.sink.flush()
     assert bench.told == [b"a"]
 
@@ -150,12 +150,12 @@ def test_a_key_that_is_due_is_told_at_a_flush(bench: Bench) -> None:
 def test_the_time_of_an_outage_does_not_count_for_keys_that_are_read_again_nor_for_others(bench: Bench) -> None:
     bench.row(b"a")
     bench.row(b"b", offset=1)
-    bench.pipeline.obstacle = RetryableError("uploading", "no route to host")
+    bench.member.flow.obstacle = RetryableError("uploading", "no route to host")
     for _ in range(3):
         bench.listen(TIMEOUT)
         bench.row(b"b", offset=1)
     assert bench.told == []
 
-    bench.pipeline.obstacle = None
+    bench.member.flow.obstacle = None
     bench.listen(TIMEOUT + 2)
     assert bench.told == [b"a", b"b"]

@@ -12,7 +12,6 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import NOBODY, Observed, SinkObserver
 from app.model import Rejected, TopicPartition
-from app.monitoring.metrics import Metrics
 from app.reasons import Reason
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.waiting import join
@@ -34,8 +33,8 @@ class Bench(ConsumerBench):
         self.current = CurrentMessage(1_000)
         self.commits: list[tuple[dict[TopicPartition, int], int]] = []  # each with how many portions there were
         self.sink = RowSink(
-            self.pipeline,
-            Flushing(self.claims, self.pipeline, self._commit, Metrics(), self.timings),
+            self.member,
+            Flushing(self.member, self._commit),
             BadRecords(on_bad_record, lambda _: None, self.clock),
             self.current,
             Due(5.0, self.timings),
@@ -47,7 +46,7 @@ class Bench(ConsumerBench):
     def _commit(self, *, offsets: list[Any], asynchronous: bool) -> None:
         assert not asynchronous
         committed = {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
-        self.commits.append((committed, len(self.pipeline.portions)))
+        self.commits.append((committed, len(self.member.portions)))
 
     def process(
         self,
@@ -96,15 +95,15 @@ class Bench(ConsumerBench):
     @property
     def taken(self) -> list[tuple[int, Any]]:
         """The partition's number and the value of each row that went to the pipeline."""
-        return [(piece.tp.partition, row.value["v"]) for piece in self.pipeline.pieces for row in piece.rows]
+        return [(piece.tp.partition, row.value["v"]) for piece in self.member.pieces for row in piece.rows]
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        return {piece.tp: piece.end for piece in self.pipeline.pieces}
+        return {piece.tp: piece.end for piece in self.member.pieces}
 
     @property
     def rejected(self) -> list[int]:
-        return [record.offset for record in self.pipeline.rejected]
+        return [record.offset for record in self.member.rejected]
 
 
 def refused(offset: int, tp: TopicPartition = P0) -> Refusal:

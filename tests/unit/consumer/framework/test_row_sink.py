@@ -35,13 +35,13 @@ def test_a_flush_claims_and_brings_rows_and_ends_into_the_lake(bench: Bench) -> 
     bench.sink.flush()
     assert sorted(bench.taken) == [(0, 0), (0, 1), (1, 7)]
     assert bench.ends == {P0: 1, P1: 7}
-    assert bench.pipeline.reasons == ["checkpoint"]
+    assert bench.member.reasons == ["checkpoint"]
     consumption = bench.sink.consumption(2)
     assert (consumption.due_in, consumption.held_bytes) == (None, 0)
 
 
 def test_an_offset_that_a_tool_has_set_is_marked_before_a_row_is_written(bench: Bench) -> None:
-    bench.claims.starts = {P0: Start(3, is_set=True)}
+    bench.member.starts = {P0: Start(3, is_set=True)}
     bench.rows(3)
     bench.rows(0, tp=P1)
     bench.sink.flush()
@@ -49,7 +49,7 @@ def test_an_offset_that_a_tool_has_set_is_marked_before_a_row_is_written(bench: 
 
 
 def test_a_row_that_comes_late_is_no_repetition(bench: Bench) -> None:
-    bench.claims.starts = {P0: Start(3)}
+    bench.member.starts = {P0: Start(3)}
     bench.rows(2, 3)
     bench.begin(4)
     bench.sink.add({"v": "late"}, b"k", NOON, [], *P0, 1)
@@ -59,18 +59,18 @@ def test_a_row_that_comes_late_is_no_repetition(bench: Bench) -> None:
 
 
 def test_a_flush_that_takes_too_long_goes_back_without_a_pause(bench: Bench) -> None:
-    bench.pipeline.obstacle = AWAY
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.obstacle = AWAY
+    bench.member.flow.on_wait = lambda: None
     bench.rows(0)
     with pytest.raises(SinkBackpressureError) as raised:
         bench.sink.flush()
     assert raised.value.retry_after == 0
-    former = bench.claims.current
+    former = bench.member.last
     assert former.is_over
-    bench.pipeline.on_wait = bench.pipeline.deliver
+    bench.member.flow.on_wait = bench.member.deliver
     bench.rows(0)
     bench.sink.flush()
-    assert bench.pipeline.portions[-1].assignment is not former
+    assert bench.member.portions[-1].assignment is not former
 
 
 @pytest.mark.parametrize(
@@ -80,17 +80,17 @@ def test_where_topics_are_aligned_the_process_ends_in_place_of_going_back(
     call: Callable[[RowSink], None], told: str
 ) -> None:
     bench = Bench(can_go_back=False)
-    bench.pipeline.obstacle = AWAY
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.obstacle = AWAY
+    bench.member.flow.on_wait = lambda: None
     bench.rows(0)
     with pytest.raises(RetryableError, match=f"{told}.*cannot go back"):
         call(bench.sink)
-    assert all(portion.assignment.is_over for portion in bench.pipeline.portions)
+    assert all(portion.assignment.is_over for portion in bench.member.portions)
 
 
 def test_the_last_flush_of_a_stop_has_no_second_try(bench: Bench) -> None:
     begin = bench.clock.now
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.on_wait = lambda: None
     bench.rows(0)
     bench.sink.stopping()
     with pytest.raises(RetryableError, match="the next owner of the partitions reads them again"):
@@ -106,11 +106,11 @@ def test_rows_that_are_dropped_because_the_log_is_closed_are_not_committed(
     bench.sink.flush()
 
     def deliver() -> None:
-        bench.claims.fence()
-        bench.pipeline.deliver()
-        bench.pipeline.on_wait = bench.pipeline.deliver
+        bench.member.fence()
+        bench.member.deliver()
+        bench.member.flow.on_wait = bench.member.deliver
 
-    bench.pipeline.on_wait = deliver
+    bench.member.flow.on_wait = deliver
     bench.rows(1)
     for tp in others:
         bench.rows(0, tp=tp)
@@ -121,7 +121,7 @@ def test_rows_that_are_dropped_because_the_log_is_closed_are_not_committed(
 def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> None:
     for _ in range(3):
         bench.rows(0)
-        bench.pipeline.on_wait = bench.claims.fence
+        bench.member.flow.on_wait = bench.member.fence
         with pytest.raises(SinkBackpressureError):
             bench.sink.flush()
     bench.rows(0)
@@ -131,7 +131,7 @@ def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> 
 
 def test_a_log_that_is_gone_with_its_table_ends_the_process(bench: Bench) -> None:
     bench.rows(0)
-    bench.pipeline.on_wait = lambda: bench.claims.fence(FencedError("the log is gone: the table was deleted"))
+    bench.member.flow.on_wait = lambda: bench.member.fence(FencedError("the log is gone: the table was deleted"))
     with pytest.raises(RetryableError, match="gone"):
         bench.sink.flush()
 
@@ -140,22 +140,22 @@ def test_a_log_that_is_gone_with_its_table_ends_the_process(bench: Bench) -> Non
 
 
 def test_a_revocation_that_fails_has_a_plain_error_and_leaves_nothing_to_the_next_assignment(bench: Bench) -> None:
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.on_wait = lambda: None
     bench.rows(0)
     assert isinstance(bench.flush_while_revoked(), RetryableError)
     assert bench.sink.consumption(1).tps == ()
-    bench.pipeline.on_wait = bench.pipeline.deliver
-    former = len(bench.pipeline.portions)
+    bench.member.flow.on_wait = bench.member.deliver
+    former = len(bench.member.portions)
     bench.rows(3, tp=P1)
     bench.sink.flush()
-    assert [(piece.tp, piece.end) for piece in bench.pipeline.portions[former].pieces] == [(P1, 3)]
+    assert [(piece.tp, piece.end) for piece in bench.member.portions[former].pieces] == [(P1, 3)]
 
 
 def test_a_message_that_comes_again_is_claimed_again(bench: Bench) -> None:
     bench.rows(0, 1)
     bench.not_deserialized(2)
     bench.sink.flush()
-    bench.claims.starts = {P0: Start(0, replayed_to=2)}
+    bench.member.starts = {P0: Start(0, replayed_to=2)}
     bench.rows(1)
     bench.sink.flush()
     bench.not_deserialized(2)
@@ -171,7 +171,7 @@ def test_partitions_that_are_taken_away_without_a_flush_are_forgotten(bench: Ben
     bench.sink.flush()
     bench.sink.tick(is_stable=False)
     assert bench.sink.consumption(0).tps == ()
-    assert bench.claims.current.is_over
+    assert bench.member.last.is_over
 
 
 @pytest.mark.parametrize("is_noticed", [True, False])
@@ -229,15 +229,15 @@ def test_many_bad_records_do_not_wait_for_a_tick() -> None:
 
 
 def test_bad_records_are_kept_where_quixstreams_does_not_go_back_to_them(bench: Bench) -> None:
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.on_wait = lambda: None
     bench.not_deserialized(0)
     bench.rows(1)
     bench.not_deserialized(2)
     with pytest.raises(SinkBackpressureError):
         bench.sink.flush()
-    bench.pipeline.deliver()
+    bench.member.deliver()
     dropped = len(bench.rejected)
-    bench.pipeline.on_wait = bench.pipeline.deliver
+    bench.member.flow.on_wait = bench.member.deliver
     bench.rows(1)
     bench.not_deserialized(2)
     bench.sink.flush()
@@ -245,26 +245,26 @@ def test_bad_records_are_kept_where_quixstreams_does_not_go_back_to_them(bench: 
 
 
 def test_bad_records_that_come_again_do_not_move_the_log_before_they_do(bench: Bench) -> None:
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.on_wait = lambda: None
     bench.rows(0)
     bench.not_deserialized(1)
     with pytest.raises(SinkBackpressureError):
         bench.sink.flush()
-    former = len(bench.pipeline.portions)
-    bench.pipeline.on_wait = bench.pipeline.deliver
+    former = len(bench.member.portions)
+    bench.member.flow.on_wait = bench.member.deliver
     bench.clock.advance(5.1)
     bench.sink.tick(is_stable=True)
-    assert bench.pipeline.portions[former:] == []
+    assert bench.member.portions[former:] == []
 
 
 def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.on_wait = lambda: None
     bench.not_deserialized(0)
     bench.clock.advance(5.1)
     bench.sink.tick(is_stable=True)
-    assert bench.claims.current.is_over, "what is on its way does not come into the dead letter as well"
+    assert bench.member.last.is_over, "what is on its way does not come into the dead letter as well"
     dropped = len(bench.rejected)
-    bench.pipeline.on_wait = bench.pipeline.deliver
+    bench.member.flow.on_wait = bench.member.deliver
     bench.clock.advance(5.1)
     bench.sink.tick(is_stable=True)
     assert (bench.rejected[dropped:], bench.ends) == ([0], {P0: 0})
@@ -285,7 +285,7 @@ def test_a_row_has_its_message_as_it_came_if_that_became_no_other_row(bench: Ben
     bench.process(0, {"v": 0})
     bench.process(1, {"v": 1}, {"v": 2})
     bench.sink.flush()
-    kept = [row.message and row.message.value() for piece in bench.pipeline.pieces for row in piece.rows]
+    kept = [row.message and row.message.value() for piece in bench.member.pieces for row in piece.rows]
     assert kept == [b"raw 0", None, None]
 
 
@@ -313,7 +313,7 @@ def test_what_was_given_out_stays_what_it_was_while_transform_goes_on_changing_i
         bench.sink.reject(Refusal(bad, ""), is_deserialized=False)
     value.clear()
     bench.sink.flush()
-    [piece] = bench.pipeline.pieces
+    [piece] = bench.member.pieces
     kept: list[Any] = [*piece.rows, *piece.rejected]
     assert [(each.value["n"], each.key, each.headers) for each in kept] == [
         (n, {"k": [n]}, [("h", str(n))]) for n in (0, 1, 0, 1)
@@ -333,8 +333,8 @@ def test_a_message_s_rows_are_in_one_portion() -> None:
     for offset in range(20):
         bench.process(offset, {"v": offset}, {"v": offset})
     bench.sink.flush()
-    assert len(bench.pipeline.portions) > 2
-    for piece in bench.pipeline.pieces:
+    assert len(bench.member.portions) > 2
+    for piece in bench.member.pieces:
         values = [row.value["v"] for row in piece.rows]
         assert sorted(values) == sorted([*set(values)] * 2)
 
@@ -357,11 +357,11 @@ def test_headers_make_a_record_of_an_internal_topic_too_big(bench: Bench) -> Non
 
 def test_a_full_buffer_waits_until_a_flush_is_due() -> None:
     bench = Bench(max_buffer_bytes=2_000)
-    bench.pipeline.on_wait = lambda: None
-    bench.pipeline.obstacle = AWAY
+    bench.member.flow.on_wait = lambda: None
+    bench.member.flow.obstacle = AWAY
     begin = bench.clock.now
     bench.rows(0)
-    bench.pipeline.hold(2_000)
+    bench.member.flow.hold(2_000)
     bench.rows(1)
     assert bench.clock.now - begin >= 5.0
     due_in = bench.sink.consumption(1).due_in
@@ -374,15 +374,15 @@ def test_rows_that_wait_for_a_claim_count_though_those_of_other_partitions_are_d
     bench.sink.flush()
     bench.rows(1)
     bench.rows(0, tp=P1)
-    bench.claims.held_back = {P1}
+    bench.member.held_back = {P1}
     held: list[int] = []
 
     def look() -> None:
-        bench.pipeline.deliver()
+        bench.member.deliver()
         held.append(bench.sink.consumption(1).held_bytes)
-        bench.claims.admit()
+        bench.member.admit()
 
-    bench.pipeline.on_wait = look
+    bench.member.flow.on_wait = look
     bench.sink.flush()
     assert held[0] > 0
     assert bench.sink.consumption(1).held_bytes == 0
@@ -393,7 +393,7 @@ def test_partitions_that_are_claimed_again_beside_a_new_one_are_not_said_to_be_r
 ) -> None:
     def begins_again() -> None:
         for tp in (P0, P1):
-            bench.claims.starts[tp] = Start(0, "they go through transform() again", replayed_to=0)
+            bench.member.starts[tp] = Start(0, "they go through transform() again", replayed_to=0)
             bench.rows(1, tp=tp)
         bench.sink.tick(is_stable=False)  # the statistics come late: the rebalance was before
         bench.sink.flush()
@@ -402,11 +402,11 @@ def test_partitions_that_are_claimed_again_beside_a_new_one_are_not_said_to_be_r
     bench.sink.flush()
     begins_again()
     assert [record.message for record in caplog.records] == [f"{P1}: they go through transform() again"]
-    bench.pipeline.on_wait = bench.claims.fence
+    bench.member.flow.on_wait = bench.member.fence
     bench.rows(2)
     with pytest.raises(SinkBackpressureError):
         bench.sink.flush()
-    bench.pipeline.on_wait = bench.pipeline.deliver
+    bench.member.flow.on_wait = bench.member.deliver
     caplog.clear()
     begins_again()
     assert f"{P0}: they go through transform() again" in caplog.text
@@ -417,7 +417,7 @@ def test_bad_records_count_also_after_quixstreams_has_gone_back(bench: Bench) ->
     bench.not_deserialized(0)
     bench.rows(1)
     kept = bench.sink.consumption(1).held_bytes
-    bench.pipeline.on_wait = bench.claims.fence
+    bench.member.flow.on_wait = bench.member.fence
     with pytest.raises(SinkBackpressureError):
         bench.sink.flush()
     assert 0 < bench.sink.consumption(1).held_bytes < kept
@@ -425,8 +425,8 @@ def test_bad_records_count_also_after_quixstreams_has_gone_back(bench: Bench) ->
 
 def test_bad_records_alone_wait_for_room_too() -> None:
     bench = Bench(max_buffer_bytes=2_000)
-    bench.pipeline.on_wait = lambda: None
-    bench.pipeline.obstacle = AWAY
+    bench.member.flow.on_wait = lambda: None
+    bench.member.flow.obstacle = AWAY
     bench.rows(0)
     begin = bench.clock.now
     for offset in range(1, 40):
@@ -436,9 +436,9 @@ def test_bad_records_alone_wait_for_room_too() -> None:
 
 def test_a_full_buffer_waits_no_longer_once_the_pipeline_has_failed() -> None:
     bench = Bench(max_buffer_bytes=2_000)
-    bench.pipeline.on_wait = lambda: bench.pipeline.fail(FatalError("uploading", "access denied"))
+    bench.member.flow.on_wait = lambda: bench.member.flow.fail(FatalError("uploading", "access denied"))
     bench.rows(0)
-    bench.pipeline.hold(2_000)
+    bench.member.flow.hold(2_000)
     with pytest.raises(FatalError, match="access denied"):
         bench.rows(1)
 

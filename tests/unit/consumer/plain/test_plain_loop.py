@@ -16,7 +16,6 @@ from app.errors import FatalError, RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError
 from app.model import TopicPartition
-from app.monitoring.metrics import Metrics
 from app.timings import Timings
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.played_client import PlayedClient
@@ -34,17 +33,17 @@ class Bench(ConsumerBench):
         self.client.produce(P0, *[b'{"v":1}'] * 3)
         self.client.produce(P1, *[b'{"v":1}'] * 2)
         self.client.give(P0, P1)
-        self.metrics = Metrics()
+        self.metrics = self.member.runtime.metrics
         client: Any = self.client
         transformer = None
         if transform:
             built = stateless_dataframe().apply(transform)
             topic = Topic("sensors", value_deserializer="json", key_deserializer="str")
             form = {"values_are_json": True, "keys_are_text": True}
-            transformer = Transformer(topic, built, self.pipeline.limits, **form, clock=self.clock)
+            transformer = Transformer(topic, built, self.member.flow.limits, **form, clock=self.clock)
         intake = Intake(1_000, BadRecords(on_bad_record, lambda _: None), transformer=transformer)
-        self.loop = PlainLoop(client, intake, self.claims, self.pipeline, self._turn, self.metrics, self.timings)
-        self.fence, self.deliver = self.claims.fence, self.pipeline.deliver
+        self.loop = PlainLoop(client, intake, self.member, self._turn)
+        self.fence, self.deliver = self.member.fence, self.member.deliver
         self._left = 0
         self._then: Callable[[], None] = self.loop.stop
 
@@ -71,15 +70,15 @@ class Bench(ConsumerBench):
         self.clock.advance(21)
 
     def fill(self) -> None:
-        self.pipeline.hold(2_000_000)
+        self.member.flow.hold(2_000_000)
 
     def empty(self) -> None:
-        self.pipeline.hold(-2_000_000)
+        self.member.flow.hold(-2_000_000)
 
     @property
     def taken(self) -> dict[TopicPartition, list[int]]:
         found: dict[TopicPartition, list[int]] = {}
-        for piece in self.pipeline.pieces:
+        for piece in self.member.pieces:
             found.setdefault(piece.tp, []).extend(message.offset() for message in piece.messages)
         return found
 
@@ -101,43 +100,43 @@ def test_what_is_read_is_in_the_lake_and_committed_at_the_end(bench: Bench) -> N
 
 
 def test_what_was_fetched_before_a_rebalance_is_dropped_for_the_claim_says_where_to_begin(bench: Bench) -> None:
-    bench.claims.held_back = {P0}
+    bench.member.held_back = {P0}
     late: Any = KafkaMessage(b'{"v":1}', at=7)
     consume = bench.client.consume
     bench.client.consume = lambda *given: [late, *consume(*given)]  # type: ignore[method-assign]
 
     def admit() -> None:
         bench.client.consume = consume  # type: ignore[method-assign]
-        bench.claims.admit()
+        bench.member.admit()
 
     bench.run(admit)
     assert bench.taken == {P0: [0, 1, 2], P1: [0, 1]}
 
 
 def test_nothing_is_read_before_it_is_claimed_and_then_from_where_the_log_ends(bench: Bench) -> None:
-    bench.claims.held_back = {P0, P1}
-    bench.claims.starts = {P0: Start(1)}
+    bench.member.held_back = {P0, P1}
+    bench.member.starts = {P0: Start(1)}
 
     def admit() -> None:
         assert bench.client.positions == {}
         assert bench.loop.consumption().unclaimed == {P0, P1}
-        bench.claims.admit(P0)
+        bench.member.admit(P0)
 
-    bench.run(admit, bench.claims.admit, None)
+    bench.run(admit, bench.member.admit, None)
     assert bench.taken == {P0: [1, 2], P1: [0, 1]}
     assert bench.client.calls[:2] == ["assign nothing", "assign 0 at 1"]
     assert "assign 0 at 3, 1 at 0" in bench.client.calls, "the other one stays where it is"
 
 
 def test_where_a_partition_begins_is_copied_to_the_group(bench: Bench) -> None:
-    bench.claims.starts = {P0: Start(3), P1: Start(2)}
+    bench.member.starts = {P0: Start(3), P1: Start(2)}
     bench.run()
     assert bench.client.commits[0] == {P0: 3, P1: 2}
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_an_offset_that_a_tool_has_set_is_marked_before_anything_is_read(bench: Bench, *, fails: bool) -> None:
-    bench.claims.starts = {P0: Start(1, is_set=True)}
+    bench.member.starts = {P0: Start(1, is_set=True)}
     bench.client.commit_errors = [KafkaError.NOT_COORDINATOR] if fails else []
     if fails:
         with pytest.raises(RetryableError, match="committing where partitions begin"):
@@ -190,7 +189,7 @@ def test_messages_without_rows_are_handed_over_with_their_offsets_alone() -> Non
     bench = Bench("skip")
     bench.client.records = {P0: [KafkaMessage(b"x" * 2_000, at=at) for at in range(3)]}
     bench.run()
-    assert [(piece.end, piece.records) for piece in bench.pipeline.pieces] == [(0, 0), (1, 0), (2, 0)]
+    assert [(piece.end, piece.records) for piece in bench.member.pieces] == [(0, 0), (1, 0), (2, 0)]
     assert bench.client.committed[P0] == 3
 
 
@@ -249,7 +248,7 @@ def test_a_message_that_cannot_be_decompressed_is_not_passed_over_before_what_is
     slow.client.on_poll = fail
     slow.run()
     assert slow.taken == {P0: [0, 1]}
-    assert slow.pipeline.rejected == []
+    assert slow.member.rejected == []
     assert slow.client.committed[P0] == 2
 
 
@@ -270,7 +269,7 @@ def test_a_message_that_is_too_big_goes_to_the_dead_letter_in_its_turn(bench: Be
     bench.client.records[P0][1:] = [big, fits]
     bench.run()
     assert bench.taken[P0] == [0, 2]
-    (rejected,) = bench.pipeline.rejected
+    (rejected,) = bench.member.rejected
     assert rejected.offset == 1
     assert "its message has 1,001 bytes, and 1,000 are the most" in rejected.reason
 
@@ -281,7 +280,7 @@ def test_a_message_that_cannot_be_decompressed_is_passed_over(bench: Bench) -> N
         bench.client.failures = [broken, broken]
 
     bench.run(fail, None)
-    assert [each.offset for each in bench.pipeline.rejected] == [3]
+    assert [each.offset for each in bench.member.rejected] == [3]
     assert "seek 0 to 4" in bench.client.calls
     assert bench.client.committed[P0] == 4
 
@@ -310,8 +309,8 @@ def test_what_cannot_be_written_in_time_is_left_to_the_next_owner(
     bench: Bench, leave: Callable[[PlayedClient], None], seconds: float
 ) -> None:
     begin = bench.clock.now
-    bench.pipeline.obstacle = AWAY
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.obstacle = AWAY
+    bench.member.flow.on_wait = lambda: None
     bench.run(lambda: leave(bench.client), bench.deliver, None)
     assert bench.client.committed == {P0: 0, P1: 0}, "also where it is delivered late"
     assert bench.clock.now - begin == pytest.approx(seconds, abs=2)
@@ -329,13 +328,13 @@ def test_keys_and_headers_fill_the_buffer_and_bound_a_poll_whichever_messages_ha
 
     def noting(num_messages: int, timeout: float) -> list[Any]:
         asked.append(num_messages)
-        assert num_messages * 450 < 1_000_000 - bench.pipeline.held_bytes, (
+        assert num_messages * 450 < 1_000_000 - bench.member.flow.held_bytes, (
             "it would take more than the buffer has room for"
         )
         return consume(num_messages, timeout)
 
     def look() -> None:
-        assert bench.pipeline.held_bytes > 450 * bench.loop.consumption().consumed
+        assert bench.member.flow.held_bytes > 450 * bench.loop.consumption().consumed
 
     bench.client.consume = noting  # type: ignore[method-assign]
     # Every other message, but none of those that come first in a poll.
@@ -371,13 +370,13 @@ def test_a_full_buffer_pauses_after_a_while_and_goes_on_polling(bench: Bench) ->
 
 
 def test_a_partition_that_is_claimed_in_a_pause_waits_too(bench: Bench) -> None:
-    bench.claims.held_back = {P1}
+    bench.member.held_back = {P1}
 
     def look() -> None:
         assert bench.client.paused == {P0, P1}
         bench.empty()
 
-    bench.run(bench.fill, bench.wait, bench.claims.admit, look, None)
+    bench.run(bench.fill, bench.wait, bench.member.admit, look, None)
     assert bench.taken[P1] == [0, 1]
 
 
@@ -395,29 +394,29 @@ def test_a_closed_log_is_claimed_again_and_what_was_read_before_is_not_committed
     """Its rows were dropped."""
 
     def close() -> None:
-        bench.claims.held_back = {P0, P1}
+        bench.member.held_back = {P0, P1}
         bench.fence()
 
     def admit() -> None:
         assert bench.client.positions == {}, "nothing is read before it is claimed"
-        bench.claims.admit()
+        bench.member.admit()
 
     bench.run(close, bench.deliver, admit, None)
     assert bench.client.commits == [{P0: 0, P1: 0}, {P0: 0, P1: 0}, {P0: 3, P1: 2}]
-    assert bench.claims.closed == [None, "the log was closed by another member"]
+    assert bench.member.closed == [None, "the log was closed by another member"]
     assert bench.taken == {P0: [0, 1, 2] * 2, P1: [0, 1] * 2}
 
 
 def test_it_ends_at_the_fourth_time(bench: Bench) -> None:
     with pytest.raises(RetryableError, match="closed by another member"):
         bench.run(*[bench.fence] * 4, bench.wait, None)
-    assert len(bench.claims.closed) == 4
+    assert len(bench.member.closed) == 4
 
 
 def test_a_log_that_is_gone_is_not_claimed_again(bench: Bench) -> None:
     with pytest.raises(RetryableError, match="the table was deleted"):
         bench.run(lambda: bench.fence(FencedError("it is gone: the table was deleted")), bench.wait, None)
-    assert bench.claims.closed == [None]
+    assert bench.member.closed == [None]
 
 
 # --- the end --------------------------------------------------------------------------------------------------------
@@ -429,9 +428,9 @@ def test_a_pipeline_that_failed_ends_the_loop_after_what_was_delivered_is_commit
 ) -> None:
     def fail() -> None:
         bench.deliver()
-        bench.pipeline.fail(BROKEN)
+        bench.member.flow.fail(BROKEN)
 
-    bench.pipeline.on_wait = fail
+    bench.member.flow.on_wait = fail
     with pytest.raises(FatalError, match="access denied"):
         bench.run(*([] if is_stopping else [fail, lambda: pytest.fail("it goes on")]))
     assert bench.client.committed == {P0: 3, P1: 2}
@@ -446,7 +445,7 @@ def test_a_stop_before_the_first_turn_is_a_stop(bench: Bench) -> None:
 
 def test_a_stop_waits_no_longer_than_it_may(bench: Bench) -> None:
     begin = bench.clock.now
-    bench.pipeline.on_wait = lambda: None
+    bench.member.flow.on_wait = lambda: None
     bench.run()
     assert not bench.is_all_written
     assert bench.client.committed == {P0: 0, P1: 0}
@@ -454,7 +453,7 @@ def test_a_stop_waits_no_longer_than_it_may(bench: Bench) -> None:
 
 
 def test_a_loss_is_logged_as_an_error_and_counted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    bench.claims.starts = {P0: Start(2, "offsets 0 to 1 are gone", is_loss=True)}
+    bench.member.starts = {P0: Start(2, "offsets 0 to 1 are gone", is_loss=True)}
     bench.run()
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert errors == ["sensors[0]: offsets 0 to 1 are gone"]

@@ -1,0 +1,150 @@
+"""A member of the consumer group: owns the way of one table's records from Kafka's partitions to the lake.
+
+A lane begins an assignment, hands records to it, and asks ``flow`` for room and failures. Everything between that and
+the lake is built here, once for each table.
+"""
+
+from collections.abc import Collection
+from functools import partial
+
+from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
+from app.catalog.registrar import Registrar
+from app.delivery.assignment import Assignment
+from app.delivery.claimer import Claimer, Group, Reclaiming
+from app.delivery.deliver import Delivery
+from app.delivery.flow import Flow
+from app.delivery.gather import Gathering
+from app.delivery.limits import BatchLimits
+from app.delivery.pipeline import Pipeline, Writer
+from app.delivery.runtime import Runtime
+from app.delivery.stage import Stager
+from app.journal.beginning import Beginnings, Start
+from app.journal.first_offsets import FirstOffsets
+from app.journal.journal import Journal, ObsoleteLogs
+from app.journal.own_log import OwnLog
+from app.journal.rolled_back import Placeholders, Sweeper
+from app.journal.settle import Settlement, roll_forward
+from app.journal.takeover import Takeover
+from app.kafka.questions import PartitionOffsets
+from app.model import TopicPartition
+from app.storage.base import ObjectStore
+
+_SWEEP_SECONDS = 10.0
+
+
+class Member:
+    """For the consumer's thread, but for what is said otherwise.
+
+    Attributes:
+        flow: what is taken and not in the lake yet; safe from any thread.
+        pipeline: the steps of its batches.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        registrar: Registrar,
+        stager: Stager,
+        limits: BatchLimits,
+        writer: Writer,
+        group: Group,
+        runtime: Runtime,
+    ) -> None:
+        root, wanted, threads = registrar.location.root, group.wanted, runtime.threads
+        self.group = group
+        self.runtime = runtime
+        self.flow = Flow(limits, runtime)
+        delivery = Delivery(self.flow, store, registrar, runtime, group.topic_ids.recreated)
+        self.pipeline = Pipeline(self.flow, Gathering(self.flow, stager, runtime, registrar.in_files), writer, delivery)
+        self.reclaiming = Reclaiming(runtime.timings)
+        self._journal = Journal(store, root, group.name)
+        self._each_object = threads.new_pool("recovery", runtime.workers).map
+        self._placeholders = Placeholders(store, root, DEAD_LETTER, self._each_object)
+        roll = partial(roll_forward, store, registrar, self._each_object)
+        first = FirstOffsets(
+            self._journal,
+            kafka=group.offsets,
+            reset=wanted.reset,
+            internal=wanted.internal,
+            now=runtime.now,
+            new_lock=threads.new_lock,
+        )
+        self._takeover = Takeover(
+            self._journal,
+            Settlement(store, roll, registrar.has, group.offsets, self._each_object, runtime.now),
+            Beginnings(
+                group.offsets, group.topic_ids, first.of, wanted.follow_offsets, wanted.keeps_state, first.followed
+            ),
+            threads.new_pool("takeover", runtime.workers).map,
+        )
+        self._claimer = Claimer(self._takeover, group, runtime)
+        self._obsolete = ObsoleteLogs(self._journal, runtime.now)
+        self._sweeper = Sweeper(self._delete_due, _SWEEP_SECONDS)
+        self._last: Assignment | None = None
+
+    def start(self) -> None:
+        self.pipeline.start()
+        self._sweeper.start()
+
+    def stop(self) -> None:
+        """Give up what is under way, and end the threads, as far as they are not stuck in a call."""
+        self.pipeline.stop()
+        self._sweeper.stop()
+        self._claimer.stop()
+
+    # --- the assignment ---------------------------------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """The present one."""
+        return self._last if self._last is not None and not self._last.log.has_ended else None
+
+    def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
+        """Begin an assignment of these partitions, and to claim them; the former one ends.
+
+        ``closed``: why this member claims them again, where another one has closed the log of its assignment before.
+        Nothing is claimed then before Kafka confirms that the partitions are still assigned to this member.
+        """
+        self.end()
+        self._last = assignment = Assignment(tps, self._new_log(), self.pipeline.gathering.submit)
+        self._claimer.begin(assignment, closed)
+        return assignment
+
+    def end(self) -> None:
+        """End the assignment, if there is one: what is on its way is dropped. From any thread."""
+        if self._last is not None:
+            self._last.end()
+
+    def check(self) -> None:
+        """Raise the error that ends the process, if there is one; called at each turn of the consumer's loop."""
+        self.group.watch.raise_found()
+        self.flow.raise_failure()
+
+    def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
+        """Where the partition would begin, and its offsets in Kafka; claims nothing. From any thread."""
+        return self._takeover.look(tp)
+
+    def _new_log(self) -> OwnLog:
+        return OwnLog(
+            self._journal,
+            self.runtime.new_token(),
+            fill=self._placeholders.put,
+            on_fenced=lambda _: self.runtime.metrics.fenced(),
+            each=self._each_object,
+            clock=self.runtime.timings.clock,
+            now=self.runtime.now,
+            new_lock=self.runtime.threads.new_lock,
+        )
+
+    # --- from its own thread ----------------------------------------------------------------------------------------
+
+    def sweep(self) -> None:
+        """Delete rolled-back objects that are due, and obsolete logs. Never raises."""
+        self._sweeper.sweep()
+
+    def _delete_due(self, *, is_last: bool) -> None:
+        log = self._last.log if self._last else None
+        if log is not None and log.fence is None and (is_last or not log.has_ended):
+            log.sweep(is_last=is_last)
+        if not is_last:
+            self._obsolete.delete()
