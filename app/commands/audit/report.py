@@ -70,7 +70,7 @@ def as_text(report: Report) -> str:
         _counted(
             report.other_files_count,
             "other Parquet file",
-            ", which do not say the offsets in them:",
+            ", which do not say the offsets in them (so these may be among the missing):",
             *(f"  {path}" for path in report.other_files),
             *_rest(report.other_files_count - len(report.other_files)),
         ),
