@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.commands.audit.files import TableFiles
 from app.commands.audit.findings import find
-from app.commands.audit.ranges import RANGES, clipped, count, count_until, joined, outside, ranges_of
+from app.commands.audit.ranges import RANGES, clipped, count, count_until, joined, outside
 from app.commands.batches_in_files import Part
 
 MOST = 40  # small enough for ranges to meet, overlap and contain each other
@@ -52,16 +52,6 @@ def test_ranges_hold_what_sets_of_their_offsets_hold(drawn: Pairs, within: tuple
     assert_canonical(pairs_of(clipped(ranges, *within)))
     assert offsets_in(pairs_of(clipped(ranges, *within))) == held & offsets_in([within])
     assert offsets_in(pairs_of(outside(ranges, *within))) == held - offsets_in([within])
-
-
-@given(st.lists(OFFSETS), st.integers(0, 2**62))
-@example([], 0)
-@example([0], 2**63 - 1)
-def test_ranges_of_an_array_are_those_of_its_offsets(offsets: list[int], base: int) -> None:
-    array = pa.array([base + offset for offset in offsets], pa.int64())
-    found = joined([ranges_of(array, array)])
-    assert_canonical(pairs_of(found))
-    assert offsets_in(pairs_of(found)) == {base + offset for offset in offsets}
 
 
 def count_rejected(rejected: set[int], gaps: pa.RecordBatch) -> pa.Array:

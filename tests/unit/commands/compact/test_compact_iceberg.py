@@ -7,21 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from app.model import BatchPart, OffsetRange
+from app.model import DataFile, OffsetRange
 from app.table.last_compaction import last_compaction
-from app.table.layout import file_name
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.commands import run_command
 from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, IcebergBench, marks
 from tests.unit.commands.local import local_settings
 
 Run = Callable[..., int]
-OWNER = "0a1b2c3d4e5f607100000003"
+BATCH = "data_readings_batch_0a1b2c3d4e5f607100000003"
 
 
 @pytest.fixture
@@ -30,26 +28,23 @@ def bench(tmp_path: Path) -> IcebergBench:
     bench = IcebergBench(tmp_path)
     member = bench.member()
     for number, place in enumerate(("Rome", "Oslo", "Rome", "Oslo", "Rome")):
-        member.add_files([bench.file(f"f{number}", {"n": [number]}, place)], "readings", marks(number))
+        member.add_files([file_of_batch(bench, number, place)], "readings", marks(number))
     age(tmp_path, days=2)
     return bench
 
 
 @pytest.fixture
-def new_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[IcebergBench], Run]:
-    def new(bench: IcebergBench) -> Run:
-        for module in ("app.commands.compact.iceberg", "app.commands.audit.command", "app.service.lake"):
-            monkeypatch.setattr(f"{module}.new_catalog", lambda *_: bench.new_member())
-        variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "HIVE_COLUMNS": "place"}
-        settings = local_settings(tmp_path, **variables)
-        return lambda *arguments, command="compact": run_command(settings, command, *arguments)
-
-    return new
+def run(tmp_path: Path, bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> Run:
+    for module in ("app.commands.compact.iceberg", "app.commands.audit.command", "app.service.lake"):
+        monkeypatch.setattr(f"{module}.new_catalog", lambda *_: bench.new_member())
+    variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "HIVE_COLUMNS": "place"}
+    return lambda *arguments, command="compact": run_command(local_settings(tmp_path, **variables), command, *arguments)
 
 
-@pytest.fixture
-def run(bench: IcebergBench, new_run: Callable[[IcebergBench], Run]) -> Run:
-    return new_run(bench)
+def file_of_batch(bench: IcebergBench, number: int, place: str = "Rome") -> DataFile:
+    """The one file of a batch, which has ten offsets of each of two partitions."""
+    offsets = [OffsetRange(tp, number * 10, number * 10 + 9) for tp in (P0, P1)]
+    return bench.file(f"{BATCH}-{number}", with_offsets(pa.table({"n": [number]}), offsets), place)
 
 
 def age(folder: Path, days: float) -> None:
@@ -117,56 +112,27 @@ def test_files_that_no_snapshot_has_are_listed(
 
 
 def test_an_audit_finds_the_batches_of_merged_files_without_their_snapshots(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], new_run: Callable[[IcebergBench], Run]
+    bench: IcebergBench, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bench = IcebergBench(tmp_path)
-    member, run = bench.member(), new_run(bench)
-
-    def add(*batches: int) -> None:
-        for batch in batches:
-            offsets = [OffsetRange(tp, batch * 10, batch * 10 + 9) for tp in (P0, P1)]
-            for number, place in enumerate(("Rome", "Oslo")):
-                rows = with_offsets(pa.table({"n": [batch], "__offset": [batch * 10]}), offsets)
-                file = bench.file(f"data_readings_batch_{OWNER}-{batch}", rows, place)
-                member.add_files([file], "readings", marks(batch * 2 + number, tps=(P0, P1)))
-        age(tmp_path, days=2)
-
-    def audit(*arguments: str) -> dict[str, Any]:
-        capsys.readouterr()
-        assert run("--json", *arguments, command="audit") == 0
-        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return answer
-
-    def expire() -> None:
-        bench.table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
-        live = bench.table.inspect.files()["file_path"].to_pylist()
-        for path in (tmp_path / ROOT).rglob("data_*.parquet"):
-            if f"file://{path}" not in live:
-                path.unlink()
-
-    add(0, 1, 3)
     assert run() == 0
-    add(4)
-    assert run() == 0, "with files that were merged before"
-    expire()
-    assert files(bench) == [4, 4]
+    bench.member().add_files([file_of_batch(bench, 6)], "readings", marks(6))
+    age(tmp_path, days=2)
+    assert run() == 0
+    assert files(bench) == [2, 4], "one is merged a second time"
+    bench.table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    live = bench.table.inspect.files()["file_path"].to_pylist()
+    for path in (tmp_path / ROOT).rglob("*.parquet"):
+        if f"file://{path}" not in live:
+            path.unlink()
+    bench.member().add_files([bench.file("of an engine", {"n": [7]})], "readings", marks(7))
+    file_of_batch(bench, 8)  # in no snapshot
     for how in ((), ("--offsets",)):
-        answer = audit(*how)
-        assert answer["other_files"] == []
-        assert [(each["first"], each["last"], each["batches"], each["missing"]) for each in answer["partitions"]] == [
-            (0, 49, 4, [{"first": 20, "last": 29, "dead_letters": 0}])
-        ] * 2
-
-
-def test_an_audit_looks_at_the_files_of_the_newest_snapshot(
-    bench: IcebergBench, run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An engine has named some of them, and has left files of former snapshots in the folder."""
-    part = BatchPart(OffsetRange(P0, 0, 9), OWNER, 0)
-    bench.file(file_name([part]).removesuffix(".parquet"), {"n": [1]})
-    assert run("--json", command="audit") == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert (answer["partitions"], answer["other_files_count"]) == ([], 5)
+        capsys.readouterr()
+        assert run("--json", *how, command="audit") == 0
+        answer = json.loads(capsys.readouterr().out)
+        found = [(each["first"], each["last"], each["batches"], each["missing"]) for each in answer["partitions"]]
+        assert found == [(0, 69, 6, [{"first": 50, "last": 59, "dead_letters": 0}])] * 2
+        assert answer["other_files"] == ["place=Rome/of an engine.parquet"]
 
 
 @pytest.mark.parametrize("other", ["data/other/place=Rome", f"{ROOT}/other/place=Rome"])
@@ -198,6 +164,6 @@ def test_folders_that_an_engine_makes_are_the_tables_own(
 ) -> None:
     left_over = tmp_path / ROOT / "data/0110/1010/00001.parquet"
     left_over.parent.mkdir(parents=True)
-    (tmp_path / ROOT / "place=Rome/f0.parquet").rename(left_over)
+    (tmp_path / ROOT / f"place=Rome/{BATCH}-0.parquet").rename(left_over)
     assert run("--dry-run", "--folder", "data*") == 0
     assert f"in no snapshot: {bench.store.uri}/{ROOT}/data/0110/1010/00001.parquet" in capsys.readouterr().out
