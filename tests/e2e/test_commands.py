@@ -144,12 +144,6 @@ def test_a_command_reads_the_settings_and_answers(tmp_path: Path) -> None:
     assert ended.stdout == f"no dead letter in file://{tmp_path}/data/_dead_letter/readings/\n"
 
 
-def test_wrong_settings_are_told_as_without_a_command() -> None:
-    ended = main("replay")
-    assert ended.returncode == 2
-    assert "KAFKA_BOOTSTRAP_SERVERS: must be set" in ended.stdout
-
-
 @pytest.mark.parametrize(
     ("raised", "code", "message"),
     [

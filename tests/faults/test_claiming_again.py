@@ -131,21 +131,6 @@ def test_a_member_that_kafka_has_expelled_does_not_close_the_log_of_the_owner_ag
     scene.assert_every_row_once()
 
 
-@pytest.mark.parametrize("requests", range(1, 9))
-def test_a_batch_on_its_way_is_kept_or_written_again_and_never_twice(scene: Scene, requests: int) -> None:
-    late = scene.late_claimer(0)
-    scene.owner.consume(10)
-    while not scene.owner.consuming.is_idle:
-        scene.go(scene.owner, scene.owner.consuming)
-    for _ in range(requests):
-        scene.go(scene.owner, scene.owner.delivering)
-    scene.claim_late(late)
-    scene.work(scene.owner)
-    assert scene.is_owner_alive
-    assert scene.owner.is_through
-    scene.assert_every_row_once()
-
-
 def test_logs_that_are_closed_now_and_then_are_no_end(scene: Scene) -> None:
     for _ in range(8):
         scene.close_log()

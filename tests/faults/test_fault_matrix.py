@@ -4,6 +4,7 @@ Of every step, two are for every change: nothing was done, and the server says s
 The others are of the night.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from app.errors import RetryableError
+from app.model import TopicPartition
 from app.storage.s3.client import Limits
-from tests.faults.members import LAST, FencedOff, Member, Table, recover
+from tests.faults.members import LAST, TOPIC, FencedOff, Member, Table, recover
 from tests.faults.proxy import Answer, Cut, Fault, Hang, Hold, Lost, Reset, Rule, Say, nth, on
 from tests.faults.site import Site
-from tests.faults.steps import JOURNAL, STEPS, Left, Step, leave_behind, live, proxy_of, s3_error
-from tests.support.waiting import wait_until
+from tests.faults.steps import CLAIM, JOURNAL, STEPS, Left, Step, leave_behind, live, proxy_of, s3_error
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def refusal(status: int, code: str, *, applied: bool = False) -> Callable[[Step], Fault]:
@@ -154,3 +156,17 @@ def test_a_store_that_never_answers_is_given_up(site: Site, tmp_path: Path) -> N
     ):
         with pytest.raises(RetryableError, match=r"(?i)timed out|timeout"):
             ask()
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_claims_of_many_partitions_are_read_and_written_side_by_side(table: Table, tmp_path: Path, method: str) -> None:
+    """Each request waits at the proxy until there are as many as the member may send at once."""
+    workers, count = 8, 64
+    together = threading.Barrier(workers, timeout=PATIENCE)
+    rule = table.site.to_store.add(Rule(on(method, CLAIM), before=lambda _: together.wait()))
+    partitions = [TopicPartition(TOPIC, number) for number in range(count)]
+    store = table.site.new_store(max_workers=2 * workers)
+    with Member(table, tmp_path, store=store, partitions=partitions, workers=workers) as member:
+        member.claim()
+    assert rule.met == count
+    assert not together.broken

@@ -17,13 +17,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.dataframe import StreamingDataFrame
 
-from app.errors import RetryableError
 from app.model import TopicPartition
 from app.stream_timeouts.tracker import TimeoutTracker
 from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.clock import Clock
-from tests.fakes.moody_store import MoodyStore
 from tests.faults.conftest import same, stateless
 from tests.faults.connector_thread import ConnectorThread, Place, Transform, current
 from tests.support.waiting import wait_until
@@ -144,25 +142,6 @@ def _end_of(consumer: Consumer, tp: KafkaTopicPartition) -> int:
 @pytest.fixture
 def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(place, monkeypatch)
-
-
-@one_by_night
-def test_a_store_that_is_away_makes_no_key_silent(watched: Watched, lane: Transform) -> None:
-    store = MoodyStore(watched.place.store_folder)
-    connector = watched.connector(lane, store=store)
-    connector.wait_until_consuming()
-    store.refuse = lambda key: RetryableError(f"uploading {key}", "no route to host")
-    watched.produce("a")
-    connector.wait_until(lambda: connector.is_paused)
-    watched.listen(3 * TIMEOUT, connector)
-    assert watched.told() == []
-
-    store.refuse = lambda _: None
-    watched.place.wait_until_committed(1, by=connector)
-    watched.listen(2 * TIMEOUT, connector)
-    assert watched.told(1) == [b"a"]
-    connector.stop()
-    assert watched.told() == [b"a"]
 
 
 def _has_one_partition(connector: ConnectorThread) -> bool:
