@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.monitoring.history import Chart, History, Point, Sample, lay_out, ticks, window
+from app.monitoring.history import History, Point, Sample, lay_out, window
 
 
 def history(*rows: int, lag: int | None = 0) -> History:
@@ -19,13 +19,6 @@ def filled(*samples: tuple[int, int | None]) -> History:
     for index, (rows, lag) in enumerate(samples):
         filled.add(Sample(index * 5.0, rows, lag))
     return filled
-
-
-def test_without_samples_there_is_nothing_to_show() -> None:
-    empty, chart = History(), lay_out([Point(0, None)], 300)
-    assert (empty.span(100), empty.rate(100, 60)) == (0, (0, 0))
-    assert (empty.rates(100, 15), empty.lags(100, 15)) == ([], [])
-    assert (chart.lines, labels(chart)[:2]) == ([], ["0", "1"])
 
 
 def test_rates_are_of_the_rows_between_two_samples() -> None:
@@ -71,46 +64,11 @@ def test_half_an_hour_is_kept_and_no_more() -> None:
     assert samples.span(999 * 5.0) == 1_800
 
 
-@pytest.mark.parametrize(
-    ("highest", "marks"),
-    [
-        (0, [0, 1]),
-        (0.3, [0, 0.1, 0.2, 0.3]),
-        (1, [0, 0.5, 1]),
-        (101, [0, 50, 100, 150]),
-        (200_000, [0, 50_000, 100_000, 150_000, 200_000]),
-        (1e12, [0, 5e11, 1e12]),
-    ],
-)
-def test_the_grid_is_at_round_values(highest: float, marks: list[float]) -> None:
-    assert ticks(highest) == pytest.approx(marks)
-    assert len(ticks(highest)) <= 5
-
-
 @pytest.mark.parametrize(("span", "shown"), [(0, 300), (299, 300), (301, 600), (1_000, 1_800), (9_999, 1_800)])
 def test_a_young_process_gets_a_short_axis(span: float, shown: float) -> None:
     assert window(span) == shown
 
 
-def labels(drawn: Chart) -> list[str]:
-    return [label for _, label in drawn.values] + [label for _, label, _ in drawn.moments]
-
-
-def test_both_axes_are_labelled() -> None:
-    drawn = lay_out([Point(60, 1_000.0), Point(0, 3_000.0)], 300)
-    assert labels(drawn) == ["0", "1k", "2k", "3k", "now", "1 min", "2 min", "3 min", "5 min ago"]
-
-
-def test_the_newest_point_is_at_the_right_and_the_highest_at_the_top() -> None:
-    drawn = lay_out([Point(300, 0), Point(0, 100)], 300)
-    assert drawn.lines == [[(40.0, 146.0), (392.0, 12.0)]]
-
-
 def test_the_line_is_broken_where_nothing_is_known() -> None:
     points = [Point(40, 1), Point(30, 2), Point(20, None), Point(10, 3), Point(0, 4)]
     assert [len(line) for line in lay_out(points, 300).lines] == [2, 2]
-
-
-def test_what_is_older_than_the_axis_is_left_out() -> None:
-    drawn = lay_out([Point(4_000, 9_999), Point(0, 5)], 1_800)
-    assert "10k" not in labels(drawn)

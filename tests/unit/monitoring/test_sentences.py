@@ -45,22 +45,6 @@ def test_the_headline_of_each_state(name: str, tone: str, title: str) -> None:
     assert (found.tone, found.title) == (tone, title)
 
 
-def test_who_is_away_since_when_what_comes_next_and_that_nothing_is_lost() -> None:
-    found = top(VIEWS["store away"]())
-    assert found.seconds == 95
-    assert found.reason == (
-        "uploading s3://my-lake/data/sensor-data/year=2023/data_sensor-data-3_17.parquet: Connection refused"
-    )
-    assert found.next == (
-        "The connector tries again, at the latest after 30 s, and goes on by itself. Consuming is paused meanwhile"
-    )
-    assert found.to_do == "Check that the store is up and AWS_ENDPOINT_URL"
-    assert found.records == (
-        "None is lost by this. Kafka has those that are not committed, as long as the topic keeps them. "
-        "The oldest is 1 min 58 s old"
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "field", "said"),
     [
@@ -110,24 +94,6 @@ def test_red_is_where_somebody_has_to_do_something(name: str) -> None:
     page = render(VIEWS[name]())
     is_red = bool(re.search(r'class="[^"]*\bbad\b', page))
     assert is_red == (top(VIEWS[name]()).tone == "bad")
-
-
-def test_the_dead_letter_has_its_count_its_place_and_its_commands() -> None:
-    view = VIEWS["dead letters"]()
-    found = next(remarks(view.status))
-    assert found.title == "1,204 records in the dead letter since the start"
-    assert "s3://my-lake/data/_dead_letter/sensor-data" in found.reason
-    assert found.commands == ("python main.py replay --dry-run", "python main.py replay")
-
-
-def test_small_files_name_the_settings_that_help() -> None:
-    view = VIEWS["small files"]()
-    [found] = remarks(view.status)
-    assert found.title == "Small files: 32.6 KB on average"
-    assert "A longer COMMIT_INTERVAL (now 30 s)" in found.reason
-    assert "fewer HIVE_COLUMNS: a batch makes 120 files" in found.reason
-    [found] = remarks(changed(view, identity=replace(view.status.identity, target_file_mb=0)).status)
-    assert "TARGET_FILE_MB=0 writes files of any size: try 16" in found.reason
 
 
 def test_partitions_that_move_again_and_again_and_records_that_are_left_out() -> None:

@@ -13,7 +13,7 @@ import pytest
 from app.logs import Warned
 from app.model import Compaction, TopicPartition
 from app.monitoring.consumption import Consumption
-from app.monitoring.history import History, Sample
+from app.monitoring.history import History
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
 from app.monitoring.status import STATES, Identity, Live, StateName
 from app.monitoring.status_page import View, policy, render, render_partitions
@@ -93,44 +93,12 @@ def test_the_figures() -> None:
     assert "replica lake-sink-2 , one of 2 , up" in text(two)
 
 
-def test_the_steps_of_batches_are_bars_of_one_scale() -> None:
-    metrics = Metrics(lambda: NOW)
-    metrics.delivered(batch(1, spark=1.0, upload=0.5))
-    metrics.delivered(batch(2, spark=3.0))
-    page = render(view(metrics.counts()))
-    bars = re.findall(r'<svg class="bar".*?</svg>', page, re.DOTALL)
-    drawn = [re.findall(r'class="(\w+)" x="([\d.]+)" width="([\d.]+)"', bar) for bar in bars]
-    wide = [[(step, x, width) for step, x, width in bar if width != "0.0"] for bar in drawn]
-    assert wide == [[("spark", "0.0", "300.0")], [("spark", "0.0", "100.0"), ("upload", "100.0", "50.0")]]
-
-
-def test_before_there_is_anything() -> None:
-    page = render(view(live=Live()))
-    assert by_id(page, "state") == "Starting"
-    assert by_id(page, "lag") == by_id(page, "next-commit") == by_id(page, "catch-up") == "\N{EN DASH}"
-    assert "Partitions 0 assigned, none stands out none assigned" in text(page)
-    assert "Last warnings and errors times in UTC none since the start" in text(page)
-
-
 @pytest.mark.parametrize("state", STATES)
 def test_every_state_has_its_name_and_a_headline(state: StateName) -> None:
     page = render(view(live=Live(state)))
     assert by_id(page, "state") == state.capitalize()
     assert f"<title>{by_id(page, 'headline')} | sensors</title>" in page
     assert by_id(page, "since") == "for 1 min 30 s, since 2023-11-14 22:11:50 UTC"
-
-
-def test_rates_and_lags_are_drawn() -> None:
-    history = History()
-    for index in range(10):
-        history.add(Sample(index * 10.0, index * 100, 50, age=7.0))
-    page = render(view(history=history))
-    assert page.count('<path class="line" d="M') == 3
-    assert page.count('class="commit"') == 9
-    assert 'class="outage"' not in page
-    assert 'class="dot"' not in page
-    assert 'aria-label="Rows a second, over time"' in page
-    assert by_id(page, "rate") == "10.0"
 
 
 def test_of_very_many_partitions_the_worst_are_on_the_page_and_all_on_another() -> None:

@@ -16,7 +16,7 @@ from app.stream_timeouts.tracker import KeyObserver, RawKeys, TimeoutTracker
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON
-from tests.unit.consumer.consumer_bench import P0, P1
+from tests.unit.consumer.consumer_bench import P0
 from tests.unit.consumer.framework import row_sink_bench
 
 TIMEOUT = 10
@@ -105,18 +105,6 @@ def test_a_bad_record_is_a_sign_of_life(bench: Bench) -> None:
     bench.sink.reject(Refusal(Rejected(P0, 1, NOON, "a", 17, None, Reason("no object")), ""), is_deserialized=True)
     bench.listen(6)
     assert bench.told == []
-
-
-def test_the_keys_of_partitions_that_are_given_away_are_forgotten(bench: Bench) -> None:
-    bench.row(b"a")
-    bench.listen(9)
-    bench.member.flow.on_wait = bench.member.deliver
-    bench.clock.advance(1)
-    assert bench.flush_while_revoked() is None
-    assert bench.told == [], "the flush is on another thread"
-    bench.row(b"b", tp=P1)
-    bench.listen(TIMEOUT + 1)
-    assert bench.told == [b"b"]
 
 
 def test_a_flush_does_not_count_and_is_followed_by_a_check(bench: Bench) -> None:
