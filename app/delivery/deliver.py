@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from app.catalog.registrar import Registrar
-from app.delivery.flow import BatchInFlight, Flow
+from app.delivery.flow import JOURNAL, KAFKA, REGISTER, UPLOAD, Flow, GatheredBatch
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.journal.journal import FencedError
@@ -65,53 +65,56 @@ class Delivery:
 
     # --- a batch ----------------------------------------------------------------------------------------------------
 
-    def _deliver(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
-        self._last = log = batch.assignment.log
+    def _deliver(self, batch: GatheredBatch, files: Sequence[DataFile]) -> None:
+        assignment, dead_letters = batch.in_flight.assignment, batch.staged.dead_letters
+        self._last = log = assignment.log
         try:
             log.check_open()
-            if batch.parts:
+            if batch.staged.parts:
                 self._store(batch, files)
             else:
                 self._advance(batch)
         except FencedError as error:
-            logger.debug("batch %d is dropped: %s", batch.number, error)
-            if dropped := len(files) + len(batch.dead_letters):
-                self._metrics.delivered(batch.delivered([], dropped))
+            logger.debug("batch %d is dropped: %s", batch.in_flight.number, error)
+            if dropped := len(files) + len(dead_letters):
+                self._metrics.delivered(batch.outcome([], dropped))
             self._abandon(log)
         else:
-            batch.assignment.delivered(batch.last_portion, batch.ends)
-        self._flow.end(batch)
+            assignment.delivered(batch.last_portion, batch.ends)
+        self._flow.end(batch.in_flight)
 
-    def _store(self, batch: BatchInFlight, files: Sequence[DataFile]) -> None:
+    def _store(self, batch: GatheredBatch, files: Sequence[DataFile]) -> None:
+        step, log = batch.in_flight.step, batch.in_flight.assignment.log
         self._confirm_topics(batch)
-        others = batch.dead_letters + self._registrar.write_indexes(files, batch.folder)
+        others = batch.staged.dead_letters + self._registrar.write_indexes(files, batch.in_flight.folder)
         stored = self._store_announced(batch, files, others) if files or others else self._advance(batch)
         if self._flow.written.is_empty:  # else the next batch's intent says it, or is followed by this
             with contextlib.suppress(FencedError):  # the next owner finds the batch complete
-                self._journal(batch, "done", batch.assignment.log.done)
-        self._metrics.delivered(batch.delivered(stored, dropped=0))
+                step("done", log.done, JOURNAL)
+        self._metrics.delivered(batch.outcome(stored))
 
-    def _advance(self, batch: BatchInFlight) -> list[DataFile]:
+    def _advance(self, batch: GatheredBatch) -> list[DataFile]:
         """Write how far was read where nothing is to be stored, before the offsets are committed."""
-        self._journal(batch, "done", partial(batch.assignment.log.advance, batch.ends))
+        batch.in_flight.step("done", partial(batch.in_flight.assignment.log.advance, batch.ends), JOURNAL)
         return []
 
     def _store_announced(
-        self, batch: BatchInFlight, files: Sequence[DataFile], others: Sequence[LocalObject]
+        self, batch: GatheredBatch, files: Sequence[DataFile], others: Sequence[LocalObject]
     ) -> list[DataFile]:
         """Steps 4 to 6; ``FencedError`` where the assignment was over before the files were registered."""
-        log = batch.assignment.log
-        offsets = [part.offsets for part in batch.parts]
-        intent = Intent(batch.number, offsets, files, {each.key: each.records for each in others}, batch.ends)
+        step, log = batch.in_flight.step, batch.in_flight.assignment.log
+        offsets = [part.offsets for part in batch.staged.parts]
+        counts = {each.key: each.records for each in others}
+        intent = Intent(batch.in_flight.number, offsets, files, counts, batch.ends)
         if files and not self._registrar.is_prepared:
-            self._flow.until_it_works(batch, "register", lambda: self._prepare(log))
-        self._journal(batch, "intend", lambda: log.intend(intent))
+            step("register", lambda: self._prepare(log), REGISTER)
+        step("intend", lambda: log.intend(intent), JOURNAL)
         marks = log.marks
         upload = Upload(files, others, self._object_store, self._pool, partial(self._may_upload, log))
         patience = OUTAGE_SECONDS + upload.nbytes / _SLOWEST_UPLOAD
-        stored = batch.timed("upload", lambda: self._flow.until_it_works(batch, "upload", upload.run, patience))
+        stored = step("upload", upload.run, replace(UPLOAD, patience=patience))
         if stored is None:
-            self._flow.until_it_works(batch, "journal", log.verify)
+            step("upload", log.verify, JOURNAL)
             raise FatalError("uploading files", "another object has the name of one of them", _FOREIGN_OBJECT)
         registration = self._registrar.new_registration(stored, marks)
 
@@ -120,24 +123,20 @@ class Delivery:
             with self._metrics.waits.answer(_OF_CATALOG):
                 registration.run()
 
-        batch.timed("register", lambda: self._flow.until_it_works(batch, "register", register))
+        step("register", register, REGISTER)
         log.registered()
         return stored
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _journal(self, batch: BatchInFlight, step: str, write: Callable[[], None]) -> None:
-        batch.timed(step, lambda: self._flow.until_it_works(batch, "journal", write))
-
-    def _confirm_topics(self, batch: BatchInFlight) -> None:
+    def _confirm_topics(self, batch: GatheredBatch) -> None:
         """End where a topic was recreated: rows of the new one would be written under the old one's offsets.
 
         Kafka is asked after the batch has ended, so that all its rows were read before; and before its intent, because
         the next owner registers a batch whose files are complete.
         """
-        tps = [part.offsets.tp for part in batch.parts]
-        error = self._flow.until_it_works(batch, "kafka", lambda: self._recreated(tps))
-        if error is not None:
+        tps = [part.offsets.tp for part in batch.staged.parts]
+        if (error := batch.in_flight.step("intend", lambda: self._recreated(tps), KAFKA)) is not None:
             raise error
 
     def _prepare(self, log: OwnLog) -> None:

@@ -6,72 +6,97 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from app.delivery.assignment import Assignment
 from app.delivery.limits import BatchEnds, BatchLimits
+from app.delivery.open_batch import Staged
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.formatting import counted
-from app.model import BatchPart, DataFile, LocalObject, StagedFile, TopicPartition
+from app.model import DataFile, TopicPartition
 from app.monitoring.metrics import DeliveredBatch, DeliveredFile
-from app.monitoring.waits import OUTAGE_SECONDS, Operation, Request, Stopped
+from app.monitoring.waits import Operation, Request, Stopped
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
-_REQUESTS: Mapping[Operation, Request] = {
-    "schema": Request("store", "reading the table's schema", "schema"),
-    "kafka": Request("Kafka", "asking for the ids of the topics", "kafka"),
-    "journal": Request("store", "writing the journal", "journal"),
-    "upload": Request("store", "uploading files", "upload"),
-    "register": Request("store", "reading the journal before files are registered", "register"),
-}
+# What the steps ask, all but the catalog.
+SCHEMA = Request("store", "reading the table's schema", "schema")
+KAFKA = Request("Kafka", "asking for the ids of the topics", "kafka")
+JOURNAL = Request("store", "writing the journal", "journal")
+UPLOAD = Request("store", "uploading files", "upload")
+REGISTER = Request("store", "reading the journal before files are registered", "register")
+_OPERATIONS: Final[Sequence[Operation]] = ("schema", "kafka", "journal", "upload", "register")
 
 
-@dataclass(slots=True)
 class BatchInFlight:
-    """A batch on its way; its rows are dropped after step 2."""
+    """A batch on its way: of one assignment, in a folder of its own; it tells how long its steps took."""
 
-    number: int  # counts the batches
-    folder: Path
-    clock: Callable[[], float]  # monotonic seconds
-    assignment: Assignment  # of all its records
-    last_portion: int = 0  # the assignment's number of the last portion in it, 0 before the first
-    reason: str = ""
-    ends: dict[TopicPartition, int] = field(default_factory=dict)  # the last offsets that were read
-    parts: Sequence[BatchPart] = ()
-    dead_letters: list[LocalObject] = field(default_factory=list)
-    rescued: int = 0
-    waited: float = 0.0  # seconds for systems that were away: no part of a step's time
-    seconds: dict[str, float] = field(default_factory=dict)
+    def __init__(self, number: int, folder: Path, assignment: Assignment, flow: "Flow") -> None:
+        self.number = number
+        self.folder = folder
+        self.assignment = assignment
+        self._flow = flow
+        self._waited = 0.0  # seconds for systems that were away: no part of a step's time
+        self.seconds: dict[str, float] = {}
+        folder.mkdir()
 
     def remove(self) -> None:
         shutil.rmtree(self.folder)
 
-    def timed(self, step: str, work: Callable[[], _T]) -> _T:
-        """Do the work and note how long it took, together with what the step took before."""
-        begin = self.clock() - self.waited
-        try:
-            return work()
-        finally:
-            self.seconds[step] = self.seconds.get(step, 0.0) + self.clock() - self.waited - begin
+    def step(self, name: str, work: Callable[[], _T], asks: Request | None = None) -> _T:
+        """Do the work, and note how long it took, with what the step took before and without what it waited.
 
-    def delivered(self, stored: Sequence[DataFile], dropped: int) -> DeliveredBatch:
-        """Returns the outcome, and logs it; ``dropped`` files were not registered: the generation had ended."""
+        While what it ``asks`` is away, it is done again and again until it works.
+        """
+        clock = self._flow.runtime.timings.clock
+        begin = clock() - self._waited
+        try:
+            return self.until_it_works(asks, work) if asks else work()
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + clock() - self._waited - begin
+
+    def until_it_works(self, asks: Request, work: Callable[[], _T]) -> _T:
+        """The same within a step."""
+
+        def add_waited(seconds: float) -> None:
+            self._waited += seconds
+
+        waits = self._flow.runtime.metrics.waits
+        return waits.retry(asks, work, stop=self._flow.stop, add_waited=add_waited)
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredBatch:
+    """A batch after step 2; its rows are in the staged file.
+
+    Attributes:
+        last_portion: the assignment's number of the last portion in it, 0 before the first.
+        ends: the last offsets that were read.
+    """
+
+    in_flight: BatchInFlight
+    staged: Staged
+    reason: str
+    last_portion: int
+    ends: Mapping[TopicPartition, int]
+
+    def outcome(self, stored: Sequence[DataFile], dropped: int = 0) -> DeliveredBatch:
+        """Returns the outcome, and logs it; ``dropped`` files were not registered: the assignment had ended."""
         batch = DeliveredBatch(
-            number=self.number,
+            number=self.in_flight.number,
             reason=self.reason,
             rows=sum(file.rows for file in stored),
             files=len(stored),
             size=sum(file.size for file in stored),
-            dead_letters=sum(each.records for each in self.dead_letters),
-            rescued=self.rescued,
+            dead_letters=sum(each.records for each in self.staged.dead_letters),
+            rescued=self.staged.rescued,
             dropped=dropped,
-            seconds=self.seconds,
+            seconds=self.in_flight.seconds,
             last_files=[DeliveredFile(file.key, file.rows, file.size) for file in stored],
         )
         _log(batch)
@@ -127,8 +152,8 @@ class Flow:
         self.ends = BatchEnds(limits, runtime.timings.clock)
         self.stop = threads.new_event()  # ends all waiting
         self.changed = threads.new_condition()
-        self.staged: Handover[tuple[BatchInFlight, StagedFile | None]] = Handover(self.stop, threads.handed_over)
-        self.written: Handover[tuple[BatchInFlight, list[DataFile]]] = Handover(self.stop, threads.handed_over)
+        self.staged: Handover[GatheredBatch] = Handover(self.stop, threads.handed_over)
+        self.written: Handover[tuple[GatheredBatch, list[DataFile]]] = Handover(self.stop, threads.handed_over)
         self.held_bytes = 0
         self.begun = self.ended = 0
         self.stored_share: float | None = None
@@ -157,7 +182,7 @@ class Flow:
     @property
     def obstacle(self) -> ConnectorError | None:
         """The error that is waited out at present."""
-        return self.runtime.metrics.waits.failing(*_REQUESTS)
+        return self.runtime.metrics.waits.failing(*_OPERATIONS)
 
     @property
     def is_in_trouble(self) -> bool:
@@ -184,6 +209,10 @@ class Flow:
 
     # --- from the threads of the pipeline ---------------------------------------------------------------------------
 
+    def wrote(self, size: int, *, of: int) -> None:
+        """Note the size of a batch's files, made of a staged file of this size."""
+        self.stored_share = size / of
+
     def hold(self, size: int) -> None:
         """Count so many bytes more of records that wait, or fewer."""
         with self.changed:
@@ -192,10 +221,7 @@ class Flow:
 
     def begin(self, assignment: Assignment) -> BatchInFlight:
         self.begun += 1
-        folder = self.runtime.scratch / f"batch-{self.begun}"
-        batch = BatchInFlight(self.begun, folder, self.runtime.timings.clock, assignment)
-        batch.folder.mkdir()
-        return batch
+        return BatchInFlight(self.begun, self.runtime.scratch / f"batch-{self.begun}", assignment, self)
 
     def end(self, batch: BatchInFlight) -> None:
         batch.remove()
@@ -209,17 +235,6 @@ class Flow:
             self.failure = self.failure or error
             self.changed.notify_all()
         self.stop.set()
-
-    def until_it_works(
-        self, batch: BatchInFlight, step: Operation, work: Callable[[], _T], patience: float = OUTAGE_SECONDS
-    ) -> _T:
-        """Do this for the batch, again and again until it works; an answer that takes longer is an outage too."""
-
-        def add_waited(seconds: float) -> None:
-            batch.waited += seconds
-
-        request = replace(_REQUESTS[step], patience=patience)
-        return self.runtime.metrics.waits.retry(request, work, stop=self.stop, add_waited=add_waited)
 
 
 def _log(batch: DeliveredBatch) -> None:

@@ -3,7 +3,7 @@
 import logging
 import queue
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from app.convert.batch import Converted
 from app.delivery.assignment import Assignment, Piece, Portion
-from app.delivery.flow import BatchInFlight, Flow
-from app.delivery.limits import BEFORE_FAILURE, LITTLE_ROOM, OTHER_COLUMNS, BatchSize
+from app.delivery.flow import SCHEMA, BatchInFlight, Flow, GatheredBatch
+from app.delivery.limits import BEFORE_FAILURE, BatchSize, reason_before
 from app.delivery.open_batch import OpenBatch
 from app.delivery.runtime import Runtime
 from app.delivery.stage import Stager
 from app.errors import FatalError
-from app.model import Batch, BatchPart, OffsetRange, StagedFile, TopicPartition
+from app.model import Batch, BatchPart, OffsetRange, TopicPartition
 from app.monitoring.waits import Stopped
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Gathering:
         self._in_files = in_files
         self._submitted: queue.SimpleQueue[Portion] = queue.SimpleQueue()
         self._waiting = _Waiting()
-        self._open: tuple[BatchInFlight, OpenBatch] | None = None
+        self._open: _Open | None = None
 
     def submit(self, portion: Portion) -> None:
         """Take over a portion, from any thread. Never blocks: the consumer bounds the records, by ``held_bytes``."""
@@ -99,74 +99,70 @@ class Gathering:
     @property
     def size(self) -> BatchSize:
         """Of the batch, with what is not converted yet."""
-        in_flight, batch = self._open or (None, None)
-        size = batch.size if batch else BatchSize()
-        is_ahead = bool(self._waiting.pieces or (in_flight and in_flight.last_portion))
+        size = self._open.rows.size if self._open else BatchSize()
+        is_ahead = bool(self._waiting.pieces or (self._open and self._open.last_portion))
         return replace(size, records=size.records + self._waiting.records, is_ahead=is_ahead)
 
     # --- an assignment that has ended -------------------------------------------------------------------------------
 
     def _drop_ended(self) -> None:
         """Drop what is there of an assignment that is over: the next one begins after that."""
-        gathered = self._open[0].assignment if self._open else self._waiting.assignment
+        gathered = self._open.in_flight.assignment if self._open else self._waiting.assignment
         if gathered is None or not gathered.is_over:
             return
         self._flow.hold(-self._waiting.size)
-        self._waiting.take_out()
+        self._waiting = _Waiting()
         if self._open:
-            (in_flight, batch), self._open = self._open, None
-            batch.close()
-            self._flow.end(in_flight)
+            self._open.rows.close()
+            self._flow.end(self._open.in_flight)
+            self._open = None
         self._flow.ends.ended()
 
     # --- convert, and append to the staged file ---------------------------------------------------------------------
 
     def _convert(self) -> None:
         """Convert what waits, and append it to the open batch; where it does not fit to that, this is closed first."""
-        assignment = self._waiting.assignment
-        if assignment is None:
+        waiting, self._waiting = self._waiting, _Waiting()
+        if waiting.assignment is None:
             return
-        last, size = self._waiting.last, self._waiting.size
-        self._gather(assignment, self._waiting.take_out())
-        self._opened(assignment)[0].last_portion = last
-        self._flow.hold(-size)
-
-    def _gather(self, assignment: Assignment, pieces: list[Piece]) -> None:
-        records, ends = _joined(pieces, assignment.log.token)
-        pieces.clear()  # the rows are in ``records`` alone
+        records, ends = _joined(waiting.pieces, waiting.assignment.log.token)
+        waiting.pieces.clear()  # the rows are in ``records`` alone
+        batch = self._open = self._open or self._begun(waiting.assignment)
         if records.parts:
-            converted = self._converted(self._opened(assignment)[0], records)
-            self._make_room(converted)
-            in_flight, batch = self._opened(assignment)
-            in_flight.timed("stage", lambda: batch.append(records, converted))
-        self._opened(assignment)[0].ends.update(ends)
+            converted = self._converted(batch, records)
+            if reason := self._reason_before(batch, converted):
+                self._close_open(reason)
+                self._wait_for_room(converted)
+                batch = self._open = self._begun(waiting.assignment)
+            batch.in_flight.step("stage", partial(batch.rows.append, records, converted))
+        batch.ends.update(ends)
+        batch.last_portion = waiting.last
+        self._flow.hold(-waiting.size)
 
-    def _make_room(self, converted: Converted) -> None:
-        """End the batch if these rows do not fit to it, or into the scratch folder beside it."""
-        if self._open and not self._open[1].takes(converted.rows):
-            self._close_open(OTHER_COLUMNS)
-        if self._open and self._open[0].last_portion and not self._has_room(converted):
-            self._close_open(LITTLE_ROOM)
-            self._wait_for_room(converted)
-
-    def _converted(self, in_flight: BatchInFlight, records: Batch) -> Converted:
-        patiently = partial(self._flow.until_it_works, in_flight, "schema")
+    def _converted(self, batch: "_Open", records: Batch) -> Converted:
+        patiently = partial(batch.in_flight.until_it_works, SCHEMA)
         try:
-            converted = in_flight.timed("convert", lambda: self._stager.convert(records, patiently))
+            converted = batch.in_flight.step("convert", lambda: self._stager.convert(records, patiently))
         except Stopped:
             raise
         except Exception:
-            if in_flight.last_portion:
+            if batch.last_portion:
                 self._close_open(BEFORE_FAILURE)
             raise
         if converted.rows is None:
             return converted
         return replace(converted, rows=replace(converted.rows, table=self._in_files(converted.rows.table)))
 
+    def _reason_before(self, batch: "_Open", converted: Converted) -> str | None:
+        return reason_before(
+            has_other_columns=not batch.rows.takes(converted.rows),
+            has_little_room=bool(batch.last_portion) and not self._has_room(converted),
+        )
+
     def _has_room(self, converted: Converted) -> bool:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
         rows = converted.rows.table.nbytes if converted.rows else 0
-        staged = self._open[1].size.staged_bytes if self._open else 0
+        staged = self._open.rows.size.staged_bytes if self._open else 0
         return self._runtime.free_bytes(self._runtime.scratch) >= 2 * rows + 3 * staged
 
     def _wait_for_room(self, converted: Converted) -> None:
@@ -182,26 +178,29 @@ class Gathering:
 
     # --- begin and end batches --------------------------------------------------------------------------------------
 
-    def _opened(self, assignment: Assignment) -> tuple[BatchInFlight, OpenBatch]:
-        if self._open is None:
-            in_flight = self._flow.begin(assignment)
-            self._open = in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet")
-        return self._open
+    def _begun(self, assignment: Assignment) -> "_Open":
+        in_flight = self._flow.begin(assignment)
+        return _Open(in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet"))
 
     def _close_open(self, reason: str) -> None:
         """Hand the batch on, if one is open; nothing of it stays here while the next step is busy."""
         self._flow.ends.ended()
         if self._open is not None:
-            self._flow.staged.put(self._closed(reason))
+            self._flow.staged.put(self._closed(self._open, reason))
 
-    def _closed(self, reason: str) -> tuple[BatchInFlight, StagedFile | None]:
-        assert self._open is not None  # noqa: S101 - the caller has looked
-        (in_flight, batch), self._open = self._open, None
-        in_flight.reason = reason
-        staged = batch.close()
-        in_flight.parts, in_flight.rescued = staged.parts, staged.rescued
-        in_flight.dead_letters = staged.dead_letters
-        return in_flight, staged.file
+    def _closed(self, batch: "_Open", reason: str) -> GatheredBatch:
+        self._open = None
+        return GatheredBatch(batch.in_flight, batch.rows.close(), reason, batch.last_portion, batch.ends)
+
+
+@dataclass(slots=True)
+class _Open:
+    """The batch that is gathered."""
+
+    in_flight: BatchInFlight
+    rows: OpenBatch
+    last_portion: int = 0
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class _Waiting:
@@ -222,12 +221,6 @@ class _Waiting:
         self.pieces += portion.pieces
         self.size += portion.size
         self.records += sum(each.records for each in portion.pieces)
-
-    def take_out(self) -> list[Piece]:
-        """The pieces; nothing waits then."""
-        pieces = self.pieces
-        self.assignment, self.pieces, self.size, self.records = None, [], 0, 0
-        return pieces
 
 
 def _joined(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition, int]]:

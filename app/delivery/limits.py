@@ -1,35 +1,16 @@
 """Decides when a batch ends, and holds all limits of rows, bytes, files and seconds that this depends on.
 
 Records go to the pipeline as they come. They are converted once they take an eighth of ``max_buffer_bytes``, or once
-the batch ends, and are gathered in a staged file. The thread that does this decides. It ends the batch after
-
-| condition, the first that holds | reason, which is logged |
-|---|---|
-| its staged file takes ``max_staged_bytes``, or its rows ``max_sort_bytes`` | ``128 MB staged`` |
-| its rejected records take 16 MB of Python's memory | ``many records for the dead letter`` |
-| it makes 10,000 files | ``10,000 files`` |
-| a batch still waits for Spark | not ended: the batch grows meanwhile |
-| ``commit_seconds`` | ``checkpoint`` |
-| its files are expected to take ``target_file_bytes`` | ``files of 16 MB`` |
-| ``batch_size`` records, gathered for ``gather_seconds``, without ``target_file_bytes`` | ``3,000 rows`` |
-| ``batch_size`` records, and none has come for ``gather_seconds`` | ``3,000 rows, and no more come`` |
-
-A flush ends it with ``checkpoint``, or ``buffer full``. It also ends before records that do not fit to it:
-
-| condition | reason |
-|---|---|
-| the columns have other types | ``a column's type changed`` |
-| the scratch folder has no room for them and for the files that Spark writes | ``little room in ...`` |
-| they cannot be converted, and the process ends | ``what came before a failure`` |
+the batch ends, and are gathered in a staged file. The thread that does this decides: ``ENDS`` has the conditions and
+the reasons, which are logged. ``reason_before`` has those to end it before records that do not fit to it. A flush ends
+it too, with ``checkpoint`` or ``buffer full``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, Self
 
-OTHER_COLUMNS: Final = "a column's type changed"
-LITTLE_ROOM: Final = "little room in the temporary folder"
 BEFORE_FAILURE: Final = "what came before a failure"
 
 _MB = 2**20
@@ -87,6 +68,74 @@ class BatchLimits:
         return "buffer full" if self.is_full(held_bytes) else "checkpoint"
 
 
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The batch that is gathered, and what its end depends on besides.
+
+    Attributes:
+        is_writer_idle: no batch waits for Spark.
+        is_due: the time of ``commit_seconds`` is over.
+        stored_share: the size of the last batch's files, by that of its staged file; ``None`` before the first batch.
+        seconds: how long it has been gathered while Spark had nothing else to do.
+        quiet: for how many seconds no record has come.
+    """
+
+    batch: BatchSize
+    limits: BatchLimits
+    is_writer_idle: bool
+    is_due: bool
+    stored_share: float | None
+    seconds: float
+    quiet: float
+
+    @property
+    def file_bytes(self) -> float:
+        """The expected size of its files; 0 where it is not known or does not matter."""
+        is_known = self.limits.target_file_bytes and self.batch.files and self.stored_share is not None
+        return self.batch.staged_bytes * (self.stored_share or 0.0) / self.batch.files if is_known else 0.0
+
+    @property
+    def has_rows(self) -> bool:
+        return self.batch.records >= self.limits.batch_size
+
+
+# The first condition that holds decides; its reason is ``None`` where the batch does not end.
+ENDS: Final[Sequence[tuple[Callable[[Situation], bool], Callable[[Situation], str | None]]]] = (
+    (
+        lambda now: (
+            now.batch.staged_bytes >= now.limits.max_staged_bytes or now.batch.sort_bytes >= now.limits.max_sort_bytes
+        ),
+        lambda now: f"{now.batch.staged_bytes // _MB:,} MB staged",
+    ),
+    (lambda now: now.batch.rejected_bytes >= _MAX_REJECTED_BYTES, lambda _: "many records for the dead letter"),
+    (lambda now: now.batch.files >= _MAX_FILES, lambda now: f"{now.batch.files:,} files"),
+    (lambda now: not now.is_writer_idle, lambda _: None),  # it grows meanwhile
+    (lambda now: now.is_due, lambda _: "checkpoint"),
+    (
+        lambda now: now.file_bytes >= now.limits.target_file_bytes > 0,
+        lambda now: f"files of {now.file_bytes / _MB:.1f} MB",
+    ),
+    (
+        lambda now: now.has_rows and not now.limits.target_file_bytes and now.seconds >= now.limits.gather_seconds,
+        lambda now: f"{now.batch.records:,} rows",
+    ),
+    (
+        lambda now: now.has_rows and now.quiet >= now.limits.gather_seconds,
+        lambda now: f"{now.batch.records:,} rows, and no more come",
+    ),
+)
+
+
+def reason_before(*, has_other_columns: bool, has_little_room: bool) -> str | None:
+    """Returns the reason to end the batch before these records, if there is one.
+
+    Their columns have other types, or the scratch folder has no room for them and for the files that Spark writes.
+    """
+    if has_other_columns:
+        return "a column's type changed"
+    return "little room in the temporary folder" if has_little_room else None
+
+
 class BatchEnds:
     """Decides when the batch that is gathered ends. For one thread, but for ``due_in``."""
 
@@ -110,37 +159,13 @@ class BatchEnds:
         self._since = self._clock()
 
     def reason(self, batch: BatchSize, *, is_writer_idle: bool, stored_share: float | None) -> str | None:
-        """Returns the reason to end the batch now, if there is one; ``is_writer_idle``: no batch waits for Spark.
-
-        ``stored_share`` is the size of the last batch's files, by that of its staged file; ``None`` before the first
-        batch.
-        """
-        limits, now = self._limits, self._clock()
+        """Returns the reason to end the batch now, if there is one; arguments as in ``Situation``."""
+        now = self._clock()
         if now >= self._due_at:
-            self._due_at = now + limits.commit_seconds
+            self._due_at = now + self._limits.commit_seconds
             self._is_due = batch.is_ahead
-        if batch.staged_bytes >= limits.max_staged_bytes or batch.sort_bytes >= limits.max_sort_bytes:
-            return f"{batch.staged_bytes // _MB:,} MB staged"
-        if batch.rejected_bytes >= _MAX_REJECTED_BYTES:
-            return "many records for the dead letter"
-        if batch.files >= _MAX_FILES:
-            return f"{batch.files:,} files"
         if not is_writer_idle:
             self._since = now
-            return None
-        if self._is_due:
-            return "checkpoint"
-        return self._worth_writing(batch, stored_share, now)
-
-    def _worth_writing(self, batch: BatchSize, stored_share: float | None, now: float) -> str | None:
-        limits = self._limits
-        if limits.target_file_bytes and batch.files and stored_share is not None:
-            size = batch.staged_bytes * stored_share / batch.files
-            if size >= limits.target_file_bytes:
-                return f"files of {size / _MB:.1f} MB"
-        if batch.records >= limits.batch_size:
-            if not limits.target_file_bytes and now - self._since >= limits.gather_seconds:
-                return f"{batch.records:,} rows"
-            if now - self._quiet_since >= limits.gather_seconds:
-                return f"{batch.records:,} rows, and no more come"
-        return None
+        seconds, quiet = now - self._since, now - self._quiet_since
+        seen = Situation(batch, self._limits, is_writer_idle, self._is_due, stored_share, seconds, quiet)
+        return next((reason(seen) for holds, reason in ENDS if holds(seen)), None)

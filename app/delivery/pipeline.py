@@ -75,11 +75,12 @@ class Pipeline:
     def write_next(self) -> None:
         """Step 3 of the next batch; one of an assignment that is over needs none."""
         self._wait_for_writer()
-        batch, staged = self._flow.staged.get()
-        files = []
-        if staged and not batch.assignment.is_over:
-            files = batch.timed("spark", lambda: self._writer.write(staged, batch.folder / "written"))
-            self._flow.stored_share = sum(file.size for file in files) / staged.path.stat().st_size
+        batch = self._flow.staged.get()
+        files: list[DataFile] = []
+        if (staged := batch.staged.file) and not batch.in_flight.assignment.is_over:
+            out = batch.in_flight.folder / "written"
+            files = batch.in_flight.step("spark", lambda: self._writer.write(staged, out))
+            self._flow.wrote(sum(file.size for file in files), of=staged.path.stat().st_size)
             staged.path.unlink()
         self._flow.written.put((batch, files))
 

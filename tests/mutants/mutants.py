@@ -171,8 +171,8 @@ MUTANTS = (
     Mutant(
         "offsets of records without rows are committed before the log has them",
         _DELIVER,
-        "log.advance, batch.ends))",
-        "log.advance, {}))",
+        "log.advance, batch.ends), JOURNAL)",
+        "log.advance, {}), JOURNAL)",
         _OF_PIPELINE,
     ),
     Mutant(
@@ -381,8 +381,8 @@ MUTANTS = (
     Mutant(
         "files are uploaded that no log names",
         _DELIVER,
-        "lambda: log.intend(intent))\n",
-        "log.verify)\n",
+        "lambda: log.intend(intent), JOURNAL)\n",
+        "log.verify, JOURNAL)\n",
         _OF_PIPELINE,
     ),
     Mutant(
