@@ -1,6 +1,7 @@
 """Reads the newest records of a topic, and how many come, without joining a consumer group."""
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from app.errors import RetryableError
 from app.kafka.questions import GroupOffsets, failed, unanswered
 from app.model import Message, TopicPartition
 
@@ -39,28 +41,40 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> Newest:
     """
     ends = {TopicPartition(topic, partition): end for partition, end in offsets.ends(topic).items()}
     lows = offsets.beginnings(topic)
-    begins = {tp: max(lows[tp.partition], end - count) for tp, end in ends.items()}  # all may be of one partition
-    found = _read(offsets.consumer, topic, {tp: begin for tp, begin in begins.items() if begin < ends[tp]})
+    found: list[Message] = []
+    for reach in (count, 8 * count, 64 * count):  # all may be of one partition, and offsets may have no record
+        begins = {tp: max(lows[tp.partition], end - reach) for tp, end in ends.items()}
+        wanted = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
+        try:
+            found = _read(offsets.consumer, topic, wanted, count)
+        except RetryableError:
+            if reach == count:
+                raise
+            break  # so many take too long
+        if len(found) >= count or all(begin == lows[tp.partition] for tp, begin in begins.items()):
+            break
     found.sort(key=lambda message: message.timestamp()[1])
     a_second, window = _rate(offsets, ends)
     return Newest(found[-count:], a_second, window)
 
 
-def _read(consumer: Any, topic: str, begins: Mapping[TopicPartition, int]) -> list[Message]:
+def _read(consumer: Any, topic: str, begins: Mapping[TopicPartition, int], count: int) -> list[Message]:
     consumer.assign([KafkaTopicPartition(*tp, begin) for tp, begin in begins.items()])
-    left, found, give_up = {*begins}, list[Message](), time.monotonic() + _ANSWER_SECONDS
+    found = {tp: deque[Message](maxlen=count) for tp in begins}
+    left, give_up = {*begins}, time.monotonic() + _ANSWER_SECONDS
     while left:
         if time.monotonic() > give_up:
             raise unanswered(f"the newest records of {topic}", f"no end within {_ANSWER_SECONDS:.0f} s")
         for message in consumer.consume(_AT_ONCE, 1.0):
             error = message.error()
+            tp = TopicPartition(message.topic(), message.partition())
             if error is None:
-                found.append(message)
+                found[tp].append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(TopicPartition(message.topic(), message.partition()))
+                left.discard(tp)
             else:
                 raise failed(f"the newest records of {topic}", error)
-    return found
+    return [message for each in found.values() for message in each]
 
 
 def _rate(offsets: GroupOffsets, ends: Mapping[TopicPartition, int]) -> tuple[float, timedelta]:

@@ -13,10 +13,11 @@ from uuid import uuid4
 
 import fastavro
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 import app
-from dev.broker import Broker
+from dev.broker import ADMIN_TIMEOUT, Broker
 from dev.connector import REPO, customised, environment
 from tests.services.main_process import run_main
 from tests.support.commands import run_command
@@ -340,6 +341,21 @@ def test_a_plan_of_an_empty_topic(kafka: Broker) -> None:
     told = run(REPO, "try", "--topic", **settings)
     assert (told.returncode, told.stderr) == (0, "")
     assert "0 of the newest: 0 rows" in told.stdout
+
+
+def test_a_plan_looks_behind_offsets_that_have_no_record(kafka: Broker) -> None:
+    topic = f"readings-{uuid4().hex[:8]}"
+    kafka.create_topic(topic)
+    kafka.produce(topic, [(None, GOOD, None, 0)] * 20)
+    aborted = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic})
+    aborted.init_transactions(ADMIN_TIMEOUT)
+    aborted.begin_transaction()
+    for _ in range(3_000):
+        aborted.produce(topic, GOOD)
+    aborted.flush(ADMIN_TIMEOUT)
+    aborted.abort_transaction(ADMIN_TIMEOUT)
+    settings = {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "input": topic, "S3_BUCKET": "lake-bucket"}
+    assert "20 of the newest: 20 rows" in run(REPO, "try", "--topic", **settings).stdout
 
 
 def test_a_plan_needs_a_broker() -> None:
