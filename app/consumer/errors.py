@@ -70,6 +70,8 @@ def translated(error: Exception) -> ConnectorError:
         return producing_failed(error)
     if isinstance(error, CheckpointConsumerCommitError | KafkaException):
         found = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
+        if found.fatal():  # of the producer: that of a consumer comes as a message
+            return producing_failed(error)
         return not_committed(found, "committing offsets")
     if isinstance(error, KafkaConsumerException):
         return recovering_failed(error)

@@ -11,7 +11,11 @@ from app.errors import ConnectorError, FatalError, RetryableError
 logger = logging.getLogger(__name__)
 
 FROM_LAST_COMMIT = "The next start goes on from the last commit"
-_LET_IT_SEND = "Check the user's rights on the topic, and the largest message it takes"
+_LET_IT_SEND = "Check the largest message that the topic takes"
+_LET_IT_WRITE = (
+    "Allow Write on the topics that are sent to, and where Kafka is older than 3.0, or MSK with IAM, IdempotentWrite "
+    "(kafka-cluster:WriteDataIdempotently) on the cluster"
+)
 
 # The coordinator is away or moves, or a rebalance is on: offsets can be committed later, or the next owner reads the
 # rows again.
@@ -33,6 +37,8 @@ PASSING_ERRORS = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
     }
 )
+
+_MAY_NOT_WRITE = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
 _LASTING_CONSUMER_ERRORS = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
@@ -78,6 +84,12 @@ def _ending(error: KafkaError) -> ConnectorError | None:
             error.str(),
             "Check that the topic still exists and that the user may read it and its consumer group",
         )
+    if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
+        return RetryableError(
+            "joining the consumer group",
+            f"{error.str()}: another program in it shares out partitions in another way",
+            "Stop that program, or set CONSUMER_GROUP to a group of its own",
+        )
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         return RetryableError(
             "consuming from Kafka",
@@ -90,9 +102,9 @@ def _ending(error: KafkaError) -> ConnectorError | None:
 def producing_failed(error: Exception) -> ConnectorError:
     """The error to end with if Kafka refused records that ``transform()`` produces, or changes of its state."""
     doing = "sending what transform() produces, or the changes of its state"
-    if not isinstance(error, KafkaProducerDeliveryError):
+    if not isinstance(error, KafkaProducerDeliveryError | KafkaException):
         return RetryableError(doing, str(error), FROM_LAST_COMMIT)
-    kafka_error: KafkaError = error.error
+    kafka_error: KafkaError = error.args[0] if isinstance(error, KafkaException) else error.error
     if kafka_error.code() in PASSING_ERRORS or kafka_error.code() == KafkaError._MSG_TIMED_OUT:
         return RetryableError(doing, kafka_error.str(), FROM_LAST_COMMIT)
-    return FatalError(doing, kafka_error.str(), _LET_IT_SEND)
+    return FatalError(doing, kafka_error.str(), _LET_IT_WRITE if kafka_error.code() in _MAY_NOT_WRITE else _LET_IT_SEND)

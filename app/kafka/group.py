@@ -1,22 +1,20 @@
-"""Checks the consumer group: whether other members write another table, and whether the user may read."""
+"""Checks the consumer group: whether other members write another table, or none."""
 
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
 
-from app.errors import FatalError, RetryableError
+from app.errors import RetryableError
 from app.kafka.questions import ask, unanswered
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
-_RIGHTS: Mapping[str, Any] = {"include_authorized_operations": True, "request_timeout": _ANSWER_SECONDS}
-_READ = frozenset({AclOperation.READ, AclOperation.ALL})
 _NOT_SHOWN = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _LOOKS = 3
 _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-9a-f]{12})")
@@ -47,14 +45,21 @@ class OtherTables:
 
     A member that finds another table's member at its first assignment ends before it reads a record. A member that was
     alone in the group before goes on, because the other one ends. If the other one is still there at the next check,
-    both end.
+    both end. Warns once of each other program in the group that reads the topic.
     """
 
     def __init__(
-        self, admin: AdminClient, group: str, own_client_id: str, tell: Callable[[int], None] = lambda _: None
+        self,
+        admin: AdminClient,
+        group: str,
+        topic: str,
+        own_client_id: str,
+        tell: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._admin = admin
         self._group = group
+        self._topic = topic
+        self._warned: set[tuple[str, str]] = set()
         self._own = own_client_id
         self._tell = tell  # how many members write our table
         self._had_it_alone = False
@@ -85,6 +90,16 @@ class OtherTables:
 
     def _look(self) -> list[str]:
         members = _members(self._admin, self._group)
+        name = len(self._topic).to_bytes(2, "big") + self._topic.encode()  # as in Kafka's protocol of consumers
+        found = {(str(each.client_id), str(each.client_host)) for each in members if name in each.assignment}
+        warn_of_others(self._group, self._topic, found - self._warned)
+        self._warned |= found
+        if not (members or self._had_it_alone):
+            logger.warning(
+                "Kafka shows no member of consumer group %s, as where a program in it has group.protocol=consumer. "
+                "Another program may get records of topic %s",
+                *(self._group, self._topic),
+            )
         if ours := sum(member.client_id == self._own for member in members):
             self._tell(ours)
         return _hosts_of_others(members, self._own)
@@ -105,14 +120,15 @@ def is_member(admin: AdminClient, group: str, member_id: str | None) -> bool:
     return bool(member_id) and any(member.id == member_id for member in _members(admin, group))
 
 
-def check_topic_rights(admin: AdminClient, topic: str) -> None:
-    """Raise ``FatalError`` if a right is missing; passes if the broker does not say."""
-    _require_read(lambda: admin.describe_topics(TopicCollection([topic]), **_RIGHTS)[topic], f"topic {topic}")
-
-
-def check_group_rights(admin: AdminClient, group: str) -> None:
-    """The same for the group. Not for a process that goes on, see ``_members``: a member asks for its offsets."""
-    _require_read(lambda: admin.describe_consumer_groups([group], **_RIGHTS)[group], f"consumer group {group}")
+def warn_of_others(group: str, topic: str, readers: Iterable[tuple[str, str]]) -> None:
+    """Warn of those among the readers of the topic, client ids with hosts, that are not this connector."""
+    for client, host in sorted(readers):
+        if not _CLIENT_ID.fullmatch(client):
+            logger.warning(
+                "another program reads topic %s in consumer group %s: %s at %s. The table lacks what it gets. "
+                "Stop it, or set CONSUMER_GROUP to a group of its own",
+                *(topic, group, client, host),
+            )
 
 
 def _hosts_of_others(members: Iterable[Any], own_client_id: str) -> list[str]:
@@ -151,19 +167,3 @@ def _shared(group: str, hosts: Sequence[str], who: str) -> RetryableError:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _require_read(describe: Callable[[], Any], what: str) -> None:
-    refused = FatalError(
-        f"asking for the rights on {what}", "the user has no right to read it", f"Allow Read on {what}"
-    )
-    try:
-        allowed = describe().result().authorized_operations
-    except KafkaException as error:
-        code = error.args[0].code()
-        if code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED):
-            raise refused from None
-        logger.debug("the rights on %s are not known: %s", what, error.args[0].str())
-        return
-    if allowed and not _READ.intersection(allowed):
-        raise refused

@@ -2,14 +2,14 @@
 
 import difflib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.kafka import ConnectionConfig
-from quixstreams.models.topics import Topic
+from quixstreams.models.topics import Topic, TopicAdmin, TopicConfig, TopicManager
 from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
 
 from app.container import with_own_address
@@ -77,21 +77,50 @@ def _outage_hint(connection: ConnectionConfig, cause: str) -> str:
     return f"{hint}. If it asks for TLS or a login, set KAFKA_SECURITY_PROTOCOL"
 
 
+class Topics(TopicManager):
+    """What an application knows of topics: their settings too, where the user may read them."""
+
+    def __init__(self, connection: ConnectionConfig, group: str, *, creates: bool) -> None:
+        # That of quixstreams is idempotent, as producers are, for which the user needs a right.
+        admin = _Admin(connection, extra_config=dict(EVERY_CLIENT))
+        super().__init__(admin, group, auto_create_topics=creates)
+
+    @classmethod
+    def derive_topic_config(cls, topics: Iterable[Topic]) -> TopicConfig:
+        """The settings of a topic for state or ``group_by()``: it keeps its records as long as these topics do."""
+        for topic in topics:
+            if "retention.ms" not in topic.broker_config.extra_config:
+                cause = "the user has no right to read them, and a topic for state or group_by() gets the same"
+                hint = f"Allow DescribeConfigs on topic {topic.name}"
+                raise FatalError(f"reading the settings of topic {topic.name!r}", cause, hint)
+        return super().derive_topic_config(topics)
+
+
+class _Admin(TopicAdmin):
+    def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, TopicConfig | None]:
+        """Without the right to read their settings, what the metadata has: partitions and replicas."""
+        try:
+            return super().inspect_topics(topic_names, timeout)
+        except TopicPermissionError:
+            known = {name: topic.partitions for name, topic in self.list_topics(timeout).items()}
+        return {
+            name: TopicConfig(len(known[name]), len(known[name][0].replicas), {}) if name in known else None
+            for name in topic_names
+        }
+
+
 def open_topic(
-    application: Application, name: str, visible: Collection[str], *, variable: str, right: str, **options: Any
+    application: Application, name: str, visible: Collection[str], *, variable: str, **options: Any
 ) -> Topic:
     """Opens an existing topic, with further ``options`` of ``quixstreams.Application.topic``.
 
-    ``visible`` are the names that Kafka shows us, ``variable`` the setting that names it, and ``right`` what the user
-    needs to be allowed on it.
+    ``visible`` are the names that Kafka shows us, and ``variable`` the setting that names it.
     """
     try:
         return application.topic(name, **options)
     except TopicNotFoundError:
         prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
         raise missing_topic(name, [found.removeprefix(prefix) for found in visible], variable) from None
-    except TopicPermissionError as error:
-        raise unreadable_topic(name, error, right) from None
 
 
 def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:
@@ -107,11 +136,5 @@ def missing_topic(name: str, topics: Collection[str], variable: str = "input") -
     else:
         cause = "it does not exist, and the broker shows us no topics at all"
     of = "the input topic" if variable == "input" else f"the topic of {variable},"
-    return ConfigError(f"finding {of} {name!r}", cause, f"Create it, or set the variable {variable} to its name")
-
-
-def unreadable_topic(name: str, error: Exception, right: str = "Read") -> FatalError:
-    """The error for a topic that exists and cannot be described; ``right`` is needed beside Describe."""
-    return FatalError(
-        f"reading the settings of topic {name!r}", str(error), f"The user needs Describe and {right} rights on it"
-    )
+    hint = f"Create it, let the user describe it, or set the variable {variable} to its name"
+    return ConfigError(f"finding {of} {name!r}", cause, hint)

@@ -23,7 +23,8 @@ from app.delivery.limits import BatchLimits
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.errors import RetryableError
-from app.kafka.group import OtherTables, check_members, check_topic_rights, is_member
+from app.kafka.group import OtherTables, check_members, is_member
+from app.kafka.rights import check_topic_rights
 from app.kafka.topics import listing_topics, missing_topic, open_topic
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.consumption import Consumption, Health
@@ -76,7 +77,6 @@ class Connector:
                 settings.input_topic,
                 visible,
                 variable="input",
-                right="Read",
                 value_deserializer=self.formats.value,
                 key_deserializer=self.stream_timeouts.key_deserializer,
             )
@@ -116,7 +116,9 @@ class Connector:
             spark.up.result()  # after a failed start of Spark do not join the group
         offsets = open_group(application.config, admin, topic.name, runtime.timings)
         topic_ids = TopicIds(offsets.topic_id)
-        others = OtherTables(admin, name, new_client_id(self.settings, lake.location), runtime.metrics.replicas)
+        others = OtherTables(
+            admin, name, topic.name, new_client_id(self.settings, lake.location), runtime.metrics.replicas
+        )
         questions = (lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later)
         group = Group(
             name,

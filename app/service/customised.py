@@ -13,12 +13,14 @@ from typing import Any
 from confluent_kafka import KafkaException
 from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
-from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
+from quixstreams.models.topics.exceptions import CreateTopicFailure as CreateTopicError
+from quixstreams.models.topics.exceptions import TopicNotFoundError
 
 from app.config.settings import Settings
 from app.consumer.errors import at_line_of
 from app.consumer.plain.transformer import NeedsFrameworkError, stateless_dataframe
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.formats import FORMATS
 
 logger = logging.getLogger(__name__)
 
@@ -125,9 +127,9 @@ def _one_by_one(settings: Settings) -> str | None:
 
     If a bad record ends the process, the records before it must reach the lake first: each is converted by itself.
     """
-    if settings.value_deserializer not in ("json", "json-schema", "avro", "protobuf"):
+    if not FORMATS[settings.value_deserializer].messages:
         return f"KAFKA_VALUE_DESERIALIZER={settings.value_deserializer}"
-    if settings.key_deserializer not in ("str", "avro"):
+    if not FORMATS[settings.key_deserializer].keys_at_once:
         return f"KAFKA_KEY_DESERIALIZER={settings.key_deserializer}"
     return "ON_BAD_RECORD=fail" if settings.on_bad_record == "fail" else None
 
@@ -150,8 +152,8 @@ def _build_failed(error: BaseException) -> ConnectorError:
     cause = _described(error)
     if isinstance(error, TopicNotFoundError):
         return RetryableError(_BUILDING, cause, "Check that the user may describe the topic, which was just created")
-    if isinstance(error, TopicPermissionError):
-        return FatalError(_BUILDING, cause, "The user needs Describe and DescribeConfigs rights on the topic")
+    if isinstance(error, CreateTopicError):
+        return FatalError(_BUILDING, cause, "Create the topic, or allow the user Create on it")
     if isinstance(error, KafkaException):
         return RetryableError(_BUILDING, cause, "Check that the broker is up")
     return ConfigError(_BUILDING, cause, _CORRECT)

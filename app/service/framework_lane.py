@@ -11,6 +11,7 @@ from typing import Any
 
 from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.internal_producer import InternalProducer
 from quixstreams.models import Topic
 
 from app.consumer.framework.application import Callbacks, run
@@ -83,10 +84,12 @@ def new_framework_lane(connector: Connector) -> Lane:
 def _application(connector: Connector, callbacks: Callbacks) -> Application:
     def stock(**arguments: Any) -> Application:
         ours = callbacks.arguments(arguments["consumer_extra_config"])
-        return Application(**arguments | ours | {"auto_create_topics": True})
+        return Application(**arguments | ours)
 
-    runtime = connector.runtime
-    return new_application(stock, connector.settings, connector.lake.location, runtime.scratch, runtime.timings)
+    runtime, location = connector.runtime, connector.lake.location
+    return new_application(
+        stock, connector.settings, location, runtime.scratch, runtime.timings, auto_create_topics=True
+    )
 
 
 def _built(
@@ -98,14 +101,22 @@ def _built(
     """
     application = _application(connector, callbacks)
     topic = connector.open_input(application, visible)
-    read = _names_of_dataframes(application)
+    read = names_of_dataframes(application)
     given = application.dataframe(topic)
     callbacks.notice_records(given)
     built = connector.customised.build(given, application)
+    _begin_with_first_record(built.processing_context.producer)
     return application, topic, built, len(read) > 1 or len(built.topics) > 1
 
 
-def _names_of_dataframes(application: Application) -> Collection[str]:
+def _begin_with_first_record(producer: InternalProducer) -> None:
+    """Let the client be made once something is sent: an idempotent one needs a right that readers do not have."""
+    poll, flush = producer.poll, producer.flush
+    vars(producer)["poll"] = lambda *given, **named: poll(*given, **named) if producer.instantiated else None
+    vars(producer)["flush"] = lambda *given, **named: flush(*given, **named) if producer.instantiated else 0
+
+
+def names_of_dataframes(application: Application) -> Collection[str]:
     """The names of the topics of which dataframes are made from now on, for ``transform()`` may return another one."""
     names: set[str] = set()
     dataframe = application.dataframe

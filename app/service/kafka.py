@@ -25,6 +25,7 @@ from app.kafka.connection import (
 )
 from app.kafka.group import client_id
 from app.kafka.questions import GroupOffsets
+from app.kafka.topics import Topics
 from app.model import TopicPartition
 from app.table.existing import TableLocation
 from app.timings import DEFAULT, Timings
@@ -71,8 +72,11 @@ def new_application(
         "topic.metadata.refresh.interval.ms": _METADATA_MS,
     }
     check_properties(settings.client_properties, of_consumer)
+    connection, creates = kafka_connection(settings), others.get("auto_create_topics", False)
+    topics = Topics(connection, settings.consumer_group, creates=creates) if connection else None  # else the platform's
     arguments: dict[str, Any] = {
-        "broker_address": kafka_connection(settings),
+        "broker_address": connection,
+        "topic_manager": topics,
         "quix_sdk_token": settings.sdk_token,
         "quix_portal_api": settings.portal_api,
         "consumer_group": settings.consumer_group,

@@ -42,7 +42,7 @@ class StreamTimeouts:
             return None
         events = None
         if name := self._settings.stream_timeout_topic:
-            topic = open_topic(application, name, visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
+            topic = open_topic(application, name, visible, variable="STREAM_TIMEOUT_TOPIC")
             config = application.config
             events = EventTopic(config.broker_address, config.producer_extra_config, topic.name)
         return Announcer(events, self._hook)

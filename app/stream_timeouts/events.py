@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -52,14 +53,21 @@ class EventTopic:
 
     def turn(self) -> None:
         if self._under_way:
-            self._producer.poll(0)
+            self._answer(partial(self._producer.poll, 0))
 
     def close(self) -> None:
         lost = self._losses.count
-        if self._under_way and self._producer.flush(_FLUSH_SECONDS):
+        if self._under_way and self._answer(partial(self._producer.flush, _FLUSH_SECONDS)):
             lost += self._under_way
         if lost:
             logger.warning("stream timeouts: %s events did not reach topic %s", f"{lost:,}", self._topic)
+
+    def _answer(self, serve: Callable[[], int]) -> int:
+        try:
+            return serve()
+        except KafkaException as error:  # the client refuses all from now on
+            self._lose(error.args[0].str())
+            return self._under_way
 
     def _answered(self, error: KafkaError | None, _: Any) -> None:
         self._under_way -= 1

@@ -1,20 +1,27 @@
 """Topics and consumer groups that change while a connector runs or rests: nothing is passed over or doubled."""
 
-from contextlib import closing
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from dev.broker import QUIET
+from dev.connector import environment
 from dev.kafka import LocalKafka
 from tests.e2e.conftest import NewScenario
 from tests.e2e.records import records, value
 from tests.e2e.scenario import Scenario, tree_of
+from tests.services.main_process import run_main
 from tests.support.waiting import wait_until
 
 FATAL = 1
+TRY_AGAIN = 75
 
 
 def test_a_deleted_topic_stays_deleted_and_the_status_page_says_so(tmp_path: Path) -> None:
@@ -34,6 +41,48 @@ def test_a_deleted_topic_stays_deleted_and_the_status_page_says_so(tmp_path: Pat
         connector.wait_until(lambda: ">The input topic is not available<" in connector.page(), "the page to say it")
         assert connector.wait() == FATAL
         assert scenario.topic not in admin.list_topics(timeout=30).topics
+
+
+@contextmanager
+def another_program(scenario: Scenario, **properties: str) -> Iterator[None]:
+    """A consumer in the group that has all partitions of the topic at first."""
+    given = {"bootstrap.servers": scenario.kafka.bootstrap_servers, "group.id": scenario.group, "client.id": "old-sink"}
+    over = threading.Event()
+    with closing(Consumer({**given, **properties, **QUIET})) as consumer, ThreadPoolExecutor(1) as thread:
+        consumer.subscribe([scenario.topic])
+        wait_until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) > 0, "its partitions", pause=0)
+
+        def poll() -> None:
+            while not over.is_set():
+                consumer.poll(0.1)
+
+        polling = thread.submit(poll)
+        try:
+            yield
+        finally:
+            over.set()
+            polling.result()
+
+
+@pytest.mark.parametrize("lane", ["plain", pytest.param("framework", marks=pytest.mark.night)])
+def test_another_program_that_takes_records_is_named(new_scenario: NewScenario, tmp_path: Path, lane: str) -> None:
+    scenario = new_scenario(partitions=2)
+    told = f"another program reads topic {scenario.topic} in consumer group {scenario.group}: old-sink at "
+    with another_program(scenario):
+        settings = {"input": scenario.topic, "CONSUMER_GROUP": scenario.group, "HTTP_PORT": "0", **scenario.local_store}
+        variables = environment({"KAFKA_BOOTSTRAP_SERVERS": scenario.kafka.bootstrap_servers, **settings})
+        assert told in run_main("check", "--without", "spark", environment=variables).stderr
+        connector = scenario.connector(root=tree_of(lane, tmp_path))
+        connector.wait_for_log(told)
+        connector.wait_until(lambda: told in connector.page(), "the page to say it")
+        assert connector.stop() == 0
+
+
+def test_a_program_that_shares_out_partitions_in_another_way_is_told(scenario: Scenario) -> None:
+    with another_program(scenario, **{"partition.assignment.strategy": "cooperative-sticky"}):
+        connector = scenario.connector()
+        assert connector.wait() == TRY_AGAIN
+        assert "another program in it shares out partitions in another way. Stop that program" in connector.log
 
 
 @pytest.mark.parametrize("lane", ["plain", "framework"])

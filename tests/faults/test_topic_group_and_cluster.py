@@ -12,8 +12,9 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import ConfigError, RetryableError
 from app.kafka.connection import KafkaConnection
-from app.kafka.group import check_members, check_topic_rights
+from app.kafka.group import check_members
 from app.kafka.questions import end_offsets
+from app.kafka.rights import check_topic_rights
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from dev.kafka import LocalKafka

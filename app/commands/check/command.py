@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,13 +25,15 @@ from app.consumer.deserializers import new_deserializer
 from app.errors import FatalError, cut
 from app.formatting import counted
 from app.journal.survey import warn_of_other_groups
-from app.kafka.group import check_group_rights, check_members, check_topic_rights
-from app.kafka.topics import listing_topics, new_admin, open_topic
+from app.kafka.group import check_members
+from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
+from app.kafka.topics import Topics, listing_topics, new_admin, open_topic
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.service.background import MAIN
 from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_registry
+from app.service.framework_lane import names_of_dataframes
 from app.service.kafka import asking_for_topics, new_application, new_client_id
 from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
@@ -155,7 +157,6 @@ class _Attempts:
                 settings.input_topic,
                 self._visible,
                 variable="input",
-                right="Read",
                 value_deserializer="bytes",  # no record is read
                 key_deserializer="bytes",
             )
@@ -167,15 +168,18 @@ class _Attempts:
         group, admin = config.consumer_group, new_admin(config.broker_address)
         assert self._topic is not None, "it was opened before"  # noqa: S101
         check_topic_rights(admin, self._topic.name)
-        check_group_rights(admin, group)
+        check_group_rights(admin, group, self._topic.name)
         check_members(admin, group, new_client_id(self._settings, self._location))
         return "may read the topic, and no member writes another table"
 
     def _find_silence_topic(self) -> str:
         name = str(self._settings.stream_timeout_topic)
         with asking_for_topics(self._settings):
-            open_topic(self._application, name, self._visible, variable="STREAM_TIMEOUT_TOPIC", right="Write")
-        return "exists"
+            topic = open_topic(self._application, name, self._visible, variable="STREAM_TIMEOUT_TOPIC")
+        connection = self._application.config.broker_address
+        check_topic_rights(new_admin(connection), topic.name, "Write")
+        check_sending(connection)
+        return "exists, and may be written to"
 
     def _build(self) -> str:
         customised = load_customised()
@@ -189,10 +193,27 @@ class _Attempts:
         application = new_application(
             Application, self._settings, self._location, self._scratch, broker_address="offline", topic_manager=topics
         )
-        given = topics.topic(self._topic.name)
+        given, read = topics.topic(self._topic.name), names_of_dataframes(application)
         customised.build(application.dataframe(given), application)
+        if not self._application.is_quix_app:  # the platform's user may do all
+            self._try_rights(topics, read)
         others = ", ".join(name for name in topics.all_topics if name != given.name)
         return f"builds a stream; these topics are created where missing: {others}" if others else "builds a stream"
+
+    def _try_rights(self, topics: TopicManager, read: Collection[str]) -> None:
+        """Try to read and to send as the stream does; topics that only quixstreams knows are for both."""
+        assert self._topic is not None, "it was opened before"  # noqa: S101
+        connection = self._application.config.broker_address
+        admin, regular = new_admin(connection), topics.topics.keys()
+        if topics.all_topics.keys() - regular:
+            Topics.derive_topic_config([self._topic])
+        for name in topics.all_topics:
+            if name in read or name not in regular:
+                check_topic_rights(admin, name)
+            if name not in read:
+                check_topic_rights(admin, name, "Write")
+        if topics.all_topics.keys() - read:
+            check_sending(connection)
 
     def _plan(self) -> str:
         if not choose_lane(load_customised(), self._settings).is_untouched:

@@ -258,7 +258,6 @@ def _newest(settings: Settings, scratch: Path, count: int) -> Newest:
             settings.input_topic,
             visible,
             variable="input",
-            right="Read",
             value_deserializer="bytes",
             key_deserializer="bytes",
         )

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from confluent_kafka import KafkaException
 from quixstreams import Application, message_context
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.dataframe import StreamingDataFrame
@@ -20,7 +21,7 @@ from app.consumer.errors import NOT_OF_THE_RECORD, ended, not_processed, transla
 from app.consumer.framework.current import CurrentMessage
 from app.consumer.framework.sink import RowSink
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.kafka.errors import FROM_LAST_COMMIT, cannot_be_decompressed, consuming_failed
+from app.kafka.errors import FROM_LAST_COMMIT, cannot_be_decompressed, consuming_failed, producing_failed
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Callbacks:
         return {
             "on_consumer_error": self._not_consumed,
             "on_processing_error": self._not_processed,
+            "on_producer_error": self._not_produced,
             "on_message_processed": self._processed,
             # Where the group has no offset, ``latest`` would skip records. See ``app.consumer.offsets``.
             "auto_offset_reset": "earliest",
@@ -94,6 +96,11 @@ class Callbacks:
         message = self._current.of(row.topic, row.partition, row.offset)
         self._sink.reject(not_processed(error, row, message), is_deserialized=True)
         return True
+
+    def _not_produced(self, error: Exception, _: Row | None, __: logging.Logger) -> bool:
+        if isinstance(error, KafkaException):  # of the producer as a whole, not of the record
+            raise producing_failed(error) from None
+        return False
 
     def _counted(self, statistics: str) -> None:
         sink = self.sink

@@ -1,12 +1,13 @@
 """Errors of Kafka's producer, and of its consumer while state is recovered, as the user sees them."""
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from quixstreams.checkpointing.exceptions import CheckpointProducerTimeout
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 
+from app.consumer.errors import translated
 from app.errors import FatalError, RetryableError
-from app.kafka.errors import producing_failed, recovering_failed
+from app.kafka.errors import consuming_failed, producing_failed, recovering_failed
 
 
 @pytest.mark.parametrize(
@@ -25,11 +26,24 @@ def test_a_kafka_that_is_away_passes(error: Exception) -> None:
     assert "The next start goes on from the last commit" in str(seen)
 
 
-@pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE])
-def test_what_kafka_refuses_lasts(code: int) -> None:
-    seen = producing_failed(KafkaProducerDeliveryError(KafkaError(code)))
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (KafkaProducerDeliveryError(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)), "Check the largest message"),
+        (KafkaProducerDeliveryError(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), "Allow Write on the topics"),
+        (KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, fatal=True)), "IdempotentWrite"),
+    ],
+)
+def test_what_kafka_refuses_lasts(error: Exception, hint: str) -> None:
+    seen = translated(error)
     assert isinstance(seen, FatalError)
-    assert "Check the user's rights on the topic, and the largest message it takes" in str(seen)
+    assert hint in seen.hint
+
+
+def test_a_group_of_another_protocol_is_named() -> None:
+    error = KafkaConsumerException(KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL))
+    with pytest.raises(RetryableError, match=r"joining the consumer group: .*another program.*CONSUMER_GROUP"):
+        consuming_failed(error)
 
 
 @pytest.mark.parametrize(

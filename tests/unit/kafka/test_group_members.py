@@ -13,6 +13,9 @@ from app.kafka.group import OtherTables, check_members, client_id, is_member
 OURS, SAME, OTHER = (client_id("sensors", table) for table in ("s3://lake/one", "s3://lake/one", "s3://lake/other"))
 OTHER_TOPIC = client_id("else", "s3://lake/other")
 
+# Partition 0 of the topic, as in Kafka's protocol of consumers: version 0, one topic, one partition, no user data.
+ASSIGNED = b"\0\0\0\0\0\x01\0\x07sensors\0\0\0\x01\0\0\0\0\0\0\0\0"
+
 
 class Group:
     """The client ids of its members, or the error that Kafka answers with."""
@@ -21,28 +24,64 @@ class Group:
         self.members = members
         self.error = error
         self.is_of_group = is_of_group  # whether the error is the group's, and not the whole answer
+        self.assignment = ASSIGNED
 
     def list_groups(self, group: str, timeout: float) -> list[Any]:
         if self.error is not None and not self.is_of_group:
             raise KafkaException(KafkaError(self.error))
         error = None if self.error is None else KafkaError(self.error)
         members = [
-            SimpleNamespace(id=f"{found}-1", client_id=found, client_host="/10.0.0.7")
+            SimpleNamespace(id=f"{found}-1", client_id=found, client_host="/10.0.0.7", assignment=self.assignment)
             for found in ([] if error else self.members)
         ]
         return [SimpleNamespace(error=error, members=members)]
 
 
 def others(group: Group) -> OtherTables:
-    return OtherTables(cast(AdminClient, group), "sink", OURS)
+    return OtherTables(cast(AdminClient, group), "sink", "sensors", OURS)
 
 
 def test_the_members_that_write_our_table_are_counted() -> None:
     counted: list[int] = []
-    looking = OtherTables(cast(AdminClient, Group(OURS, SAME, OTHER_TOPIC, "console")), "sink", OURS, counted.append)
+    group = cast(AdminClient, Group(OURS, SAME, OTHER_TOPIC, "console"))
+    looking = OtherTables(group, "sink", "sensors", OURS, counted.append)
     assert looking.at_assignment() is None
     assert looking.later() is None
     assert counted == [2, 2]
+
+
+def test_each_other_program_that_reads_the_topic_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    group = Group(OURS, SAME, OTHER_TOPIC, "console")
+    looking = others(group)
+    for question in (looking.at_assignment, looking.later, looking.later):
+        assert question() is None
+    told = "another program reads topic sensors in consumer group sink: console at /10.0.0.7."
+    assert [message.startswith(told) for message in caplog.messages] == [True]
+
+    group.members = (OURS, "console", "old-sink")
+    assert looking.later() is None
+    assert "old-sink at /10.0.0.7" in caplog.messages[-1]
+    assert len(caplog.messages) == 2
+
+
+def test_a_program_that_waits_or_reads_another_topic_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    group = Group(OURS, "console")
+    looking = others(group)
+    for group.assignment in (
+        b"",
+        ASSIGNED.replace(b"\x07sensors", b"\x07sensor2"),
+        ASSIGNED.replace(b"\x07s", b"\x08xs"),
+    ):
+        assert looking.later() is None
+    assert caplog.messages == []
+
+
+def test_a_group_without_members_is_told_to_have_another_program(caplog: pytest.LogCaptureFixture) -> None:
+    """A group of Kafka's newer protocol: to ask for its members in another way may end the process."""
+    looking = others(Group())
+    for question in (looking.at_assignment, looking.later):
+        assert question() is None
+    assert ["group.protocol=consumer" in message for message in caplog.messages] == [True]
 
 
 def check(group: Group) -> None:

@@ -1,17 +1,24 @@
-"""Rights on topic and group, as far as the broker tells of them."""
+"""Rights on topic and group, as far as the broker tells of them, and other programs in the group."""
 
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from app.errors import FatalError
-from app.kafka.group import check_group_rights, check_topic_rights
+from app.kafka.group import client_id
+from app.kafka.rights import check_group_rights, check_topic_rights
 
 Answer = list[AclOperation] | int | None
+
+MEMBERS = {
+    "console": [TopicPartition("sensors", 0)],
+    "other": [TopicPartition("orders", 0)],
+    client_id("sensors", "s3://lake/data"): [TopicPartition("sensors", 1)],
+}
 
 
 class _Admin:
@@ -33,14 +40,30 @@ def _answer(answer: Answer) -> Future[Any]:
     if isinstance(answer, int):
         future.set_exception(KafkaException(KafkaError(answer)))
     else:
-        future.set_result(SimpleNamespace(authorized_operations=answer))
+        members = [
+            SimpleNamespace(client_id=name, host="/10.0.0.7", assignment=SimpleNamespace(topic_partitions=partitions))
+            for name, partitions in MEMBERS.items()
+        ]
+        future.set_result(SimpleNamespace(authorized_operations=answer, members=members))
     return future
 
 
 def check(topic: Answer, group: Answer) -> None:
     admin = cast(AdminClient, _Admin(topic, group))
     check_topic_rights(admin, "sensors")
-    check_group_rights(admin, "sink")
+    check_group_rights(admin, "sink", "sensors")
+
+
+def test_another_program_that_reads_the_topic_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    check([AclOperation.ALL], [AclOperation.ALL])
+    (told,) = caplog.messages
+    assert "another program reads topic sensors in consumer group sink: console at /10.0.0.7" in told
+
+
+def test_the_right_to_write_is_another_one() -> None:
+    admin = cast(AdminClient, _Admin([AclOperation.READ], None))
+    with pytest.raises(FatalError, match=r"no right to write it\. Allow Write on topic sensors"):
+        check_topic_rights(admin, "sensors", "Write")
 
 
 ALLOWED: list[Answer] = [[AclOperation.READ, AclOperation.DESCRIBE], [AclOperation.ALL]]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 from quixstreams.kafka import ConnectionConfig
 
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.kafka.topics import listing_topics, missing_topic, unreadable_topic
+from app.errors import ConfigError, ConnectorError, RetryableError
+from app.kafka.topics import listing_topics, missing_topic
 from tests.support.waiting import wait_until
 
 
@@ -105,14 +105,6 @@ def test_the_error_of_a_missing_topic_names_similar_ones(name: str, topics: list
     error = missing_topic(name, topics)
     assert type(error) is ConfigError
     assert str(error) == (
-        f"finding the input topic '{name}': {cause}. Create it, or set the variable input to its name"
-    )
-
-
-def test_the_error_of_a_topic_without_rights_names_those_it_needs() -> None:
-    error = unreadable_topic("sensor-data", PermissionError("Topic authorization failed"))
-    assert type(error) is FatalError
-    assert str(error) == (
-        "reading the settings of topic 'sensor-data': Topic authorization failed. "
-        "The user needs Describe and Read rights on it"
+        f"finding the input topic '{name}': {cause}. "
+        "Create it, let the user describe it, or set the variable input to its name"
     )

@@ -41,7 +41,7 @@ def ask(settings: Settings, folder: Path) -> None:
     location = new_location(settings, new_store(settings), None)
     application = new_application(Application, settings, location, folder)
     with asking_for_topics(settings):
-        open_topic(application, "sensors", [], variable="input", right="Read")
+        open_topic(application, "sensors", [], variable="input")
 
 
 @pytest.mark.parametrize("first", [[], [BROKER]], ids=["about the broker", "about a topic"])
