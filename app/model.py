@@ -245,7 +245,7 @@ class Mark(NamedTuple):
 class BatchPart:
     """The offsets of one topic-partition in a batch, or in a portion of one.
 
-    ``owner`` is the token of the generation (24 hex digits), and ``number`` the batch's number. Together they make file
+    ``owner`` is the token of the assignment (24 hex digits), and ``number`` the batch's number. Together they make file
     names unique over all attempts, members and recreated topics.
     """
 

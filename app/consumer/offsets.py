@@ -64,7 +64,7 @@ def commit_where_partitions_begin(
     offset of a deleted topic would skip records of the present one.
 
     Kafka takes offsets only while the group is empty. Else its first member has committed them already.
-    ``consumer`` has not subscribed. ``found`` has what ``Takeover.look`` found of each partition of the input topics.
+    ``consumer`` has not subscribed. ``found`` has what ``Member.would_begin`` returns for each partition.
     """
     commits: list[KafkaTopicPartition] = []
     would_skip = False

@@ -108,7 +108,7 @@ def convert(
     """
     left = (rules.most_scalars(schema) if most is None else most) - _scalars(schema)
     room = Room(left, is_iceberg=rules.is_iceberg)
-    batch = _Batch(rows, schema, rules, extra, room)
+    batch = _Conversion(rows, schema, rules, extra, room)
     batch.add_lost(lost)
     batch.add_fields()
     batch.add_timestamps()
@@ -117,7 +117,7 @@ def convert(
     return batch.finish()
 
 
-class _Batch:
+class _Conversion:
     """Converts one batch: adds its columns, then chooses the order of the new ones."""
 
     def __init__(

@@ -176,7 +176,7 @@ class Upload:
     The data files show whether a batch is complete. So one of them waits until all other objects are stored: batches
     that have no others take one round less.
 
-    ``may_upload`` says whether the batch's generation may still write. Else the rest of the batch is left out: while an
+    ``may_upload`` says whether the batch's assignment may still write. Else the rest of the batch is left out: while an
     upload waits for its store to come back, the next owner of a partition writes the same rows. It is asked right
     before each upload, on its thread, and may raise as an upload may.
     """
@@ -203,7 +203,7 @@ class Upload:
     def run(self) -> list[DataFile] | None:
         """Upload the objects that are not stored yet, and return the data files.
 
-        ``None`` if the generation may not write any more, or the store refuses a name that another object has.
+        ``None`` if the assignment may not write any more, or the store refuses a name that another object has.
         ``Stopped`` if the pool was shut down meanwhile; ``RetryableError`` only if a repetition may bring what is
         missing.
         """

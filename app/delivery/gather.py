@@ -45,7 +45,7 @@ class Gathering:
         self._runtime = runtime
         self._in_files = in_files
         self._submitted: queue.SimpleQueue[Portion] = queue.SimpleQueue()
-        self._waiting = _Waiting()
+        self._waiting = _Unconverted()
         self._open: _Open | None = None
 
     def submit(self, portion: Portion) -> None:
@@ -111,7 +111,7 @@ class Gathering:
         if gathered is None or not gathered.is_over:
             return
         self._flow.hold(-self._waiting.size)
-        self._waiting = _Waiting()
+        self._waiting = _Unconverted()
         if self._open:
             self._open.rows.close()
             self._flow.end(self._open.in_flight)
@@ -122,7 +122,7 @@ class Gathering:
 
     def _convert(self) -> None:
         """Convert what waits, and append it to the open batch; where it does not fit to that, this is closed first."""
-        waiting, self._waiting = self._waiting, _Waiting()
+        waiting, self._waiting = self._waiting, _Unconverted()
         if waiting.assignment is None:
             return
         records, ends = _joined(waiting.pieces, waiting.assignment.log.token)
@@ -203,7 +203,7 @@ class _Open:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
 
 
-class _Waiting:
+class _Unconverted:
     """The pieces that wait for their conversion, of one assignment; ``last`` is the number of their last portion."""
 
     def __init__(self) -> None:

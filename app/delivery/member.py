@@ -122,7 +122,7 @@ class Member:
 
     def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
         """Where the partition would begin, and its offsets in Kafka; claims nothing. From any thread."""
-        return self._takeover.look(tp)
+        return self._takeover.would_begin(tp)
 
     def _new_log(self) -> OwnLog:
         return OwnLog(

@@ -47,7 +47,7 @@ class _Group:
 
 
 class OpenBatch:
-    """Gathers rows of the partitions of one generation, and writes its files beside ``path``; for one thread.
+    """Gathers rows of the partitions of one assignment, and writes its files beside ``path``; for one thread.
 
     ``computed`` are the folder columns that are in no record.
     """

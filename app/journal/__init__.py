@@ -3,7 +3,7 @@
 own_log                 the protocol, and the log of this member's assignment: intend, verify, done; start reading here
 takeover                claims partitions: fences and settles their former owners
 settle                  keeps or rolls back the batch that a former owner left behind, and registers its files again
-log                     the JSON of a generation's log
+log                     the JSON of an assignment's log
 entry                   the common parts of these documents, and their keys
 journal                 where all these documents of a consumer group lie, the JSON of a claim, obsolete logs
 beginning               where consuming begins, from the journal's end and Kafka's offsets

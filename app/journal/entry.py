@@ -1,6 +1,6 @@
 """The common parts of the journal's documents: the objects that they name, and their keys.
 
-A group's folder has a claim for each topic-partition (``app.journal.journal``) and a log for each generation
+A group's folder has a claim for each topic-partition (``app.journal.journal``) and a log for each assignment
 (``app.journal.log``).
 """
 

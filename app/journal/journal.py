@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.journal.entry import Stored, claim_key, form_of, log_key, logs_folder, parse, topic_folder
-from app.journal.log import GenerationLog, log_form
+from app.journal.log import AssignmentLog, log_form
 from app.model import TopicPartition
 from app.storage.base import ObjectStore, StoredObject
 from app.storage.document import Document, UnreadableError
@@ -22,11 +22,11 @@ _LOOK_SECONDS = 3600.0
 
 
 class PartitionClaim(Stored):
-    """The claim of a topic-partition: which generation writes it. One version of the document."""
+    """The claim of a topic-partition: which assignment writes it. One version of the document."""
 
     version: Literal[1] = 1
     seq: int = Field(ge=1)  # counts the versions
-    owner: str  # token of the generation whose log has the partition
+    owner: str  # token of the assignment whose log has the partition
     cluster_id: str = ""  # of the topic; empty if the broker does not give it
 
 
@@ -34,11 +34,11 @@ CLAIM = form_of(partial(parse, PartitionClaim), lambda claim: claim.model_dump_j
 
 
 class FencedError(Exception):
-    """Another generation owns the partitions, or the table was deleted."""
+    """Another assignment owns the partitions, or the table was deleted."""
 
 
 class LogClosedError(FencedError):
-    """Another member has closed the generation's log. If Kafka still assigns the partitions, they can be claimed again.
+    """Another member has closed the assignment's log. If Kafka still assigns the partitions, they can be claimed again.
 
     The other member may have claimed late, without knowing that it had lost the partitions.
     """
@@ -62,7 +62,7 @@ class Journal:
     def folder(self, topic: str) -> str:
         return topic_folder(self.table_root, self.group, topic)
 
-    def log(self, owner: str) -> Document[GenerationLog]:
+    def log(self, owner: str) -> Document[AssignmentLog]:
         return Document(self.store, log_key(self.table_root, self.group, owner), log_form(self.table_root))
 
     def logs(self) -> Iterator[StoredObject]:

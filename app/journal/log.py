@@ -1,6 +1,6 @@
-"""Defines the log of a generation: the document that makes delivery exactly once.
+"""Defines the log of an assignment: the document that makes delivery exactly once.
 
-A generation is one assignment of topic-partitions to one member of the consumer group. Its log says how far each of
+An assignment is one assignment of topic-partitions to one member of the consumer group. Its log says how far each of
 them is written, and which batch is on its way. Its owner writes it for each batch. The next owner of any of the
 partitions closes it first.
 """
@@ -30,7 +30,7 @@ _ROLLED_BACK = TypeAdapter(tuple[RolledBack, ...])
 class Intent:
     """Lists the objects that a batch will store."""
 
-    batch: int  # its number, which no other batch of the generation has
+    batch: int  # its number, which no other batch of the assignment has
     offsets: Sequence[OffsetRange]  # the first and last with a record
     files: Sequence[DataFile]
     also: Mapping[str, int]  # other objects; by key the number of records that no other object has
@@ -75,7 +75,7 @@ class Progress(Stored):
         return self.model_copy(update=values)
 
 
-class GenerationLog(Stored):
+class AssignmentLog(Stored):
     """One version of the document.
 
     ``done``: everything up to each ``end`` is in the lake. ``pending``: ``files`` and ``also`` may be uploaded or not.
@@ -87,18 +87,18 @@ class GenerationLog(Stored):
 
     version: Literal[1] = 1
     seq: int = Field(ge=1)  # counts the versions: no two are equal byte for byte, or have one ETag
-    owner: str  # token of the generation
-    writer: str  # token of the generation that wrote this version
+    owner: str  # token of the assignment
+    writer: str  # token of the assignment that wrote this version
     closed: bool = False  # the owner may not write any more
     state: Literal["done", "pending", "kept"] = "done"
     batch: int = 0  # number of the owner's batch
     partitions: tuple[Progress, ...] = ()
     files: tuple[JournaledFile, ...] = ()  # of a kept batch those that existed
     also: dict[str, int] = Field(default_factory=dict)  # as of ``Intent``
-    revoked: tuple[RolledBack, ...] = ()  # never belong to the table; of former generations too
+    revoked: tuple[RolledBack, ...] = ()  # never belong to the table; of former assignments too
 
     @model_validator(mode="after")
-    def _only_unfinished_has_files(self) -> "GenerationLog":
+    def _only_unfinished_has_files(self) -> "AssignmentLog":
         if self.state == "done" and (self.files or self.also):
             raise ValueError("a log that is done has files")
         if self.state == "done" and any(each.to is not None for each in self.partitions):
@@ -132,7 +132,7 @@ class GenerationLog(Stored):
     def of(self, tp: TopicPartition) -> Progress | None:
         return next((each for each in self.partitions if each.tp == tp), None)
 
-    def pending(self, intent: Intent) -> "GenerationLog":
+    def pending(self, intent: Intent) -> "AssignmentLog":
         """The next version, in which this batch is on its way. It implies that the one before is in the lake."""
         partitions = self._moved()
         for each in intent.offsets:
@@ -149,7 +149,7 @@ class GenerationLog(Stored):
             also=dict(intent.also),
         )
 
-    def kept(self, files: Iterable[DataFile], lost: Iterable[RolledBack] = ()) -> "GenerationLog":
+    def kept(self, files: Iterable[DataFile], lost: Iterable[RolledBack] = ()) -> "AssignmentLog":
         """The next version, in which these files of the pending batch belong to the table, and ``lost`` ones never."""
         return self.changed(
             state="kept",
@@ -162,13 +162,13 @@ class GenerationLog(Stored):
             revoked=(*self.revoked, *lost),
         )
 
-    def done(self, ends: Mapping[TopicPartition, int] | None = None) -> "GenerationLog":
+    def done(self, ends: Mapping[TopicPartition, int] | None = None) -> "AssignmentLog":
         """The next version, in which the batch is in the lake and registered, and all rows up to these offsets are."""
         reached = ends or {}
         moved = (each.changed(end=max(each.end, reached.get(tp, -1))) for tp, each in self._moved().items())
         return self.changed(state="done", partitions=tuple(moved), files=(), also={})
 
-    def rolled_back(self, since: int) -> "GenerationLog":
+    def rolled_back(self, since: int) -> "AssignmentLog":
         """The next version, in which the pending batch is rolled back: its rows come again."""
         return self.changed(
             state="done",
@@ -178,9 +178,9 @@ class GenerationLog(Stored):
             revoked=(*self.revoked, *(RolledBack(key=key, since=since) for key in self.objects)),
         )
 
-    def changed(self, **values: object) -> "GenerationLog":
+    def changed(self, **values: object) -> "AssignmentLog":
         """The next version, with these values."""
-        return GenerationLog.model_validate({**dict(self), "seq": self.seq + 1, **values})
+        return AssignmentLog.model_validate({**dict(self), "seq": self.seq + 1, **values})
 
     def to_body(self) -> bytes:
         if len(self.revoked) <= _PLAIN:
@@ -196,13 +196,13 @@ class GenerationLog(Stored):
         }
 
 
-def log_form(table_root: str) -> Form[GenerationLog]:
+def log_form(table_root: str) -> Form[AssignmentLog]:
     """How logs of this table are stored; one that names objects of another table is refused."""
-    return form_of(partial(_parse, roots=object_roots(table_root)), GenerationLog.to_body)
+    return form_of(partial(_parse, roots=object_roots(table_root)), AssignmentLog.to_body)
 
 
-def _parse(body: bytes, roots: tuple[str, ...]) -> GenerationLog:
-    log = parse(GenerationLog, _unpacked(body))
+def _parse(body: bytes, roots: tuple[str, ...]) -> AssignmentLog:
+    log = parse(AssignmentLog, _unpacked(body))
     check_keys((*log.objects, *(item.key for item in log.revoked)), roots)
     return log
 

@@ -1,4 +1,4 @@
-"""Exactly once: the log of this member's assignment, a generation, which only this member writes.
+"""Exactly once: the log of this member's assignment, an assignment, which only this member writes.
 
 The protocol. Every write is conditional on the version last read.
 
@@ -7,15 +7,15 @@ claim      see ``app.journal.takeover``: the logs of the former owners are close
            point to it, and placeholders take the names of these objects.
 intend     before the first upload of a batch: ``pending`` with its files. It implies that the batch before is done.
 advance    where records gave no row: how far they are read, before their offsets are committed. It implies the same.
-verify     after the uploads and before registering: if the version is not ours, another generation has closed the log.
+verify     after the uploads and before registering: if the version is not ours, another assignment has closed the log.
 done       after registering, where no next batch's ``intend`` says it.
 
 A batch's dead letters and index files are uploaded before its last data file, so the data files alone show whether it
 is complete. A batch without data files is complete if its dead letters exist.
 
-A generation whose log was closed is fenced, with all its partitions: it registers nothing, and the store refuses its
+An assignment whose log was closed is fenced, with all its partitions: it registers nothing, and the store refuses its
 late uploads (``app.journal.rolled_back``). If Kafka still assigns the partitions to its member, that member claims them
-again as a new generation. The next generation inherits the list of rolled-back objects.
+again as a new assignment. The next assignment inherits the list of rolled-back objects.
 """
 
 import secrets
@@ -30,7 +30,7 @@ from typing import Any
 from app.errors import FatalError, RetryableError
 from app.journal.entry import RolledBack
 from app.journal.journal import FencedError, Journal, LogClosedError
-from app.journal.log import GenerationLog, Intent, Progress
+from app.journal.log import AssignmentLog, Intent, Progress
 from app.journal.rolled_back import RolledBackObjects
 from app.model import Mark, TopicPartition
 from app.storage.base import ChangedError
@@ -43,7 +43,7 @@ _NUMBERS = count()
 
 
 def new_token() -> str:
-    """A unique name of a generation: 24 hex digits, of which the first 16 are the same within a process."""
+    """A unique name of an assignment: 24 hex digits, of which the first 16 are the same within a process."""
     return f"{_PROCESS}{next(_NUMBERS):08x}"
 
 
@@ -89,7 +89,7 @@ class OwnLog:
         self.has_ended = False
 
     @property
-    def log(self) -> GenerationLog | None:
+    def log(self) -> AssignmentLog | None:
         """The version that was last read or written here; ``None`` before the first."""
         return self._document.current
 
@@ -115,7 +115,7 @@ class OwnLog:
         """Take over how far these partitions are written, and what was rolled back, before their claims point here."""
         with self._lock:
             self.check_open()
-            log = self.log or GenerationLog(seq=1, owner=self.token, writer=self.token)
+            log = self.log or AssignmentLog(seq=1, owner=self.token, writer=self.token)
             by_tp = {each.tp: each for each in log.partitions} | {each.tp: each for each in partitions}
             listed = {item.key: item for item in (*revoked, *log.revoked)}
             taken = {"partitions": tuple(by_tp.values()), "revoked": tuple(listed.values())}
@@ -141,7 +141,7 @@ class OwnLog:
                 return
             claimed = {each.tp for each in log.partitions}
             if foreign := {*(each.tp for each in intent.offsets), *intent.ends} - claimed:
-                cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the generation has not claimed"
+                cause = f"it has rows of {', '.join(map(str, sorted(foreign)))}, which the assignment has not claimed"
                 raise FatalError("announcing a batch", cause, "Nothing of it was uploaded; please report this as a bug")
             still = self._rolled_back.still(log.revoked)
             pending = log.pending(intent)
@@ -201,12 +201,12 @@ class OwnLog:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     @property
-    def _own(self) -> GenerationLog:
+    def _own(self) -> AssignmentLog:
         self.check_open()
         assert self.log is not None, "take_over() comes first"  # noqa: S101
         return self.log
 
-    def _write(self, log: GenerationLog) -> None:
+    def _write(self, log: AssignmentLog) -> None:
         asked_at = self._clock()  # a process may be frozen while it waits for the answer
         try:
             self._document.write(log)

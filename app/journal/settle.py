@@ -18,7 +18,7 @@ from app.catalog.registrar import Registrar
 from app.errors import RetryableError
 from app.formatting import counted
 from app.journal.entry import RolledBack
-from app.journal.log import GenerationLog, Progress
+from app.journal.log import AssignmentLog, Progress
 from app.kafka.questions import GroupOffsets
 from app.kafka.watch import ids_differ
 from app.model import DataFile, Mark
@@ -42,7 +42,7 @@ class Settlement:
     each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
     now: Callable[[], float] = time.time
 
-    def settle(self, document: Document[GenerationLog]) -> None:
+    def settle(self, document: Document[AssignmentLog]) -> None:
         """Settle the batch of a document that was just read; ``ChangedError``: another member has written it.
 
         After an error the document must be read again. The write that rolls back may have succeeded, or succeed later,
@@ -61,7 +61,7 @@ class Settlement:
                 self.register(log.files, log.marks)
             document.write(log.done())
 
-    def _decided(self, where: str, batch: GenerationLog) -> GenerationLog:
+    def _decided(self, where: str, batch: AssignmentLog) -> AssignmentLog:
         missing = self._missing(batch, batch.deciding)
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)
@@ -79,7 +79,7 @@ class Settlement:
         )
         return batch.rolled_back(int(self.now()))
 
-    def _with_what_is_there(self, where: str, batch: GenerationLog, expired: int) -> GenerationLog | None:
+    def _with_what_is_there(self, where: str, batch: AssignmentLog, expired: int) -> AssignmentLog | None:
         """The next version, which keeps the objects that exist of an incomplete batch.
 
         ``None`` if reading it again loses fewer records: Kafka no longer has ``expired`` of its offsets.
@@ -102,7 +102,7 @@ class Settlement:
         files = tuple(file for file in batch.files if file.key not in missing)
         return batch.kept(files, (RolledBack(key=key, since=since) for key in missing))
 
-    def _missing(self, batch: GenerationLog, keys: Sequence[str]) -> list[str]:
+    def _missing(self, batch: AssignmentLog, keys: Sequence[str]) -> list[str]:
         """Keys of those objects that do not exist or have another size."""
         wanted = {file.key: file.size for file in batch.files}
         found = zip(keys, self.each(self.store.find, keys), strict=True)

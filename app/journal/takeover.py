@@ -1,7 +1,7 @@
 """Claims partitions for an assignment: fences and settles their former owners, then points their claims to its log.
 
 1. Read the claims, and the logs that they name. Close each log that is not closed: this fences the **whole** former
-   generation. Only then look at its batch and settle it (``app.journal.settle``).
+   assignment. Only then look at its batch and settle it (``app.journal.settle``).
 2. Ask Kafka, and choose the first offset of each partition (``app.journal.beginning``).
 3. Write how far each partition is written into our own log, together with the list of rolled-back objects.
 4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1; so it does in
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from app.errors import ConfigError, FatalError, RetryableError
 from app.journal.beginning import Begin, Beginnings, Start
 from app.journal.journal import FencedError, Journal, PartitionClaim
-from app.journal.log import GenerationLog
+from app.journal.log import AssignmentLog
 from app.journal.own_log import OwnLog
 from app.journal.settle import Settlement
 from app.kafka.questions import PartitionOffsets
@@ -41,7 +41,7 @@ class Takeover:
     beginnings: Beginnings
     each: _Each = map  # applied to every partition or log, possibly side by side
 
-    def look(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
+    def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
         """Where the partition would begin, and its offsets in Kafka; claims nothing."""
         kafka = self.beginnings.offsets.of(tp)  # before the log: a member that goes on commits only what its log has
         claim = self.journal.claim(tp).read()
@@ -128,21 +128,21 @@ class _Round:
 
     def _settled(
         self, claims: Mapping[TopicPartition, Document[PartitionClaim]]
-    ) -> dict[TopicPartition, GenerationLog | None]:
+    ) -> dict[TopicPartition, AssignmentLog | None]:
         """The settled log of the former owner of each partition; ``None`` where it has had none."""
         tps_of: dict[str, list[TopicPartition]] = {}
         for tp, claim in claims.items():
             if claim.current is not None:
                 tps_of.setdefault(claim.current.owner, []).append(tp)
         logs = self._possible(lambda owner: self._settled_log(owner, tps_of[owner], claims), tps_of)
-        found: dict[TopicPartition, GenerationLog | None] = {
+        found: dict[TopicPartition, AssignmentLog | None] = {
             tp: None for tp, claim in claims.items() if claim.current is None
         }
         return found | {tp: log for owner, log in logs.items() if log for tp in tps_of[owner]}
 
     def _settled_log(
         self, owner: str, tps: Sequence[TopicPartition], claims: Mapping[TopicPartition, Document[PartitionClaim]]
-    ) -> GenerationLog | None:
+    ) -> AssignmentLog | None:
         """Close a former log, unless it is our own, and settle it; ``None`` if the claims name another one by now."""
         document = self.takeover.journal.log(owner)
         log = document.read()
@@ -157,7 +157,7 @@ class _Round:
             self.takeover.beginnings.check(tp, progress, self.cluster_id)
         return log if owner == self.own.token else self._closed(document)
 
-    def _closed(self, document: Document[GenerationLog]) -> GenerationLog:
+    def _closed(self, document: Document[AssignmentLog]) -> AssignmentLog:
         for _ in range(_TRIED):
             self.own.check_open()
             assert document.current is not None  # noqa: S101 - the caller has read it

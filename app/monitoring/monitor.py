@@ -33,7 +33,7 @@ Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 
 
 class Monitor:
-    """Starts no thread before ``serve()``; ``look`` samples the connector's state until ``started`` replaces it.
+    """Starts no thread before ``serve()``; ``live`` samples the connector's state until ``started`` replaces it.
 
     ``frame_ancestors`` are the origins that may show the status page in a frame.
     """
@@ -43,14 +43,14 @@ class Monitor:
         identity: Identity,
         metrics: Metrics,
         health: Health,
-        look: Callable[[], Live],
+        live: Callable[[], Live],
         clock: Callable[[], float] = time.monotonic,
         frame_ancestors: Collection[str] = (),
     ) -> None:
         self._identity = identity
         self._metrics = metrics
         self._health = health
-        self._look = look
+        self._live = live
         self._frame_ancestors = frame_ancestors
         self._ends: Ends | None = None
         self._history = History()
@@ -78,15 +78,15 @@ class Monitor:
         }
         probes = {
             "/health/live": lambda: _probed(self._health.live()),
-            "/health/ready": lambda: _probed(self._look().ready),
+            "/health/ready": lambda: _probed(self._live().ready),
         }
         serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))
         logging.getLogger().addHandler(self._warned)
         threading.Thread(target=self._watch, name="monitor", daemon=True).start()
 
-    def started(self, look: Callable[[], Live], ends: Ends) -> None:
-        """Samples the running parts with ``look`` and the end offsets with ``ends``, from the start of consuming on."""
-        self._look = look
+    def started(self, live: Callable[[], Live], ends: Ends) -> None:
+        """Samples the running parts with ``live`` and the end offsets with ``ends``, from the start of consuming on."""
+        self._live = live
         self._answered_at = self._clock()
         self._ends = ends
         self._metrics.consuming()
@@ -141,7 +141,7 @@ class Monitor:
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
     def _status(self) -> Status:
-        return Status(self._identity, self._look(), self._metrics.counts(), self._history, self._clock())
+        return Status(self._identity, self._live(), self._metrics.counts(), self._history, self._clock())
 
     def _page(self, *, is_list: bool = False) -> Response:
         from app.monitoring import status_page  # noqa: PLC0415 - loaded at the first view

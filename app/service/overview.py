@@ -41,10 +41,10 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
         settings=tuple(settings.summary().items()),
     )
 
-    def look() -> Live:
+    def live() -> Live:
         return Live(java_pid=java.jvm_pid(), spark=_spark_state(java), waits=metrics.waits.current())
 
-    return Monitor(identity, metrics, health, look, frame_ancestors=settings.http_frame_ancestors)
+    return Monitor(identity, metrics, health, live, frame_ancestors=settings.http_frame_ancestors)
 
 
 def replica_name(settings: Settings) -> str:
@@ -56,10 +56,10 @@ def replica_name(settings: Settings) -> str:
 def oversee(connector: Connector, lane: Lane) -> None:
     """Let the probes and the monitor sample the running parts from now on."""
     connector.health.started(lambda: connector.spark.alive)
-    connector.monitor.started(lambda: look(connector, lane), lambda tps: end_offsets(lane.admin, tps))
+    connector.monitor.started(lambda: live(connector, lane), lambda tps: end_offsets(lane.admin, tps))
 
 
-def look(connector: Connector, lane: Lane) -> Live:
+def live(connector: Connector, lane: Lane) -> Live:
     """Reads single values without locks: other threads work on the parts."""
     waits, consumption = connector.runtime.metrics.waits.current(), lane.consumption()
     failure = _failure(connector, lane)

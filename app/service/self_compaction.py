@@ -59,12 +59,12 @@ class SelfCompaction:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self._look()
+                self._tell()
                 if self._clock() >= self._due:
                     if self._claim(self._due):
-                        self._look()
+                        self._tell()
                         self._compact()
-                        self._look()
+                        self._tell()
                     self._due = self._next()
             except (ConnectorError, OSError) as error:
                 logger.warning("%s; compaction is tried again in %.0f s", error, _LOOK_SECONDS)
@@ -75,7 +75,7 @@ class SelfCompaction:
     def _next(self) -> float:
         return self._schedule.next(datetime.fromtimestamp(self._clock(), UTC)).timestamp()
 
-    def _look(self) -> None:
+    def _tell(self) -> None:
         if last := self._last.read():
             self._metrics.compacted(last)
 

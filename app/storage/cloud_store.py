@@ -41,8 +41,10 @@ class CloudStore(ABC):
     def __init__(self, uri: str, proxy_hint: str) -> None:
         self._uri = uri
         self._proxy_hint = proxy_hint
-        self._documents: ConditionalWriter[_Content] = ConditionalWriter(uri, partial(self._put, "writing"), self._look)
-        self._files: ConditionalWriter[_Content] = ConditionalWriter(uri, partial(self._put, "uploading"), self._look)
+        self._documents: ConditionalWriter[_Content] = ConditionalWriter(
+            uri, partial(self._put, "writing"), self._found
+        )
+        self._files: ConditionalWriter[_Content] = ConditionalWriter(uri, partial(self._put, "uploading"), self._found)
 
     # --- the calls of an SDK -----------------------------------------------------------------------------------------
 
@@ -186,7 +188,7 @@ class CloudStore(ABC):
             body.seek(0)
             return self._send(key, body, size, replaces)
 
-    def _look(self, key: str, content: _Content) -> Seen | None:
+    def _found(self, key: str, content: _Content) -> Seen | None:
         with self._doing("reading", key), _opened(content) as ours:
             comparison = _Comparison(ours)
             found = self._fetch(key, comparison)

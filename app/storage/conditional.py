@@ -53,7 +53,7 @@ class ConditionalWriter(Generic[_Body]):
     A lost answer is neither a failure nor another writer's version, and an SDK may send a request twice.
     So after every answer but success the object is read: if it has our body, the write took place.
 
-    ``put`` replaces a version by a body; it may raise ``ChangedError`` and ``NoConditionsError``. ``look`` reads an
+    ``put`` replaces a version by a body; it may raise ``ChangedError`` and ``NoConditionsError``. ``find`` reads an
     object and compares it with a body; ``None`` if it does not exist.
     """
 
@@ -61,11 +61,11 @@ class ConditionalWriter(Generic[_Body]):
         self,
         uri: str,
         put: Callable[[str, _Body, Replaces], Version],
-        look: Callable[[str, _Body], Seen | None],
+        find: Callable[[str, _Body], Seen | None],
     ) -> None:
         self._uri = uri
         self._put = put
-        self._look = look
+        self._found = find
         self._conditions: bool | None = None  # None: not tried; used until the store refuses them
 
     @property
@@ -118,7 +118,7 @@ class ConditionalWriter(Generic[_Body]):
         try:
             return self._put_in_place_of(key, body, replaces)
         except in_doubt:
-            found = self._look(key, body)
+            found = self._found(key, body)
             if found is None or not found.is_ours:
                 raise
             return found.version
@@ -133,7 +133,7 @@ class ConditionalWriter(Generic[_Body]):
                     raise RetryableError(f"writing {self._uri}/{key}", cause) from error
                 self._conditions = False
                 self._warn()
-        found = self._look(key, body)
+        found = self._found(key, body)
         if (found.version.etag if found else None) != replaces:
             raise changed(self._uri, key)
         return self._put(key, body, WHATEVER_IS_THERE)

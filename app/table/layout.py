@@ -170,7 +170,7 @@ def schema_key(table_root: str) -> str:
 
 
 def file_name(parts: Sequence[BatchPart]) -> str:
-    """Returns the name of a data file, unique for ever: the generation's token and the batch's number are in it.
+    """Returns the name of a data file, unique for ever: the assignment's token and the batch's number are in it.
 
     A file of one topic-partition is named after its offsets too. A file of several is not, for they may be many.
     Topics are restricted to ``[A-Za-z0-9._-]`` by Kafka, so they need no escaping; long ones are cut and hashed.

@@ -75,7 +75,7 @@ class SchemaStore:
         self._become(found)
         self.extend(self._fixed(found))
 
-    def look(self) -> TableSchema:
+    def would_be(self) -> TableSchema:
         """Returns the schema that ``open`` would store, without writing it; raises the same."""
         found = self._find()
         return self._merged(found, self._fixed(found))

@@ -7,7 +7,7 @@ from pathlib import Path
 from app.errors import ConnectorError, RetryableError
 from app.journal.entry import is_log
 from app.journal.journal import CLAIM, PartitionClaim
-from app.journal.log import GenerationLog, log_form
+from app.journal.log import AssignmentLog, log_form
 from app.storage.base import Content
 from tests.fakes.moody_store import MoodyStore, raise_if
 
@@ -32,7 +32,7 @@ class JournalStore(MoodyStore):
         self.on_answer: Callable[[], None] = lambda: None
         self.refuse_removal: Callable[[str], ConnectorError | None] = lambda _: None
 
-    def versions(self, key: str) -> list[PartitionClaim] | list[GenerationLog]:
+    def versions(self, key: str) -> list[PartitionClaim] | list[AssignmentLog]:
         bodies = self.bodies.get(key, [])
         return (
             [log_form("data/t").parse(body) for body in bodies]

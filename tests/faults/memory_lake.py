@@ -14,7 +14,7 @@ from app.catalog.iceberg.marks import are_in, properties_of
 from app.errors import FatalError, RetryableError
 from app.journal.entry import claim_key, is_log, log_key
 from app.journal.journal import CLAIM, PartitionClaim
-from app.journal.log import GenerationLog, Progress, log_form
+from app.journal.log import AssignmentLog, Progress, log_form
 from app.model import DataFile, Mark, TopicPartition
 from app.storage.base import ChangedError, Content, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
@@ -56,7 +56,7 @@ class MemoryStore:
         self.objects: dict[str, _Object] = {}
         self.rows: dict[str, list[RowId]] = {}  # of every Parquet file that ever was
         self.bodies: dict[str, bytes] = {}
-        self.logs: dict[str, GenerationLog] = {}  # by key
+        self.logs: dict[str, AssignmentLog] = {}  # by key
         self.claims: dict[str, PartitionClaim] = {}
         self.revoked: set[str] = set()  # keys of all batches that were ever rolled back
         self.registered: dict[str, DataFile] = {}
@@ -154,7 +154,7 @@ class MemoryStore:
         return self.objects[key].etag
 
     def _check_sequence(
-        self, key: str, before: GenerationLog | PartitionClaim | None, now: GenerationLog | PartitionClaim
+        self, key: str, before: AssignmentLog | PartitionClaim | None, now: AssignmentLog | PartitionClaim
     ) -> None:
         if now.seq != (before.seq if before else 0) + 1:
             self.violations.append(f"{key} was replaced by {now}, which does not follow on {before}")
@@ -182,7 +182,7 @@ class MemoryStore:
 
     # --- as the test sees it ----------------------------------------------------------------------------------------
 
-    def log_of(self, token: str) -> GenerationLog | None:
+    def log_of(self, token: str) -> AssignmentLog | None:
         return self.logs.get(log_key(ROOT, GROUP, token))
 
     def progress(self, tp: TopicPartition) -> Progress | None:

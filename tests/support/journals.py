@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from app.journal.entry import RolledBack, log_key
-from app.journal.log import GenerationLog, Progress
+from app.journal.log import AssignmentLog, Progress
 from app.model import DataFile
 
 
 def keep_journal(lake: Path, table_root: str, *, pending: Path, revoked: Path) -> Path:
     """Write a log that says so of these two files, and return its path."""
     waiting, undone = (str(path.relative_to(lake)) for path in (pending, revoked))
-    log = GenerationLog(
+    log = AssignmentLog(
         seq=1,
         owner="aaaaaaaa",
         writer="aaaaaaaa",

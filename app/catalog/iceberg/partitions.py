@@ -48,7 +48,7 @@ _LONGEST_NAME: Final = 200  # bytes, of 255
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionField:
     """A partition of a table.
 
     Attributes:
@@ -145,7 +145,7 @@ def is_written(transform: Transform[Any, Any], kind: IcebergType) -> bool:
     return False
 
 
-def partitions(metadata: TableMetadata) -> list[Partition]:
+def partitions(metadata: TableMetadata) -> list[PartitionField]:
     """Returns the table's partitions.
 
     Raises:
@@ -182,7 +182,7 @@ def new_record(metadata: TableMetadata) -> Callable[[Mapping[str, str]], Record]
     return lambda values: Record(*(each and each.value(values[each.name]) for each in made))
 
 
-def _partitions(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Partition]:
+def _partitions(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[PartitionField]:
     schema, fields = metadata.schema(), fields_of_files(metadata)
     columns = {field.field_id: field for field in schema.fields}
     for field in spec.fields:
@@ -192,7 +192,7 @@ def _partitions(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Partit
         column = fields.get(its.name) if its else None
         if its is None or column is None:
             raise ValueError(f"is partitioned by {field.name}, whose source is no column of its files")
-        yield Partition(field.transform, column, its.field_type)
+        yield PartitionField(field.transform, column, its.field_type)
 
 
 def _fits(values: pa.DataType, column: pa.DataType) -> bool:

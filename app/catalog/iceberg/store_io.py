@@ -85,10 +85,10 @@ class StoreFile(InputFile, OutputFile):
 
     def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - its names are unique
         """Returns a stream whose content is stored when it is closed."""
-        return _Upload(self._store, self._key)
+        return _Body(self._store, self._key)
 
 
-class _Upload(BytesIO):
+class _Body(BytesIO):
     def __init__(self, store: ObjectStore, key: str) -> None:
         super().__init__()
         self._store = store

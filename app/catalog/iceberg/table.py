@@ -50,7 +50,7 @@ from app.catalog.iceberg.entries import (
 )
 from app.catalog.iceberg.expiry import expired
 from app.catalog.iceberg.marks import are_in, properties_of
-from app.catalog.iceberg.partitions import Partition, folder_name, is_written, new_record, partitions, spec_of
+from app.catalog.iceberg.partitions import PartitionField, folder_name, is_written, new_record, partitions, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.catalog.iceberg.trust import PROVIDER, refuse_provider, restrict
 from app.catalog.targets import IcebergTarget
@@ -121,7 +121,7 @@ class IcebergTable:
         self._location: str | None = None  # as first seen
         self._transforms = target.transforms
         self._fields: Mapping[str, pa.Field | None] = {}
-        self._partitions: Sequence[Partition] = ()
+        self._partitions: Sequence[PartitionField] = ()
         self._texts: frozenset[str] | None = None  # its partitions that are text columns, at the start
         self._commits = 0
         self._silent: list[threading.Thread] = []  # without an answer until now

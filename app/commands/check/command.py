@@ -263,7 +263,7 @@ class _Attempts:
     def _compare_table(self) -> str:
         lake = new_lake(self._settings, self._store, self._location, self._known)
         warn_of_other_groups(self._store, self._location.root, self._settings.consumer_group)
-        spec, known, column = lake.spec, lake.schema.look(), lake.spec.timestamp_column
+        spec, known, column = lake.spec, lake.schema.would_be(), lake.spec.timestamp_column
         if column not in {*known.columns, *spec.order}:
             _warn("TIMESTAMP_COLUMN", column, known.columns, "have the Kafka timestamp there")
         of_iceberg = self._known.partitions if self._known else (*spec.order, *self._settings.transforms)

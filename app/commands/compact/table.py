@@ -65,7 +65,7 @@ class TableAtWork:
         if writes:
             try_out(self.store, journal_folder(self.root))  # above all, whether files may be deleted
             self._stored_schema.open()
-        self.schema = self._stored_schema.current if writes else self._stored_schema.look()
+        self.schema = self._stored_schema.current if writes else self._stored_schema.would_be()
         self.at_begin = survey(self.store, self.root)
 
     def folders(self, globs: Sequence[str]) -> Iterator[tuple[str, list[StoredObject]]]:

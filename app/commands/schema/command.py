@@ -24,7 +24,7 @@ def schema(settings: Settings, options: Namespace) -> int:
     known = catalog.check() if catalog else None
     location = new_location(settings, store, known)
     lake = new_lake(settings, store, location, known)
-    columns = lake.schema.look().columns
+    columns = lake.schema.would_be().columns
     if not columns:
         raise ConfigError("reading the schema", f"there is no table in {location.uri} yet", CHECK_THE_NAME)
     columns = {RESCUED_COLUMN: pa.string(), **columns}  # it may come with any file

@@ -44,7 +44,7 @@ class Flushing:
         self._metrics.ended(tps)
         self._member.end()
 
-    def look(self, processed: Processed, *, is_worth_it: bool) -> None:
+    def hand_over(self, processed: Processed, *, is_worth_it: bool) -> None:
         """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
         self._member.check()
         self._admit(processed)

@@ -190,7 +190,7 @@ class RowSink(BaseSink):
         self._due.expect_flush()
         is_portion = self._flow.limits.is_portion(self._processed.row_bytes)
         if is_portion or self._is_full or self.consumed % _LOOK_EVERY == 0:
-            self._look()
+            self._hand_over()
 
     def reject(self, refusal: Refusal, *, is_deserialized: bool) -> None:
         """Keep a record that cannot become a row for the dead letter; take out the rows that it already gave.
@@ -216,7 +216,7 @@ class RowSink(BaseSink):
             if self._flow.limits.is_portion(self._processed.kept_bytes):
                 self._flush_bad_records()
             if self._is_full:
-                self._look()
+                self._hand_over()
 
     def tick(self, *, is_stable: bool) -> None:
         """Do what is due without messages, once a second; ``is_stable``: no rebalance since the last tick."""
@@ -225,7 +225,7 @@ class RowSink(BaseSink):
         self._observed.forget_given_away()
         if not is_stable:
             self._assignment_changed()
-        self._look()
+        self._hand_over()
         if self._due.has_bad_records:
             self._flush_bad_records()
         self._observed.observer.turn(is_in_trouble=self._flow.is_in_trouble)
@@ -271,13 +271,13 @@ class RowSink(BaseSink):
         self._observed.give_away(tps)
         self._flushing.give_away(tps)
 
-    def _look(self) -> None:
+    def _hand_over(self) -> None:
         """Hand over what can be written; wait for room if the buffer is full."""
         self._check_revocation()
         processed, limits = self._processed, self._flow.limits
         is_batch = processed.rows >= limits.batch_size and self._due.is_quiet
         is_worth_it = is_batch or limits.is_portion(processed.row_bytes)
-        self._flushing.look(processed, is_worth_it=is_worth_it)
+        self._flushing.hand_over(processed, is_worth_it=is_worth_it)
         if self._is_full:
             self._wait_for_room()
 

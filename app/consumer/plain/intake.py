@@ -32,7 +32,7 @@ _COPIES = 2  # of the value: as it came, and as columns
 _key = methodcaller("key")
 
 
-class Room:
+class Backpressure:
     """Waits for room in the buffer, and pauses Kafka's client where that takes long. For the consumer's thread.
 
     ``consumed`` counts messages.

@@ -16,7 +16,7 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import not_decompressed
 from app.consumer.offsets import Copies, log_starts, mark_set_offsets
-from app.consumer.plain.intake import TURN_SECONDS, Intake, Room, Taken
+from app.consumer.plain.intake import TURN_SECONDS, Backpressure, Intake, Taken
 from app.delivery.assignment import Assignment, Partition
 from app.delivery.claimer import taken_over
 from app.delivery.member import Member
@@ -55,7 +55,7 @@ class PlainLoop:
         self._on_turn = on_turn
         self._metrics = member.runtime.metrics
         self._timings = member.runtime.timings
-        self._room = Room(client, member)
+        self._backpressure = Backpressure(client, member)
         self._copies = Copies(client, self._metrics, self._timings)
         self._is_stopping = False
 
@@ -81,7 +81,7 @@ class PlainLoop:
     def is_read(self, tp: TopicPartition) -> bool:
         """Whether messages of this partition come now, as far as this member knows."""
         _, partition = self._claimed(tp)
-        return partition is not None and not self._room.is_paused
+        return partition is not None and not self._backpressure.is_paused
 
     def consumption(self) -> Consumption:
         assignment, flow = self._member.assignment, self._flow
@@ -92,11 +92,11 @@ class PlainLoop:
             unclaimed=assignment.unclaimed if assignment else frozenset(),
             fenced=assignment.fenced if assignment else {},
             oldest=assignment.oldest_uncommitted if assignment else {},
-            consumed=self._room.consumed,
+            consumed=self._backpressure.consumed,
             due_in=flow.ends.due_in,
             held_bytes=flow.held_bytes,
             is_full=flow.is_full,
-            is_paused=self._room.is_paused,
+            is_paused=self._backpressure.is_paused,
             is_stopping=self._is_stopping,
         )
 
@@ -136,7 +136,7 @@ class PlainLoop:
         tps = tuple(assignment.partitions)
         self._metrics.ended(tps)
         self._intake.observer.unassigned(tps)
-        self._room.unassigned()
+        self._backpressure.unassigned()
         self._member.end()
 
     # --- a turn -----------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class PlainLoop:
         for claim in claims:
             assignment.partitions[claim.tp].begin(claim.start.offset)
             self._metrics.begins(claim.tp, claim.start.offset)
-        self._room.begin(assignment)
+        self._backpressure.begin(assignment)
         listed = (f"{claim.tp} from {claim.start.offset}" for claim in sorted(claims, key=lambda claim: claim.tp))
         logger.info("claimed: %s", ", ".join(listed))
 
@@ -186,7 +186,7 @@ class PlainLoop:
 
     def _may_poll(self) -> bool:
         assignment = self._member.assignment
-        if assignment is None or self._room.may_poll(assignment):
+        if assignment is None or self._backpressure.may_poll(assignment):
             return True
         self._intake.observer.waited()
         return False
@@ -195,14 +195,14 @@ class PlainLoop:
 
     def _poll(self) -> bool:
         """Take what the client has; returns whether messages came."""
-        polled = self._client.consume(self._room.most_messages, _POLL_SECONDS)
+        polled = self._client.consume(self._backpressure.most_messages, _POLL_SECONDS)
         messages = [message for message in polled if message.error() is None]
         left: set[TopicPartition] = set()
         if messages:
             begin = self._timings.clock()
             taken = [self._take(of_partition, begin + TURN_SECONDS, left) for of_partition in _by_partition(messages)]
             seconds = self._timings.clock() - begin
-            self._room.took(sum(each.messages for each in taken), sum(each.size for each in taken), seconds)
+            self._backpressure.took(sum(each.messages for each in taken), sum(each.size for each in taken), seconds)
         if len(messages) < len(polled):  # the good ones first: an error may end the process
             self._failed([message for message in polled if message.error() is not None], left)
         return bool(messages)
@@ -259,7 +259,7 @@ class PlainLoop:
         refusal = not_decompressed(message, max(message.offset(), partition.taken))
         partition.uncommitted.consumed(refusal.rejected.offset, refusal.rejected.timestamp)
         self._intake.reject(assignment, refusal)
-        self._room.consumed += 1
+        self._backpressure.consumed += 1
         self._go_back(partition.tp, partition.taken)
 
     def _go_back(self, tp: TopicPartition, offset: int) -> None:

@@ -20,7 +20,7 @@ from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.journal.entry import is_log
-from app.journal.log import GenerationLog
+from app.journal.log import AssignmentLog
 from app.kafka.watch import KafkaWatch
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
@@ -205,7 +205,7 @@ class Line:
         assert log is not None
         document.write(log.changed(closed=True, writer=OTHER))
 
-    def logs(self, token: str = A) -> list[GenerationLog]:
+    def logs(self, token: str = A) -> list[AssignmentLog]:
         return [LOG_FORM.parse(body) for body in self.store.bodies[self.bench.log_key(token)]]
 
     def states(self, token: str = A) -> list[str]:
@@ -216,7 +216,7 @@ class Line:
         return [self.bench.end(A, tp) for tp in (P0, P1)]
 
     @property
-    def pending(self) -> GenerationLog:
+    def pending(self) -> AssignmentLog:
         return [log for log in self.logs() if log.state == "pending"][-1]
 
 

@@ -17,7 +17,7 @@ from app.errors import ConnectorError, RetryableError
 from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, is_log, log_key
 from app.journal.journal import CLAIM, Journal, PartitionClaim
-from app.journal.log import GenerationLog, Intent, Progress, log_form
+from app.journal.log import AssignmentLog, Intent, Progress, log_form
 from app.journal.own_log import OwnLog
 from app.journal.settle import Settlement
 from app.journal.takeover import Takeover
@@ -218,7 +218,7 @@ class Bench:
     def claim_key(self, tp: TopicPartition = P0) -> str:
         return claim_key("data/t", "group", tp)
 
-    def log(self, owner: str = OURS) -> GenerationLog:
+    def log(self, owner: str = OURS) -> AssignmentLog:
         return LOG_FORM.parse((self.lake / self.log_key(owner)).read_bytes())
 
     def progress(self, owner: str = OURS, tp: TopicPartition = P0) -> Progress:

@@ -19,7 +19,7 @@ from app.journal.entry import (
 )
 from app.journal.journal import CLAIM as CLAIM_DOCUMENT
 from app.journal.journal import PartitionClaim
-from app.journal.log import GenerationLog, Intent, Progress, log_form
+from app.journal.log import AssignmentLog, Intent, Progress, log_form
 from app.kafka.watch import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 
@@ -27,7 +27,7 @@ parse_claim = CLAIM_DOCUMENT.parse
 parse_log = log_form("data/t").parse
 FILE = DataFile("data/t/p=a/data_1.parquet", {"p": "a"}, rows=3, size=10)
 FIELDS = {"key": FILE.key, "size": 10, "rows": 3, "partition_values": {"p": "a"}}
-LOG = GenerationLog(
+LOG = AssignmentLog(
     seq=7,
     owner="0a1b2c3d",
     writer="0a1b2c3d",
@@ -41,11 +41,11 @@ LOG = GenerationLog(
 CLAIM = PartitionClaim(seq=7, owner="0a1b2c3d", cluster_id="one")
 
 
-def stored(entry: PartitionClaim | GenerationLog, **values: Any) -> bytes:
+def stored(entry: PartitionClaim | AssignmentLog, **values: Any) -> bytes:
     return json.dumps({**json.loads(entry.model_dump_json()), **values}).encode()
 
 
-def without(entry: PartitionClaim | GenerationLog, field: str) -> bytes:
+def without(entry: PartitionClaim | AssignmentLog, field: str) -> bytes:
     fields = json.loads(entry.model_dump_json())
     del fields[field]
     return json.dumps(fields).encode()
@@ -89,7 +89,7 @@ def test_a_log_comes_back_as_it_was_stored(
         Progress(topic=topic, partition=partition, end=end, to=end + more if state == "pending" else None)
         for topic, partition, end, more in found
     )
-    log = GenerationLog(
+    log = AssignmentLog(
         seq=1,
         owner="a",
         writer="b",
@@ -291,7 +291,7 @@ def test_a_log_lies_beside_the_claims_of_its_group_and_in_no_topics_folder() -> 
 def test_the_marks_of_a_batch_are_the_same_whoever_registers_it_and_whatever_is_claimed_meanwhile() -> None:
     """A partition that joins the generation may have advanced without a file, so that no catalog knows of it."""
     first, other = Progress(topic="t", partition=0, end=9, series="a"), Progress(topic="t", partition=1, end=5)
-    log = GenerationLog(seq=1, owner="o", writer="o", partitions=(first,))
+    log = AssignmentLog(seq=1, owner="o", writer="o", partitions=(first,))
     ends = {first.tp: 19}
     pending = log.pending(Intent(0, [OffsetRange(first.tp, 10, 15)], [FILE], {}, ends))
     wider = pending.changed(partitions=(*pending.partitions, other))

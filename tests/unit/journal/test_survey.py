@@ -4,7 +4,7 @@ import pytest
 
 from app.errors import FatalError
 from app.journal.entry import log_key
-from app.journal.log import GenerationLog, Progress
+from app.journal.log import AssignmentLog, Progress
 from app.journal.survey import survey
 from tests.unit.journal.journal_bench import P0, P1, P2, THEIRS, Bench, file, intent, key_of
 
@@ -15,7 +15,7 @@ def test_the_logs_of_all_groups_are_read(bench: Bench) -> None:
     bench.begun("f1", [P0, P1]).intend(intent("1", also=["letter"]))
     bench.begun("f2", [P2], end=4)
     progress = Progress(topic="sensors", partition=0, end=1, to=2)
-    log = GenerationLog(seq=1, owner="x", writer="x", state="pending", partitions=(progress,), files=(file("3"),))
+    log = AssignmentLog(seq=1, owner="x", writer="x", state="pending", partitions=(progress,), files=(file("3"),))
     bench.overwrite(log_key(ROOT, "another", "x"), log.to_body())
     bench.overwrite(f"{ROOT}/_journal/schema.json", b"{}")
 

@@ -14,7 +14,7 @@ from app.monitoring.consumption import Consumption, Health, Probe
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Live, StateName
 from app.monitoring.waits import Request
-from app.service.overview import look, new_monitor, replica_name
+from app.service.overview import live, new_monitor, replica_name
 from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.support.batches import TP, UNBOUNDED
@@ -45,7 +45,7 @@ class Connector:
         self.consumption = replace(self.consumption, **what)
 
     def look(self) -> Live:
-        return look(*self._parts)
+        return live(*self._parts)
 
     @property
     def state(self) -> StateName:
