@@ -1,7 +1,8 @@
-"""An assignment, and steps 1 to 7 of its batches on threads of their own.
+"""A member of the consumer group: its assignment, and steps 1 to 7 of its batches on threads of their own.
 
-assignment  the partitions that Kafka has given to this member; start reading here
-claimer     makes assignments, and claims their partitions
+member      owns the way of one table's records to the lake; start reading here. runtime: what members run on
+assignment  the partitions that Kafka has given to this member
+claimer     claims them
 pipeline    the threads and the order of the steps; flow: the batches between them, and what they have in common
 gather      1 convert, 2 stage (stage, open_batch); limits: when a batch ends
             3 spark: ``app.spark.writer``
