@@ -7,9 +7,11 @@ from pydantic import AfterValidator, BeforeValidator
 
 from app.config import parsers as parse
 from app.config.fields import Area, Contradictions, env
+from app.formats import FORMATS
 
-Deserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro"]
-ValueDeserializer = Literal["str", "bytes", "double", "int", "json", "quix", "avro", "json-schema", "protobuf"]
+_OF_KEYS = [name for name, each in FORMATS.items() if each.is_of_keys]
+KeyFormat = Literal[*_OF_KEYS]  # type: ignore[valid-type] # mypy does not read the table
+ValueFormat = Literal[*FORMATS]  # type: ignore[valid-type]
 Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
 OffsetReset = Annotated[str | datetime | timedelta, BeforeValidator(parse.offset_reset)]
 BadRecords = Literal["dead-letter", "skip", "fail"]
@@ -30,9 +32,9 @@ class InputVariables(Area):
     """Where the consumer group starts while it has no offsets: `earliest`, `latest`, with the first record since a time
     such as `2026-11-01T00:00:00Z`, or since so many minutes, hours or days before the first start, such as `-7d`.
     """
-    key_deserializer: Annotated[Deserializer, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
+    key_deserializer: Annotated[KeyFormat, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
     """How to deserialize keys. The key becomes the column `__key`."""
-    value_deserializer: Annotated[ValueDeserializer, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
+    value_deserializer: Annotated[ValueFormat, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
     """How to deserialize values. Each value must become an object with fields, either here or in `app/transform.py`."""
     registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
     """Address of the schema registry, with the API of Confluent's. The deserializers `avro` and `protobuf` need it."""
@@ -66,15 +68,17 @@ class InputVariables(Area):
 
     @property
     def needs_registry(self) -> bool:
-        return "avro" in (self.key_deserializer, self.value_deserializer) or self.value_deserializer == "protobuf"
+        return any(FORMATS[name].needs_registry for name in (self.key_deserializer, self.value_deserializer))
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
+        values = [name for name, each in FORMATS.items() if each.needs_registry]
+        keys = " or ".join(name for name in values if name in _OF_KEYS)
         if self.needs_registry:
-            yield from self.require("must be set with avro and protobuf, to the registry of the schemas", _URL)
+            yield from self.require(f"must be set with {' and '.join(values)}, to the registry of the schemas", _URL)
         else:
-            problem = "has no effect without KAFKA_VALUE_DESERIALIZER=avro or protobuf, or KAFKA_KEY_DESERIALIZER=avro"
-            yield from self.refuse(problem, _URL)
+            problem = f"KAFKA_VALUE_DESERIALIZER={' or '.join(values)}, or KAFKA_KEY_DESERIALIZER={keys}"
+            yield from self.refuse(f"has no effect without {problem}", _URL)
         if self.registry_username:
             yield from self.require("must be set with SCHEMA_REGISTRY_USERNAME", "SCHEMA_REGISTRY_PASSWORD")
             problem = "must not be set together with SCHEMA_REGISTRY_USERNAME: one of the two is enough"

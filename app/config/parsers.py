@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from app.formats import FORMATS
 from app.formatting import UNITS
 from app.table.layout import KAFKA_PARTITIONS
 
@@ -190,8 +191,7 @@ def is_pem(text: str) -> bool:
 
 
 def deserializer(text: str) -> str:
-    """Parses a deserializer's name, which has a longer form in quixstreams too."""
-    return {"string": "str", "integer": "int"}.get(text.lower(), text)
+    return next((name for name, each in FORMATS.items() if each.also == text.lower()), text)
 
 
 def pem_or_path(text: str) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact
 from itertools import chain
-from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +24,7 @@ from fastavro.read import LOGICAL_READERS
 from app.convert.avro_columns import ColumnReader, NotReadError, columns_of
 from app.convert.avro_fit import OURS, SIZE_OF_UUID, DatumCheck, Node, logical_type
 from app.convert.columns import in_types
-from app.convert.registered_schemas import Find, RegisteredSchemas, payloads
+from app.convert.registered_schemas import RegisteredSchemas, payloads
 from app.convert.scalars import OutOfRange
 from app.model import Headers, RegisteredSchema, SchemaId
 from app.reasons import Reason
@@ -137,16 +136,13 @@ for _name, _reader in _READERS.items():
     LOGICAL_READERS[f"{_base}-{OURS}{_logical}"] = _reader
 
 
-class AvroMessages:
-    """Reads Avro by the schema of its writer; ``find`` asks the registry."""
+class AvroMessages(RegisteredSchemas[AvroSchema]):
+    """Reads Avro by the schema of its writer."""
 
-    def __init__(self, find: Find, clock: Callable[[], float] = monotonic) -> None:
-        self._schemas = RegisteredSchemas(find, _usable, clock)
-        self.ask_with, self.read = self._schemas.ask_with, self._schemas.read
+    _format = "Avro"
 
-    def read_key(self, raw: bytes, headers: Headers | None) -> Any:
-        """Decodes a key; see ``read``."""
-        return self.read(raw, headers, is_key=True)
+    def _parse(self, registered: RegisteredSchema) -> AvroSchema:
+        return AvroSchema.parse(registered.text, registered.references)
 
     def parse(
         self,
@@ -173,16 +169,10 @@ class AvroMessages:
         return any(name in self._reader(schema).names for schema in payloads(values, headers))
 
     def _reader(self, schema: SchemaId) -> ColumnReader:
-        reader = self._schemas.get(schema).columns
+        reader = self.get(schema).columns
         if reader is None:
             raise NotReadError
         return reader
-
-
-def _usable(registered: RegisteredSchema) -> AvroSchema:
-    if registered.kind != "AVRO":
-        raise ValueError(Reason(f"its schema is {registered.kind} and not Avro"))
-    return AvroSchema.parse(registered.text, registered.references)
 
 
 def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> dict[str, pa.Array] | None:

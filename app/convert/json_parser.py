@@ -14,7 +14,7 @@ Such messages are then converted record by record. These differences are detecte
 import re
 from collections.abc import Container, Mapping, Sequence
 from operator import itemgetter
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ import pyarrow.json
 from app.convert.columns import accepts, recast
 from app.convert.registered_schemas import payload
 from app.convert.values import MAX_DEPTH, scalar_count
+from app.exact_json import loads
 from app.model import Headers
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
@@ -42,10 +43,9 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n
 
 
 class JsonMessages:
-    """Parses messages whose values are JSON; if they ``have_schemas``, an id stands before the JSON or in a header."""
+    """Parses messages whose values are JSON."""
 
-    def __init__(self, *, have_schemas: bool = False) -> None:
-        self._have_schemas = have_schemas
+    _have_schemas = False
 
     def parse(
         self,
@@ -65,6 +65,16 @@ class JsonMessages:
 
     def has_field(self, values: Sequence[bytes], _: Sequence[Headers | None], name: str) -> bool:
         return has_field(values, name)  # the few bytes before the JSON do not matter
+
+
+class JsonSchemaMessages(JsonMessages):
+    """Parses messages where the id of a schema, which nobody asks for, stands before the JSON or in a header."""
+
+    _have_schemas = True
+
+    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
+        """Decodes a single one; ``ValueError`` if it has no id, or is no JSON."""
+        return loads(payload(raw, headers, is_key=is_key).data)
 
 
 def is_native(kind: pa.DataType) -> bool:

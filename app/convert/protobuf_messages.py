@@ -1,7 +1,6 @@
 """Reads messages in Protobuf by the descriptors of their schemas in a registry, without generated code."""
 
 import base64
-import time
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -30,7 +29,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from app.convert.columns import in_types, infer
-from app.convert.registered_schemas import Find, RegisteredSchemas, payload, payloads
+from app.convert.registered_schemas import RegisteredSchemas, payload, payloads
 from app.convert.scalars import OutOfRange
 from app.model import Headers, RegisteredSchema
 from app.reasons import Reason
@@ -70,8 +69,6 @@ class ProtobufSchema:
     """
 
     def __init__(self, registered: RegisteredSchema) -> None:
-        if registered.kind != "PROTOBUF":
-            raise ValueError(Reason(f"its schema is {registered.kind} and not Protobuf"))
         pool = DescriptorPool()
         for file in _STANDARD.values():
             pool.AddSerializedFile(file.serialized_pb)
@@ -332,12 +329,13 @@ _WELL_KNOWN: Final[dict[str, _Read]] = {
 }
 
 
-class ProtobufMessages:
-    """Reads Protobuf by the schema of its writer; ``find`` asks the registry."""
+class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
+    """Reads Protobuf by the schema of its writer."""
 
-    def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
-        self._schemas = RegisteredSchemas(find, ProtobufSchema, clock)
-        self.ask_with, self.read = self._schemas.ask_with, self._schemas.read
+    _format = "Protobuf"
+
+    def _parse(self, registered: RegisteredSchema) -> ProtobufSchema:
+        return ProtobufSchema(registered)
 
     def parse(
         self,
@@ -351,7 +349,7 @@ class ProtobufMessages:
             (schema, (_, data)), *others = payloads(values, headers).items()
             if others:
                 return None
-            rows = self._schemas.get(schema).read_all(data)
+            rows = self.get(schema).read_all(data)
             names = dict.fromkeys(name for row in rows for name in row)
             arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
             if len(arrays) < len(names) or any(map(_has_unsigned, arrays.values())):
@@ -364,7 +362,7 @@ class ProtobufMessages:
     def has_field(self, values: Sequence[bytes], headers: Sequence[Headers | None], name: str) -> bool:
         """Whether the message of any of the values has this field."""
         found = (payload(*each) for each in zip(values, headers, strict=True))
-        return any(name in self._schemas.get(each.schema).names(each.data) for each in found)
+        return any(name in self.get(each.schema).names(each.data) for each in found)
 
 
 def _has_unsigned(array: pa.Array) -> bool:

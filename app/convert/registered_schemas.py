@@ -6,6 +6,7 @@ path of the message in its file, which stands in the header too if the id does.
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -90,24 +91,23 @@ Find = Callable[[SchemaId], RegisteredSchema]
 without an answer."""
 
 
-class RegisteredSchemas(Generic[_Schema]):
-    """Knows schemas by their ids.
+class RegisteredSchemas(ABC, Generic[_Schema]):
+    """Knows the schemas of a format by their ids; ``find`` asks the registry."""
 
-    Args:
-        parse: makes a schema of what the registry has; raises ``ValueError`` with the reason if it is of no use.
-    """
+    _format: str
 
-    def __init__(
-        self, find: Find, parse: Callable[[RegisteredSchema], _Schema], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
-        self._parse = parse
         self._clock = clock
         self._patiently: Callable[[Callable[[], Any]], Any] = lambda work: work()
         self._known: dict[SchemaId, _Schema] = {}
         self._refused: dict[SchemaId, tuple[float, Reason]] = {}  # until when the registry is not asked again, and why
         self._not_asked: dict[SchemaId, None] = {}
         self._asked_in_vain: deque[tuple[float, float]] = deque(maxlen=2 * _AT_ONCE)  # when, and for how long
+
+    @abstractmethod
+    def _parse(self, registered: RegisteredSchema) -> _Schema:
+        """Makes a schema of what the registry has; raises ``ValueError`` with the reason if it is of no use."""
 
     def ask_with(self, patiently: Callable[[Callable[[], Any]], Any]) -> None:
         """Asks the registry by ``patiently`` from now on, which repeats a call until the registry answers."""
@@ -141,6 +141,8 @@ class RegisteredSchemas(Generic[_Schema]):
             self._refuse(schema, reason_of(error).also("", f" (id {schema})"), begun)  # the id may be any bytes
             return
         try:
+            if found.kind != self._format.upper():
+                raise ValueError(Reason(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
             self._known[schema] = self._parse(found)
         except ValueError as error:
             self._refuse(schema, reason_of(error).also(f" (id {schema})"), begun)

@@ -20,6 +20,7 @@ from app.config.settings import Settings
 from app.consumer.errors import at_line_of
 from app.consumer.plain.transformer import NeedsFrameworkError, stateless_dataframe
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.formats import FORMATS
 
 logger = logging.getLogger(__name__)
 
@@ -126,9 +127,9 @@ def _one_by_one(settings: Settings) -> str | None:
 
     If a bad record ends the process, the records before it must reach the lake first: each is converted by itself.
     """
-    if settings.value_deserializer not in ("json", "json-schema", "avro", "protobuf"):
+    if not FORMATS[settings.value_deserializer].messages:
         return f"KAFKA_VALUE_DESERIALIZER={settings.value_deserializer}"
-    if settings.key_deserializer not in ("str", "avro"):
+    if not FORMATS[settings.key_deserializer].keys_at_once:
         return f"KAFKA_KEY_DESERIALIZER={settings.key_deserializer}"
     return "ON_BAD_RECORD=fail" if settings.on_bad_record == "fail" else None
 

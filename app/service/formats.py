@@ -5,20 +5,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from quixstreams.models import Deserializer
+from quixstreams.models.serializers import DESERIALIZERS
 
 from app.catalog.rest_client import Credentials
 from app.catalog.schema_registry import SchemaRegistry
 from app.config.parsers import is_pem
 from app.config.settings import Settings
-from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, loads, new_deserializer
-from app.convert.json_parser import JsonMessages
-from app.convert.registered_schemas import Find, payload
+from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, new_deserializer
+from app.convert.registered_schemas import Find
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.errors import RetryableError
-from app.model import Headers, RegisteredSchema, SchemaId
+from app.formats import FORMATS
+from app.model import RegisteredSchema, SchemaId
 from app.monitoring.waits import Request, Stopped, Waits
 
 
@@ -26,9 +28,9 @@ from app.monitoring.waits import Request, Stopped, Waits
 class Formats:
     value: Deserializer
     key: Deserializer
-    parser: MessageParser  # of many values at once
-    read_key: ReadKey | None = None  # for keys that are no text
-    ask_with: Callable[[Patiently], None] | None = None  # sets how the schema registry is asked
+    parser: MessageParser | None  # of many values at once
+    read_key: ReadKey | None  # for keys that are no text
+    ask_with: Callable[[Patiently], None] | None  # sets how the schema registry is asked
 
 
 def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
@@ -55,45 +57,28 @@ def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
 
 
 def new_formats(settings: Settings, find: Find | None) -> Formats:
-    """The parts that read keys and values; ``find`` asks the schema registry, if there is one."""
+    """The parts that read keys and values; ``find`` asks the schema registry, if there is one.
+
+    Each format loads a library that is not needed otherwise: Polars, for Avro, takes a fifth of a second and 60 MB.
+    """
     values, keys = settings.value_deserializer, settings.key_deserializer
-    registered = {"json-schema": json_schema}
-    json = JsonMessages(have_schemas=values == "json-schema")
-    if find is None:
-        value, key = (registered.get(name) or new_deserializer(name) for name in (values, keys))
-        return Formats(value, KeyDeserializer(key), json)
-    # Each loads a library that is not needed otherwise: Polars takes a fifth of a second and 60 MB.
-    asks: list[Callable[[Patiently], None]] = []
-    read_key: ReadKey | None = None
-    parser: MessageParser = json
-    if "avro" in (values, keys):
-        from app.convert.avro_messages import AvroMessages  # noqa: PLC0415
+    made: dict[str, Any] = {}
+    for name in {values, keys}:
+        known = FORMATS[name]
+        if known.messages:
+            new = resolve_name(f"app.convert.{known.messages}")
+            made[name] = new(find) if known.needs_registry else new()
 
-        avro = AvroMessages(find)
-        registered["avro"] = RegisteredDeserializer(avro.read)
-        asks.append(avro.ask_with)
-        read_key = avro.read_key if keys == "avro" else None
-        parser = avro if values == "avro" else parser
-    if values == "protobuf":
-        from app.convert.protobuf_messages import ProtobufMessages  # noqa: PLC0415
-
-        parser = protobuf = ProtobufMessages(find)
-        registered["protobuf"] = RegisteredDeserializer(protobuf.read)
-        asks.append(protobuf.ask_with)
-    value, key = (registered.get(name) or new_deserializer(name) for name in (values, keys))
+    def deserializer(name: str) -> Deserializer:
+        return new_deserializer(name) if name in DESERIALIZERS else RegisteredDeserializer(made[name].read)
 
     def ask_with(patiently: Patiently) -> None:
-        for each in asks:
-            each(patiently)
+        for name, messages in made.items():
+            if FORMATS[name].needs_registry:
+                messages.ask_with(patiently)
 
-    return Formats(value, KeyDeserializer(key), parser, read_key, ask_with)
-
-
-def _read_json(raw: bytes, headers: Headers | None, is_key: bool) -> Any:
-    return loads(payload(raw, headers, is_key=is_key).data)
-
-
-json_schema = RegisteredDeserializer(_read_json)
+    read_key = partial(made[keys].read, is_key=True) if keys in made and FORMATS[keys].keys_at_once else None
+    return Formats(deserializer(values), KeyDeserializer(deserializer(keys)), made.get(values), read_key, ask_with)
 
 
 def waiting(find: Find, waits: Waits, seconds: float, stop: threading.Event) -> Find:

@@ -16,7 +16,6 @@ from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
-from app.convert.json_parser import JsonMessages
 from app.delivery.claimer import Wanted
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
@@ -50,8 +49,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
             keys_are_text=settings.key_deserializer == "str",
             clock=timings.clock,
         )
-        # Rows come as text.
-        formats, read = replace(formats, parser=JsonMessages(), read_key=None, ask_with=None), row_of
+        # Rows come as text in JSON.
+        formats, read = replace(formats, parser=None, read_key=None, ask_with=None), row_of
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
     member = connector.open_member(application, admin, topic, wanted, client.memberid, formats, read)
 

@@ -4,6 +4,7 @@ import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from app.consumer.deserializers import RegisteredDeserializer, new_deserializer,
 from app.convert.avro_messages import AvroMessages
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
-from app.convert.json_parser import JsonMessages
+from app.convert.json_parser import JsonMessages, JsonSchemaMessages
 from app.convert.protobuf_messages import ProtobufMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
@@ -24,7 +25,6 @@ from app.convert.whole_batches import MessageParser, WholeBatches
 from app.delivery.open_batch import Staged
 from app.delivery.stage import Stager
 from app.model import Batch, Message, Row, TopicPartition
-from app.service.formats import json_schema
 from app.table.field_rules import FieldRules
 from app.table.layout import HIVE_NULL, RESCUED_COLUMN, PartitionSpec
 from app.table.schema import TableSchema
@@ -81,10 +81,11 @@ class StagingStep:
         rules = Rules(table.timestamp, frozenset(spec.columns), types, table.timestamp_as)
         self.schema = MemorySchema()
         self.reader = CountingReader(_topic(table))
-        parser: MessageParser = table.avro or table.protobuf or JsonMessages(have_schemas=table.json_schema)
+        of_json = JsonSchemaMessages() if table.json_schema else JsonMessages()
+        parser: MessageParser = table.avro or table.protobuf or of_json
         if table.rules:
             parser = RuledMessages(parser, table.rules)
-        read_key = table.avro.read_key if table.avro and table.avro_keys else None
+        read_key = partial(table.avro.read, is_key=True) if table.avro and table.avro_keys else None
         ask_with = table.avro.ask_with if table.avro else None
         whole_batches = WholeBatches(spec, rules, table.metadata, parser, read_key, ask_with, few)
         converter = BatchConverter(
@@ -125,7 +126,7 @@ def _topic(table: Table) -> Topic:
     if table.protobuf:
         of_protobuf = RegisteredDeserializer(table.protobuf.read)
         return Topic("sensors", value_deserializer=of_protobuf, key_deserializer=text)
-    of_json = json_schema if table.json_schema else new_deserializer("json")
+    of_json = RegisteredDeserializer(JsonSchemaMessages().read) if table.json_schema else new_deserializer("json")
     return Topic("sensors", value_deserializer=of_json, key_deserializer=text)
 
 

@@ -25,11 +25,11 @@ from app.bad_records.refusals import (
     too_deep,
     too_many_rows,
 )
-from app.consumer.deserializers import reader_of
 from app.consumer.errors import NOT_OF_THE_RECORD, ended, not_processed, translated
 from app.consumer.plain.row_message import RowMessage, text_of
 from app.consumer.rows import MESSAGE_OVERHEAD, ROW_OVERHEAD, RowSizer, own_copy
 from app.delivery.limits import BatchLimits
+from app.exact_json import reader_of
 from app.model import Headers, Message, Row, deep_size, headers_of
 
 Loads = Callable[[bytes], Any]
@@ -120,7 +120,9 @@ class Transformer:
         self._execute = rows.stream.compose_single()
 
     def run(self, messages: Sequence[Message], *, room: int, until: float) -> Transformed:
-        """Run over messages until their rows take ``room`` bytes, or the clock shows ``until``.
+        """Run over messages until their rows and refusals take ``room`` bytes, or the clock shows ``until``.
+
+        The last one may take more, and ten times the texts of the run if it is the first that is none.
 
         Raises:
             ConnectorError: a function ended the process, or a deserializer needs a system that does not answer.
@@ -129,6 +131,7 @@ class Transformer:
         rows: list[RowMessage | Row] = []
         loads = reader_of([each.value() or b"" for each in messages]) if self._is_read_fast else None
         self._begin_run()
+        were_texts = self._are_texts
         for message in messages:
             if done.size >= room or clock() >= until:
                 break
@@ -136,16 +139,19 @@ class Transformer:
             refusal = self._run_one(message, loads)
             if refusal is not None:
                 done.refusals.append(refusal)
+                room -= refusal.rejected.nbytes
             elif self._rows:
                 done.size += self._size + MESSAGE_OVERHEAD + len(message) + len(message.key() or b"")
                 rows += self._rows if len(self._rows) == 1 else map(_without_message, self._rows)
             else:
                 continue
             done.heard.append(message)
+            if were_texts and not self._are_texts:  # all of a run have one form, for they keep their order
+                were_texts = False
+                done.size += sum(_OBJECTS_OF_TEXT * len(each) for each in rows if isinstance(each, RowMessage))
         if self._are_texts:
             done.texts = cast("list[RowMessage]", rows)
-        else:  # all of a run have one form, for they keep their order
-            done.size += sum(_OBJECTS_OF_TEXT * len(each) for each in rows if isinstance(each, RowMessage))
+        else:
             done.rows = [each if isinstance(each, Row) else each.row() for each in rows]
         return done
 

@@ -8,9 +8,10 @@ import pytest
 import trustme
 
 from app.errors import RetryableError
+from app.formats import FORMATS
 from app.model import RegisteredSchema, SchemaId
 from app.monitoring.metrics import Metrics
-from app.service.formats import new_registry, waiting
+from app.service.formats import new_formats, new_registry, waiting
 from tests.fakes.schema_registry import FakeSchemaRegistry
 from tests.support.environment import load
 
@@ -33,6 +34,18 @@ def test_a_stop_ends_the_wait_without_a_bad_record() -> None:
     stop.set()
     with pytest.raises(RetryableError, match="the process stops"):
         waiting(no_answer, Metrics().waits, 60.0, stop)(1)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_a_row_of_the_table_names_is_built(name: str) -> None:
+    row = FORMATS[name]
+    kinds = {"KAFKA_VALUE_DESERIALIZER": name, "KAFKA_KEY_DESERIALIZER": name if row.is_of_keys else "str"}
+    settings = load(**kinds, SCHEMA_REGISTRY_URL="http://registry" if row.needs_registry else "")
+    built = new_formats(settings, no_answer if row.needs_registry else None)
+    assert (built.parser is not None) == bool(row.messages)
+    assert (built.read_key is not None) == bool(row.messages and row.keys_at_once)
+    assert built.ask_with is not None
+    built.ask_with(lambda work: work())
 
 
 @pytest.mark.parametrize("as_text", [True, False])
