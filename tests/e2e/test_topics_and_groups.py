@@ -87,7 +87,7 @@ def test_a_program_that_shares_out_partitions_in_another_way_is_told(scenario: S
 
 @pytest.mark.parametrize("lane", ["plain", "framework"])
 def test_a_group_begins_at_a_time_and_follows_another_one(new_scenario: NewScenario, tmp_path: Path, lane: str) -> None:
-    """Partition 1 has no record since then, and begins at its end."""
+    """Partition 1 has no record since then, and begins at its end; 2 is added later, with records of before."""
     scenario = new_scenario(partitions=2)
     tree = tree_of(lane, tmp_path)
     scenario.produce(
@@ -99,13 +99,17 @@ def test_a_group_begins_at_a_time_and_follows_another_one(new_scenario: NewScena
         connector = scenario.connector(root=tree, AUTO_OFFSET_RESET=since.isoformat(), FOLLOW_OFFSETS=follow)
         connector.wait_for_log("CONNECTED!")
         scenario.produce(records(more, first, partitions=2))
-        scenario.wait_until_committed(100 + first - 1_000 + more, connector)
+        scenario.wait_until_committed(100 + first - 1_000 + more + added, connector)
         assert connector.stop() == 0
         return sorted(scenario.lake.numbers())
 
+    added = 0
     wanted = [*range(60, 100), *range(1_000, 1_010)]
     assert written(10, 1_000) == wanted
     since = datetime.fromtimestamp(value(90)["ts_ms"] / 1000, UTC)
     wanted += [*range(90, 100), *range(1_000, 1_020)]
     assert written(10, 1_010, "once") == sorted(wanted)
-    assert written(10, 1_020, "once") == sorted([*wanted, *range(1_020, 1_030)])
+    scenario.partitions, added = 3, 10
+    scenario.kafka.add_partitions(scenario.topic, 3)
+    scenario.produce((key, body, value(0)["ts_ms"], 2) for key, body, _, _ in records(added, 2_000))
+    assert written(10, 1_020, "once") == sorted([*wanted, *range(1_020, 1_030), *range(2_000, 2_010)])
