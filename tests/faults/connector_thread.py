@@ -51,7 +51,6 @@ from app.table.layout import journal_folder
 from app.timings import Timings
 from dev.broker import QUIET, Broker, Record
 from tests.fakes.ready_writer import ReadyWriter
-from tests.services.leave_group import leave_group
 from tests.services.offsets import committed_offsets
 from tests.support.environment import load
 from tests.support.waiting import join, wait_until
@@ -85,8 +84,6 @@ class ConnectorThread:
     A test may set ``in_turn``, called on the consumer's thread as each turn of its loop begins, ``in_tick``, the same
     of the framework's lane, and ``before_commit``, called once rows are in the lake and quixstreams is about to commit.
     """
-
-    member_id: Callable[[], str | None]
 
     def __init__(
         self,
@@ -217,10 +214,7 @@ class _Connector(Connector):
 
 
 def _new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
-    here = current()
-    client = new_client(config, {**properties, **_OF_CLIENT, **here.kafka})
-    here.member_id = client.memberid
-    return client
+    return new_client(config, {**properties, **_OF_CLIENT, **current().kafka})
 
 
 def _customised() -> Customised:
@@ -234,7 +228,6 @@ class _Application(Application):
         self._connector.assigned = set()
         arguments["consumer_extra_config"] |= _OF_CLIENT | _TICKS | dict(self._connector.kafka)
         super().__init__(**arguments)
-        self._connector.member_id = self._consumer.memberid
 
     def _setup_signal_handlers(self) -> None:
         """Only the main thread may."""
@@ -392,10 +385,6 @@ class Place:
 
     def expire(self, *before: int) -> None:
         self.kafka.delete_records(self._tps(*before))
-
-    def expel(self, connector: ConnectorThread) -> None:
-        """Let Kafka take the connector for dead, which learns of it with its next heartbeat."""
-        leave_group(self.kafka.bootstrap_servers, self.group, lambda member: member == connector.member_id())
 
     def wait_until_committed(self, *offsets: int, by: ConnectorThread) -> None:
         by.wait_until(lambda: self.committed() == list(offsets), f"the commit of {offsets}")

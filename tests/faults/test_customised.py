@@ -2,12 +2,10 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import (
     AdminClient,
@@ -21,7 +19,6 @@ from app.errors import ConfigError, RetryableError
 from dev.broker import QUIET
 from tests.fakes.moody_store import MoodyStore
 from tests.faults.connector_thread import FAST, Place, answered
-from tests.support.waiting import wait_until
 
 two_partitions = pytest.mark.parametrize("place", [2], indirect=True)
 
@@ -148,30 +145,6 @@ def _joined(place: Place, each: Callable[[Any], Any] = lambda value: value) -> C
 
 
 @two_partitions
-def test_a_slow_function_is_stopped_and_goes_on_and_each_record_goes_through_it(place: Place) -> None:
-    """A turn takes fewer records than a poll: the client goes back to those that are left."""
-    seen: list[int] = []
-    stopped = threading.Event()
-
-    def slow(value: Any) -> Any:
-        time.sleep(0.2 if len(seen) >= 150 and not stopped.is_set() else 0.02)  # 50 s are left to stop it in
-        seen.append(value["n"])
-        return value
-
-    place.produce(400)
-    first = place.connector(transform=lambda sdf: sdf.apply(slow))
-    wait_until(lambda: len(seen) >= 150, "some are through")
-    first.stop()
-    assert len(seen) < 400
-    stopped.set()
-    second = place.connector(transform=lambda sdf: sdf.apply(slow))
-    place.wait_until_committed(200, 200, by=second)
-    second.stop()
-    place.assert_whole()
-    assert sorted(seen) == list(range(400))
-
-
-@two_partitions
 def test_a_join_loses_nothing_that_was_fetched_while_its_store_was_away(place: Place) -> None:
     """quixstreams has fetched records of a partition of which it has processed none, and would pass over them.
 
@@ -180,7 +153,14 @@ def test_a_join_loses_nothing_that_was_fetched_while_its_store_was_away(place: P
     store = MoodyStore(place.store_folder)
     store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
     never = threading.Event()
-    slow = _joined(place, lambda value: (never.wait(0.01), value)[1])
+    others = f"others-{place.topic}"
+    place.kafka.create_topic(others, place.partitions)
+    place.kafka.produce(others, [("key", json.dumps({"room": "kitchen"}), 1_000, 0)])
+
+    def slow(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
+        joined = sdf.join_asof(app.dataframe(app.topic(others, key_deserializer="str")), how="left")
+        return joined.apply(lambda value: (never.wait(0.01), value)[1])
+
     place.produce(200)
     error = place.connector(transform=slow, store=store, timings=_HASTY).wait()
     assert isinstance(error, RetryableError)
@@ -190,17 +170,3 @@ def test_a_join_loses_nothing_that_was_fetched_while_its_store_was_away(place: P
     place.wait_until_committed(101, 101, by=second)
     second.stop()
     place.assert_whole()
-
-
-def test_two_topics_are_joined(place: Place) -> None:
-    """Both are claimed and read; only records of the left one give rows."""
-    transform = _joined(place)
-    for life in (1, 2):
-        connector = place.connector(transform=transform)
-        connector.wait_until_consuming()
-        place.produce(50)
-        place.wait_until_committed(50 * life, by=connector)
-        connector.stop()
-    rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
-    assert sorted(row["n"] for row in rows) == list(range(100))
-    assert {row["room"] for row in rows if row["n"] >= 50} == {"kitchen"}

@@ -26,17 +26,6 @@ def _counted(sdf: StreamingDataFrame) -> StreamingDataFrame:
     return sdf.apply(count, stateful=True)
 
 
-def test_offsets_moved_back_by_hand_are_told_and_not_followed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    place.write(100, 100)
-    place.commit(40)
-
-    place.write(10, 110)
-
-    assert "60 records" in caplog.text
-    assert "set FOLLOW_OFFSETS to a new text" in caplog.text
-    place.assert_whole()
-
-
 def test_records_that_expired_between_two_runs_are_told(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     place.write(100, 100)
     place.produce(100)
