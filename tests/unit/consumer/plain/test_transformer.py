@@ -6,6 +6,7 @@ import json
 import resource
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import date
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,14 @@ def test_each_row_counts_for_the_room(sizes: list[int]) -> None:
     done = run(lambda _: [{"text": "x" * size} for size in sizes], expand=True, room=90_000)
     assert done.messages in (2, 3)
     assert not done.refusals
+
+
+def test_refusals_and_what_is_made_of_texts_count_for_the_room() -> None:
+    def last_is_no_text(value: Any) -> Any:
+        return {"text": "x" * 400, "at": date(2024, 1, 1) if value["v"] == 2 else ""}
+
+    assert run(last_is_no_text, room=10_000).messages == 3
+    assert 1 < run(lambda _: 1 / 0, room=250).messages < 5
 
 
 def test_a_text_takes_no_more_memory_than_it_is_long() -> None:
