@@ -149,7 +149,7 @@ class Crowd:
 
     def _produce(self, tp: TopicPartition, kinds: Sequence[str]) -> None:
         """Append records; one that not all members understand becomes an ordinary one."""
-        self.group.records[tp].extend(kind if kind in self.kinds else "a" for kind in kinds)
+        self.group.produce(tp, [kind if kind in self.kinds else "a" for kind in kinds], self.clock.now)
 
     def _assign(self, member: Process, tps: list[TopicPartition]) -> None:
         for tp in tps:

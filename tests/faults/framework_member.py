@@ -14,7 +14,7 @@ from app.consumer.framework.application import Callbacks
 from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
-from app.consumer.offsets import mark_commits
+from app.consumer.offsets import commit_where_partitions_begin, mark_commits
 from app.consumer.sink_observer import Observed
 from app.model import TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
@@ -87,12 +87,16 @@ class FrameworkMember(Process):
         return self.sink.consumption(0).held_bytes
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
-        """A partition without records is not claimed."""
-        return not self.group.records[tp] or super()._is_journaled(tp)
+        """A partition without records is not claimed, nor is one that begins at its end by a time."""
+        records, committed = len(self.group.records[tp]), self.group.committed.get(tp)
+        return committed == records or not records or super()._is_journaled(tp)
 
     def _assigned(self, tps: list[TopicPartition]) -> None:
         self.sink.setup()
         self._is_stable = False
+        if self.group.reset != "earliest":  # as before it subscribes
+            played: Any = self.kafka
+            commit_where_partitions_begin(played, [(tp, self.member.would_begin(tp)) for tp in tps])
         self._application._on_assign(None, to_kafka(tps))
 
     def _turns(self, count: int) -> None:

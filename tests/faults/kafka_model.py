@@ -1,6 +1,8 @@
 """A topic and a consumer group as their members see them, over a network that fails."""
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -16,6 +18,7 @@ TOPIC = "sensors"
 _TIME = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
 _TOPIC_ID = "first-life"
 _SIZE = 400  # of a message, in bytes
+EPOCH = 1_700_000_000.0
 
 
 class Group:
@@ -25,7 +28,9 @@ class Group:
         self.records: dict[TopicPartition, list[str]] = {TopicPartition(TOPIC, n): [] for n in range(partitions)}
         self.committed: dict[TopicPartition, int] = {}
         self.set_by_hand: set[TopicPartition] = set()
+        self.times: dict[TopicPartition, list[float]] = {tp: [] for tp in self.records}  # when they were produced
         self.follow_offsets = ""
+        self.reset: str | timedelta = "earliest"
         self.owners: dict[TopicPartition, Consumer | None] = dict.fromkeys(self.records)
         self.network = network
         self.on_commit = on_commit
@@ -58,6 +63,16 @@ class Group:
         is_set = tp in self.set_by_hand
         return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, is_set=is_set)
 
+    def ends(self, topic: str) -> dict[int, int]:
+        """What ``app.kafka.questions.GroupOffsets`` finds out, as the next one."""
+        return {tp.partition: len(records) for tp, records in self.records.items()}
+
+    def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if pause("ask Kafka for the offsets since a time") is not Fate.ANSWERED:
+            self.network.failures += 1
+            raise RetryableError("asking Kafka for the offsets since a time", "no answer")
+        return {tp: bisect_left(self.times[tp], moment.timestamp() - EPOCH) for tp in ends}
+
     def topic_id(self, topic: str) -> str:
         """What ``app.kafka.questions.GroupOffsets`` finds out; nothing where there is no answer."""
         if pause(f"ask Kafka for the id of {topic}") is Fate.ANSWERED:
@@ -69,6 +84,15 @@ class Group:
         self.committed[tp] = offset
         self.set_by_hand.discard(tp)
         self.on_commit(tp, offset)
+
+    def produce(self, tp: TopicPartition, kinds: Sequence[str], at: float) -> None:
+        self.records[tp].extend(kinds)
+        self.times[tp].extend([at] * len(kinds))
+
+    def add_partition(self) -> TopicPartition:
+        tp = TopicPartition(TOPIC, len(self.records))
+        self.records[tp], self.times[tp], self.owners[tp] = [], [], None
+        return tp
 
     def set_back(self, tp: TopicPartition, by: int) -> None:
         self.committed[tp] = max(self.committed[tp] - by, 0)

@@ -60,6 +60,7 @@ class MemoryStore:
         self.claims: dict[str, PartitionClaim] = {}
         self.revoked: set[str] = set()  # keys of all batches that were ever rolled back
         self.registered: dict[str, DataFile] = {}
+        self.on_time: Callable[[bytes], None] = lambda _: None  # the body of an object of first offsets
 
     # --- as the connector sees it -----------------------------------------------------------------------------------
 
@@ -146,6 +147,8 @@ class MemoryStore:
                 self.violations.append(f"{key} was opened again")
             self.logs[key] = log
             self.revoked |= {item.key for item in log.revoked}
+        elif not key.endswith(".json"):
+            self.on_time(body)
         else:
             claim = CLAIM.parse(body)
             assert isinstance(claim, PartitionClaim)
@@ -208,10 +211,11 @@ class MemoryStore:
 
     def found_end(self, tp: TopicPartition) -> int:
         """The last offset that is in the table once the next owner has settled the log, if nobody writes any more."""
-        log = self.log_of(self.claims[claim_key(ROOT, GROUP, tp)].owner)
+        claim = self.claims.get(claim_key(ROOT, GROUP, tp))
+        log = self.log_of(claim.owner) if claim else None
         progress = log.of(tp) if log else None
-        assert log
-        assert progress
+        if log is None or progress is None:
+            return -1
         is_there = log.state == "pending" and set(log.deciding) <= self._with_rows
         return max(progress.end, -1 if progress.to is None else progress.to) if is_there else progress.end
 

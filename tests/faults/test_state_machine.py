@@ -6,9 +6,11 @@ run: ``FAULT_EXAMPLES=1200 FAULT_STEPS=80 pytest -s tests/faults/test_state_mach
 with other seeds: Hypothesis keeps about 1 MB of each example.
 """
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -60,6 +62,9 @@ class Faults(Crowd, RuleBasedStateMachine):
         super().__init__(PARTITIONS, on_commit=self._check_commit)
         self._text = 0  # of FOLLOW_OFFSETS
         self._set_for: dict[TopicPartition, int] = {}  # the text that is to follow an offset which nobody has committed
+        self._since: dict[TopicPartition, int] = {}  # where partitions begin by the time that came with the last text
+        self._passed_over: Counter[RowId] = Counter()  # rows that the user does not want
+        self.store.on_time = self._time_is_reckoned
 
     # --- records ----------------------------------------------------------------------------------------------------
 
@@ -79,6 +84,15 @@ class Faults(Crowd, RuleBasedStateMachine):
     def produce(self, partition: int, kinds: list[str], moves: Moves) -> None:
         self._produce(TopicPartition(TOPIC, partition), kinds)
         self._move(moves)
+
+    @precondition(lambda self: len(self.group.records) == PARTITIONS)
+    @rule(kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=6), moves=moves)
+    def add_partition(self, kinds: list[str], moves: Moves) -> None:
+        """Its records are older than any time that is followed."""
+        self._move(moves)
+        tp = self.group.add_partition()
+        self._produce(tp, kinds)
+        self.group.times[tp] = [-1.0] * len(kinds)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -220,9 +234,18 @@ class Faults(Crowd, RuleBasedStateMachine):
             self._set_back(tp, back, self._text + 1)
 
     @precondition(lambda self: self.group.committed and self._with(owns))
-    @rule(which=choices, back=st.integers(0, 10), kinds=st.lists(st.sampled_from(list(KINDS)), min_size=3), turns=turns)
-    def follow(self, which: int, back: int, kinds: list[str], turns: list[int]) -> None:
-        """All members die at work. A user moves an offset back, if the one before is followed, and gives a new text."""
+    @rule(
+        which=choices,
+        back=st.integers(0, 10),
+        kinds=st.lists(st.sampled_from(list(KINDS)), min_size=3),
+        turns=turns,
+        seconds=st.sampled_from([None, 1.0, 10.0, 100.0]),
+    )
+    def follow(self, which: int, back: int, kinds: list[str], turns: list[int], seconds: float | None = None) -> None:
+        """All members die at work. A user moves an offset back, if the one before is followed, and gives a new text.
+
+        Or the text comes with a time, so many seconds before the first start.
+        """
         for tp in self.group.records:
             self._produce(tp, kinds[:6])
         self._race(self._with(owns), turns)
@@ -230,17 +253,45 @@ class Faults(Crowd, RuleBasedStateMachine):
             self._bury(member)
         while self.network.delayed:
             self.network.deliver(0)
+        if any(self._awaits_time(tp) for tp in self._since):
+            return
+        self._since = {}
+        if any(self._text_of(tp) < text <= self._text for tp, text in self._set_for.items()):
+            seconds = None  # what was set for the text before is not followed yet
+        self.group.reset = "earliest" if seconds is None else timedelta(seconds=seconds)
         tp = one_of(sorted(self.group.committed), which)
-        if tp not in self._set_for or self._text_of(tp) >= self._set_for[tp]:
+        if seconds is None and (tp not in self._set_for or self._text_of(tp) >= self._set_for[tp]):
             self._set_back(tp, back, self._text + 1)
         self._text += 1
         self.group.follow_offsets = str(self._text)
-        for tp in [tp for tp, text in self._set_for.items() if text == self._text]:
-            counted["offsets that are followed"] += 1
-            offsets = range(self.group.committed[tp], self.store.found_end(tp) + 1)
-            self.catalog.wanted_again.update(
-                (tp.partition, at, v) for at in offsets for v in range(self._rows_of(tp, at))
-            )
+        for tp, text in self._set_for.items():
+            if seconds is not None:
+                self._set_for[tp] = self._text + 1  # the next text follows it, where nothing is committed before
+            elif text == self._text:
+                counted["offsets that are followed"] += 1
+                self._goes_on(tp, self.group.committed[tp])
+
+    def _time_is_reckoned(self, body: bytes) -> None:
+        """The connector has noted down where each partition begins, before anything is read."""
+        counted["times that are followed"] += 1
+        offsets = json.loads(body)["offsets"]
+        self._since = {tp: offsets[str(tp.partition)] for tp in self.group.records}
+        for tp, offset in self._since.items():
+            self._goes_on(tp, offset)
+
+    def _goes_on(self, tp: TopicPartition, offset: int) -> None:
+        """The user wants again what the table has from there on, and not what it lacks before that."""
+        end = self.store.found_end(tp)
+        again, passed_over = self.catalog.wanted_again, self._passed_over
+        for offsets, rows in ((range(offset, end + 1), again), (range(end + 1, offset), passed_over)):
+            rows.update((tp.partition, at, v) for at in offsets for v in range(self._rows_of(tp, at)))
+
+    def _wanted(self, row: RowId) -> int:
+        return 1 + self.catalog.wanted_again[row] - self._passed_over[row]
+
+    def _awaits_time(self, tp: TopicPartition) -> bool:
+        is_ahead = self.group.committed.get(tp, 0) > self.store.found_end(tp) + 1
+        return self._text_of(tp) < self._text or is_ahead
 
     def _set_back(self, tp: TopicPartition, by: int, text: int) -> None:
         self.group.set_back(tp, by)
@@ -294,11 +345,12 @@ class Faults(Crowd, RuleBasedStateMachine):
         self._set_for.pop(tp, None)
         rows = [(tp.partition, at, v) for at in range(offset) for v in range(self._rows_of(tp, at))]
         in_the_lake = self.store.rows_of(set(self.catalog.files)) + self.store.rows_of(self.store.dead_letters)
-        missing = [row for row in rows if not in_the_lake[row]]
+        missing = [row for row in rows if not in_the_lake[row] and self._wanted(row)]
         if missing:
             self.violations.append(f"{offset} of {tp} was committed while {missing} were not in the lake")
         progress = self.store.progress(tp)
-        if progress is None or max(progress.end, -1 if progress.to is None else progress.to) < offset - 1:
+        end = max(progress.end, -1 if progress.to is None else progress.to) if progress else -1
+        if end < offset - 1 and offset != self._since.get(tp):
             self.violations.append(f"{offset} of {tp} was committed while the journal said {progress}")
 
     # --- at the end -------------------------------------------------------------------------------------------------
@@ -339,7 +391,7 @@ class Faults(Crowd, RuleBasedStateMachine):
             for offset, kind in enumerate(kinds):
                 target = rejected if kind == "bad" else wanted
                 rows = [(tp.partition, offset, v) for v in range(len(KINDS[kind]))]
-                target.update({row: 1 + self.catalog.wanted_again[row] for row in rows})
+                target.update({row: self._wanted(row) for row in rows})
         stored = self.store.data_files
         assert stored == set(self.catalog.files), f"store and catalog: {stored ^ set(self.catalog.files)}"
         assert not self.store.placeholders

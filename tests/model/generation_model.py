@@ -212,7 +212,8 @@ class State(NamedTuple):
     first offset that is left. ``stored`` are files with rows, ``filled`` placeholders. ``marked`` says which of the
     group's offsets have the mark of a member. ``text`` is the user's last one, ``texts`` those with which each
     partition was set last, ``times`` the offset that comes with each text, and ``timed`` the last one by which each
-    partition went. ``wanted`` says how often the table is to have each row. The last seven say how much may still happen.
+    partition went. ``wanted`` says how often the table is to have each row. The last seven say how much may still
+    happen.
     """
 
     claims: tuple[Claim, ...]
