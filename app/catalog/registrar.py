@@ -64,7 +64,7 @@ class Registrar:
         self._address = location.uri
         self._lock = new_lock()  # claims register too, and the catalog is for one thread at a time
 
-    def in_files(self, rows: pa.Table) -> pa.Table:
+    def as_known(self, rows: pa.Table) -> pa.Table:
         """Returns the rows with one column for all names of a column, without those dropped in the catalog."""
         fields = self._known.fields() if self._known else {}
         kept: dict[str, pa.ChunkedArray] = {}

@@ -137,7 +137,7 @@ class Settings(WritingVariables):
             self.timestamp_column,
             self.null_partition,
             order=tuple(entry.removeprefix(parse.VIRTUAL_MARK) for entry in self.plain_partitions),
-            in_files=self.is_iceberg,
+            keeps_columns=self.is_iceberg,
             sort_column=self.sort_column,
             stats_columns=self.stats_columns,
         )

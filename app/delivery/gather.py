@@ -29,8 +29,8 @@ _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tm
 class Gathering:
     """Steps 1 and 2. All but ``submit`` is for its thread.
 
-    Each batch leaves the scratch folder as it found it. ``in_files`` returns the rows with the columns that the catalog
-    wants in files.
+    Each batch leaves the scratch folder as it found it. ``as_known`` returns the rows with the columns that the catalog
+    knows.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class Gathering:
         flow: Flow,
         stager: Stager,
         runtime: Runtime,
-        in_files: Callable[[pa.Table], pa.Table] = lambda table: table,
+        as_known: Callable[[pa.Table], pa.Table] = lambda table: table,
     ) -> None:
         self._flow = flow
         self._stager = stager
         self._runtime = runtime
-        self._in_files = in_files
+        self._as_known = as_known
         self._submitted: queue.SimpleQueue[Portion] = queue.SimpleQueue()
         self._waiting = _Unconverted()
         self._open: _Open | None = None
@@ -151,7 +151,7 @@ class Gathering:
             raise
         if converted.rows is None:
             return converted
-        return replace(converted, rows=replace(converted.rows, table=self._in_files(converted.rows.table)))
+        return replace(converted, rows=replace(converted.rows, table=self._as_known(converted.rows.table)))
 
     def _reason_before(self, batch: "_Open", converted: Converted) -> str | None:
         return reason_before(

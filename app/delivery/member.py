@@ -55,7 +55,7 @@ class Member:
         self.runtime = runtime
         self.flow = Flow(limits, runtime)
         delivery = Delivery(self.flow, store, registrar, runtime, group.topic_ids.recreated)
-        self.pipeline = Pipeline(self.flow, Gathering(self.flow, stager, runtime, registrar.in_files), writer, delivery)
+        self.pipeline = Pipeline(self.flow, Gathering(self.flow, stager, runtime, registrar.as_known), writer, delivery)
         self.reclaiming = Reclaiming(runtime.timings)
         self._journal = Journal(store, root, group.name)
         self._each_object = threads.new_pool("recovery", runtime.workers).map

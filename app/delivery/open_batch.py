@@ -142,7 +142,7 @@ class OpenBatch:
         if self._writer is None:
             self._group_column = _unused_name(table.column_names)
             values = len(table) * len(self._spec.columns)
-            self._has_constants = self._spec.in_files and values >= _MANY_VALUES * len(self._groups)
+            self._has_constants = self._spec.keeps_columns and values >= _MANY_VALUES * len(self._groups)
         if self._has_constants:
             table = rows.table
         table = table.append_column(self._group_column, ids)
@@ -177,7 +177,7 @@ def with_folders(
     """Returns the columns of the file, and the text of each folder column."""
     folders = dict(zip(spec.columns, rows.partition_values, strict=True))
     table = rows.table
-    for name, values in folders.items() if spec.in_files else ():
+    for name, values in folders.items() if spec.keeps_columns else ():
         table = table.append_column(name, nulls_of(values, spec))
     return table, folders | {each.name: each.texts(table) for each in computed}
 

@@ -169,7 +169,7 @@ def open_table(
 
     Raises what ``check_spec`` does.
     """
-    if wanted.in_files:
+    if wanted.keeps_columns:
         columns = known.partition_spec if known else wanted.columns
         return replace(wanted, columns=columns, order=columns, null_value=HIVE_NULL)
     location = f"{store.uri}/{table_root}"

@@ -57,7 +57,7 @@ class PartitionSpec:
         timestamp_column: where ``year``, ``month``, ``day`` and ``hour`` come from.
         null_value: folder value of a null, missing, NaN or empty value; in the settings ``auto`` for that of the table.
         order: all levels of the table's tree in the catalog, by default just the folders.
-        in_files: whether the files have the partition columns too, as text. They do in an Iceberg table.
+        keeps_columns: whether the files keep the partition columns too, as text. They do in an Iceberg table.
         sort_column: orders the rows of a file; ``None`` for the order of arrival.
         stats_columns: the only columns with bounds; empty for all that can have them.
         computed_bytes: of a key that other folders need.
@@ -67,7 +67,7 @@ class PartitionSpec:
     timestamp_column: str
     null_value: str
     order: tuple[str, ...] = ()
-    in_files: bool = False
+    keeps_columns: bool = False
     sort_column: str | None = None
     stats_columns: tuple[str, ...] = ()
     computed_bytes: int = 0

@@ -112,7 +112,7 @@ class Writing:
         self.batches += 1
         folder = self.folder / f"batch-{self.batches}"
         folder.mkdir(parents=True)
-        wanted = replace(spec(*self.known.partition_spec), in_files=True)
+        wanted = replace(spec(*self.known.partition_spec), keeps_columns=True)
         staging = stager(wanted, table_root=ROOT, schema=self.schema, types=TYPES, computed=self.known.computed)
         given = batch(*({"ts_ms": 1, **row} for row in rows), first=self.batches * 1_000)
         staged = stage(staging, given, folder / "staged.parquet", self.batches)

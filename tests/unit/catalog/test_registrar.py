@@ -59,7 +59,7 @@ FIELDS = {"temp": TEMP, "temperature": TEMP, "secret": None, "town": pa.field("p
 
 
 @pytest.mark.parametrize(
-    ("rows", "in_files", "left_out"),
+    ("rows", "stored", "left_out"),
     [
         ({"n": [1, 2], "temp": [1.5, None]}, {"n": [1, 2], "temp": [1.5, None]}, []),
         ({"temperature": pa.array([1, None])}, {"temp": [1.0, None]}, []),
@@ -75,11 +75,11 @@ FIELDS = {"temp": TEMP, "temperature": TEMP, "secret": None, "town": pa.field("p
     ],
 )
 def test_columns_have_one_name_in_files_and_dropped_ones_none(
-    caplog: pytest.LogCaptureFixture, rows: dict[str, Any], in_files: dict[str, Any], left_out: list[str]
+    caplog: pytest.LogCaptureFixture, rows: dict[str, Any], stored: dict[str, Any], left_out: list[str]
 ) -> None:
     one = registrar(None, replace(KNOWN, fields=lambda: FIELDS))
     for _ in range(2):
-        assert one.in_files(pa.table(rows)).to_pydict() == in_files
+        assert one.as_known(pa.table(rows)).to_pydict() == stored
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [warning.partition(":")[0] for warning in warnings] == left_out
 
@@ -87,9 +87,9 @@ def test_columns_have_one_name_in_files_and_dropped_ones_none(
 def test_values_under_another_name_of_a_partition_column_are_not_left_out() -> None:
     """The folder has the value of the first name alone."""
     one = registrar(None, replace(KNOWN, fields=lambda: FIELDS))
-    assert one.in_files(pa.table({"town": pa.array([None], pa.string()), "n": [1]})).to_pydict() == {"n": [1]}
+    assert one.as_known(pa.table({"town": pa.array([None], pa.string()), "n": [1]})).to_pydict() == {"n": [1]}
     with pytest.raises(ConfigError, match=r"'town': it is another name of the partition column place"):
-        one.in_files(pa.table({"town": ["Rome"], "n": [1]}))
+        one.as_known(pa.table({"town": ["Rome"], "n": [1]}))
 
 
 class Answers(MemoryCatalog):

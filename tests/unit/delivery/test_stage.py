@@ -54,7 +54,7 @@ def test_files_of_an_iceberg_table_have_their_partition_columns(path: Path, rows
     """As columns of the rows, or as one text for each file where it has many of them."""
     places = ("Rome", None, "a/b")
     some = batch(*({"p": places[i % 3], "q": i // rows, "v": i} for i in range(3 * rows)))
-    file = staged(some, replace(spec("p", "q"), in_files=True), path)
+    file = staged(some, replace(spec("p", "q"), keeps_columns=True), path)
     of_files = file.constants or [{}] * len(file.groups)
     assert any(of_files) == (rows == 5_000)
     found = {

@@ -100,7 +100,7 @@ def test_metadata_columns_tell_where_each_row_is_from(path: Path) -> None:
 
 
 def test_an_iceberg_table_has_metadata_that_it_is_partitioned_by_as_text(path: Path) -> None:
-    wanted = replace(spec("__partition"), in_files=True)
+    wanted = replace(spec("__partition"), keeps_columns=True)
     staged = stage(stager(wanted, metadata=["__partition"]), batch({"v": 1}, tp=OTHER), path)
     assert [values["__partition"] for values in rows_of(staged)] == ["1"]
 

@@ -66,11 +66,11 @@ def test_a_new_table_takes_the_settings(lake: Path) -> None:
 
 def test_an_iceberg_table_is_partitioned_as_the_catalog_says(lake: Path) -> None:
     put(lake, f"{ROOT}/at_day=2024-01-15/data_1.parquet")  # as of a table that was dropped
-    wanted = PartitionSpec(("place",), "ts_ms", "auto", in_files=True)
+    wanted = PartitionSpec(("place",), "ts_ms", "auto", keeps_columns=True)
     known = CatalogTable(f"file://{lake}/{ROOT}", ("room", "year"))
     for table, columns in ((None, ("place",)), (known, ("room", "year"))):
         found = open_table(LocalStore(lake), table, ROOT, wanted, HIVE_NULL)
-        assert found == PartitionSpec(columns, "ts_ms", HIVE_NULL, in_files=True)
+        assert found == PartitionSpec(columns, "ts_ms", HIVE_NULL, keeps_columns=True)
 
 
 NYC = f"{ROOT}/year=2024/place=NYC/data_1.parquet"
