@@ -64,15 +64,22 @@ class HeldOffsets:
     def portions(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
         """Yield the ranges of these parts of a topic-partition, which are sorted, as ``find`` wants them."""
         waiting: list[pa.RecordBatch] = []
-        rows = end = 0
+        rows, most = 0, RANGES_AT_ONCE
         for row, part in enumerate(parts):
-            if rows >= RANGES_AT_ONCE and part.first > end:
-                yield sort(pa.concat_batches(waiting))
-                waiting, rows = [], 0
+            if rows >= most:
+                known = sort(pa.concat_batches(waiting))
+                final = pc.search_sorted(
+                    known["first"], part.first
+                ).as_py()  # later ones begin with this part or behind
+                if (pc.max(known["last"][:final]).as_py() or 0) < part.first:
+                    yield known[:final]
+                    known = known[final:]
+                waiting, rows = [known], known.num_rows
+                most = max(RANGES_AT_ONCE, 2 * rows)
             slot = None if part in self._table.merged else self._slots[part]
             some = ranges_of([part.first], [part.last]) if slot is None else self._reader.get_batch(slot)
             waiting.append(some.append_column("part", pa.repeat(pa.scalar(row, pa.int64()), some.num_rows)))
-            rows, end = rows + some.num_rows, max(end, part.last)
+            rows += some.num_rows
         yield sort(pa.concat_batches(waiting))
 
     def _hold(self, file: _File, found: Found | None, held: defaultdict[Part, list[pa.RecordBatch]]) -> None:
