@@ -68,9 +68,7 @@ class HeldOffsets:
         for row, part in enumerate(parts):
             if rows >= most:
                 known = sort(pa.concat_batches(waiting))
-                final = pc.search_sorted(
-                    known["first"], part.first
-                ).as_py()  # later ones begin with this part or behind
+                final = pc.search_sorted(known["first"], part.first).as_py()  # later ones begin here, or behind
                 if (pc.max(known["last"][:final]).as_py() or 0) < part.first:
                     yield known[:final]
                     known = known[final:]
