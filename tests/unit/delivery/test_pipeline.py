@@ -1,6 +1,5 @@
 """The three threads between the consumer and the lake: order, overlap, memory and failures."""
 
-import queue
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -87,31 +86,6 @@ def test_a_batch_grows_while_another_one_waits_for_spark(new_line: NewLine) -> N
     gate.open()
     assert line.delivered()
     assert [sum(file.rows for file in files) for files in line.catalog.requests] == [1, 1, 2]
-
-
-def test_a_batch_waits_for_the_next_step_however_long_that_takes(
-    new_line: NewLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refusals: list[object] = []
-
-    class Impatient(queue.Queue[object]):
-        def put(self, item: object, block: bool = True, timeout: float | None = None) -> None:
-            try:
-                super().put(item, timeout=0.001)
-            except queue.Full:
-                refusals.append(item)
-                raise
-
-    monkeypatch.setattr("app.delivery.flow.queue.Queue", Impatient)
-    line = new_line()
-    uploading = Gate()
-    line.store.refuse = uploading
-    line.batches(1, 2, 3, 4, 5)
-    uploading.wait_reached()
-    wait_until(lambda: len(refusals) > 2, "the steps before wait")
-    uploading.open()
-    assert line.delivered()
-    assert line.values() == [1, 2, 3, 4, 5]
 
 
 # --- portions of a batch --------------------------------------------------------------------------------------------
@@ -218,12 +192,6 @@ def test_a_disk_that_stays_full_is_tried_once_nothing_is_under_way(new_line: New
 # --- assignments that end -------------------------------------------------------------------------------------------
 
 
-def gathered(line: Line) -> Callable[[], None]:
-    line.take(one(1))
-    line.wait_staged()
-    return lambda: None
-
-
 def waiting_for_conversion(line: Line) -> Callable[[], None]:
     """The batch before is staged and waits behind one that waits for Spark; ``stage`` waits with it."""
     gate = Gate()
@@ -232,15 +200,6 @@ def waiting_for_conversion(line: Line) -> Callable[[], None]:
     gate.wait_reached()
     wait_until(lambda: line.flow.under_way == 3, "the third is staged")
     line.take(one(4))
-    return gate.open
-
-
-def waiting_for_spark(line: Line) -> Callable[[], None]:
-    gate = Gate()
-    line.writer.before = gate
-    line.batches(1, 2)
-    gate.wait_reached()
-    wait_until(lambda: not line.flow.staged.is_empty, "the second is staged")
     return gate.open
 
 
@@ -255,7 +214,7 @@ def waiting_for_delivery(line: Line) -> Callable[[], None]:
 
 @pytest.mark.parametrize(
     ("begin", "spark_jobs"),
-    [(gathered, 0), (waiting_for_conversion, 1), (waiting_for_spark, 1), (waiting_for_delivery, 2)],
+    [(waiting_for_conversion, 1), (waiting_for_delivery, 2)],
 )
 def test_what_there_is_of_an_assignment_that_ends_is_dropped_and_the_next_delivered(
     line: Line, begin: Callable[[Line], Callable[[], None]], spark_jobs: int, caplog: pytest.LogCaptureFixture

@@ -7,9 +7,8 @@ import pytest
 
 from app.delivery.assignment import Piece
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.model import TopicPartition
 from tests.support.waiting import wait_until
-from tests.unit.delivery.pipeline_line import OTHER, ROOT, A, B, Gate, Line, NewLine, bad, one, piece
+from tests.unit.delivery.pipeline_line import ROOT, A, B, Gate, Line, NewLine, bad, one, piece
 from tests.unit.journal.journal_bench import P0, P1, P2
 
 AWAY = RetryableError("asking", "503")
@@ -90,19 +89,6 @@ def test_a_batch_is_delivered_only_once_the_log_says_so(line: Line) -> None:
 # --- assignments that others fence ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("taken", [[P0, P1], [P0], [P1]])
-def test_an_assignment_fenced_before_its_upload_stores_and_registers_nothing_and_the_next_goes_on(
-    line: Line, taken: list[TopicPartition]
-) -> None:
-    line.bench.claimed(OTHER, taken)
-    line.batch(*both())
-    deliver_of_another(line)
-    assert line.keys_of(A) == set(), "a file may have rows of each of its partitions"
-    log = line.bench.log(A)
-    assert (log.closed, log.writer, line.ends) == (True, OTHER, [-1, -1])
-    assert [line.bench.end(OTHER, tp) for tp in taken] == [-1] * len(taken)
-
-
 def test_an_assignment_fenced_during_its_upload_registers_nothing_and_the_next_goes_on(line: Line) -> None:
     uploading = Gate()
     line.store.refuse = uploading
@@ -113,17 +99,6 @@ def test_an_assignment_fenced_during_its_upload_registers_nothing_and_the_next_g
     deliver_of_another(line)
     assert len(line.keys_of(A)) == 2, "what it has uploaded is its next owner's to decide on"
     assert line.bench.log(A).state == "pending"
-
-
-def test_an_assignment_fenced_while_the_catalog_is_away_is_not_registered(line: Line) -> None:
-    def refuse_once() -> ConnectorError:
-        line.close_log()
-        line.catalog.refuse = lambda: None
-        return AWAY
-
-    line.catalog.refuse = refuse_once
-    line.batch(*both())
-    deliver_of_another(line)
 
 
 def test_a_process_frozen_for_less_than_its_session_looks_before_it_uploads(line: Line) -> None:

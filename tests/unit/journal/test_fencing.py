@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from app.errors import RetryableError
 from app.journal.journal import FencedError, LogClosedError
 from app.journal.own_log import OwnLog
-from tests.unit.journal.journal_bench import AWAY, OURS, P0, THEIRS, THIRD, Bench, intent, key_of
+from tests.unit.journal.journal_bench import OURS, P0, THEIRS, THIRD, Bench, intent, key_of
 
 Step = Callable[[OwnLog], None]
 
@@ -107,18 +106,3 @@ def test_once_the_assignment_has_ended_nothing_is_asked_or_written(bench: Bench,
     with pytest.raises(FencedError):
         step(owner)
     assert (asked, bench.fenced) == ([], [])
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_after_an_error_of_the_store_the_same_can_be_repeated(bench: Bench, step: Step) -> None:
-    owner = bench.begun()
-    owner.intend(intent("1"))
-    before = bench.log()
-    bench.store.refuse_small = lambda _: AWAY
-    with pytest.raises(RetryableError):
-        step(owner)
-    bench.store.refuse_small = lambda _: None
-    assert bench.log() == before
-    step(owner)
-    assert bench.log().seq == before.seq + (step is not OwnLog.verify)
-    assert bench.fenced == []

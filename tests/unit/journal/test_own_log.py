@@ -123,36 +123,3 @@ def test_a_batch_is_not_confirmed_by_the_one_before_whose_place_it_takes(bench: 
     owner.registered()
     owner.done()
     assert bench.end() == 19
-
-
-def test_a_beginning_repeated_with_another_offset_goes_by_the_later(bench: Bench) -> None:
-    """What Kafka says may change between the two."""
-    owner = bench.own_log()
-    bench.store.lost_answers = 1
-    with pytest.raises(RetryableError):
-        owner.take_over([progress_at(P0, 9)], ())
-    patiently(lambda: owner.take_over([progress_at(P0, 12)], ()))
-    assert bench.end() == 12
-
-
-@pytest.mark.parametrize(
-    ("step", "end", "to"),
-    [
-        (OwnLog.verify, 19, None),
-        (lambda owner: owner.intend(intent("1", end=29)), 19, 29),
-        (lambda owner: owner.advance({P0: 29}), 29, None),
-    ],
-)
-def test_an_advance_whose_answer_is_lost_and_that_nobody_repeats_fences_nobody(
-    bench: Bench, step: Callable[[OwnLog], None], end: int, to: int | None
-) -> None:
-    """It is tried again only after a later commit; batches go on meanwhile."""
-    owner = bench.begun(end=9)
-    bench.store.lost_answers = 1
-    with pytest.raises(RetryableError):
-        owner.advance({P0: 19})
-    patiently(lambda: step(owner))
-    (progress,) = bench.log().partitions
-    assert (progress.end, progress.to) == (end, to)
-    assert owner.log == bench.log()
-    owner.verify()

@@ -1,14 +1,11 @@
 """Placeholders are deleted by a member that has nothing to consume too."""
 
-import threading
-
 import pytest
 
 from app.delivery.assignment import Assignment
 from app.delivery.member import Member
-from app.errors import RetryableError
 from app.journal.journal import FencedError
-from tests.unit.journal.journal_bench import AWAY, FORMER, P0, Bench, intent, key_of, through
+from tests.unit.journal.journal_bench import FORMER, P0, Bench, intent, through
 
 HOUR = 3600
 
@@ -25,23 +22,6 @@ def claim(bench: Bench, member: Member) -> Assignment:
     assignment = member.begin([P0])
     through(assignment)
     return assignment
-
-
-def test_a_sweep_that_fails_is_tried_again(bench: Bench, member: Member) -> None:
-    claim(bench, member)
-    tried = threading.Event()
-
-    def refuse(_: str) -> RetryableError | None:
-        if tried.is_set():
-            return None
-        tried.set()
-        return AWAY
-
-    bench.store.refuse_removal = refuse
-    bench.epoch.advance(HOUR)
-    for _ in range(2):
-        member.sweep()
-    assert {key_of("1"), key_of("2")} <= set(bench.store.deleted), "both placeholders are deleted"
 
 
 @pytest.mark.parametrize("why", ["ended", "fenced"])

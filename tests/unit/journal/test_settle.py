@@ -125,21 +125,6 @@ def test_a_batch_of_dead_letters_alone_is_kept_or_undone_too(bench: Bench) -> No
     assert bench.rolled_back(THIRD) == [key_of("letter2")]
 
 
-def test_files_are_deleted_only_once_all_claims_point_to_the_log_that_names_them(bench: Bench) -> None:
-    """Before it is written that they are rolled back, their owner might register them."""
-    bench.begun(tps=[P0, P1]).intend(intent("1", "2"))
-    bench.store_files("1")
-    seen: list[tuple[list[str], str, str]] = []
-
-    def look(_: str) -> None:
-        seen.append((bench.rolled_back(THEIRS), bench.owner(P0), bench.owner(P1)))
-
-    bench.store.refuse_removal = look
-    bench.claimed(tps=[P0, P1])
-    assert seen == [([key_of("1"), key_of("2")], THEIRS, THEIRS)] * 2
-    assert not bench.has("1")
-
-
 # --- what Kafka cannot give again -----------------------------------------------------------------------------------
 
 
@@ -282,18 +267,6 @@ def test_a_batch_once_kept_is_kept_whatever_the_next_claim_sees(bench: Bench) ->
 
 
 # --- what was undone ------------------------------------------------------------------------------------------------
-
-
-def test_a_claimer_that_died_before_it_put_placeholders_leaves_that_to_the_next(bench: Bench) -> None:
-    bench.begun().intend(intent("1", "2"))
-    bench.store_files("1")
-    bench.store.refuse_removal = lambda key: RetryableError(f"writing {key}", "503")
-    with pytest.raises(RetryableError):
-        bench.claimed()
-    bench.store.refuse_removal = lambda _: None
-    bench.epoch.advance(3 * DAY)
-    bench.claimed(THIRD)
-    assert not bench.has("1")
 
 
 def test_a_name_is_filled_once_however_many_claims_come_after(bench: Bench) -> None:

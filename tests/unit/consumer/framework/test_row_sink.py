@@ -165,15 +165,6 @@ def test_a_message_that_comes_again_is_claimed_again(bench: Bench) -> None:
     assert bench.rejected == [2]
 
 
-def test_partitions_that_are_taken_away_without_a_flush_are_forgotten(bench: Bench) -> None:
-    """quixstreams does not flush where it has nothing to commit."""
-    bench.rows(0)
-    bench.sink.flush()
-    bench.sink.tick(is_stable=False)
-    assert bench.sink.consumption(0).tps == ()
-    assert bench.member.last.is_over
-
-
 @pytest.mark.parametrize("is_noticed", [True, False])
 def test_messages_that_come_again_without_a_flush_in_between_become_rows_once(bench: Bench, is_noticed: bool) -> None:
     """As after a revocation in which another sink failed: quixstreams then does not flush this one."""
@@ -242,32 +233,6 @@ def test_bad_records_are_kept_where_quixstreams_does_not_go_back_to_them(bench: 
     bench.not_deserialized(2)
     bench.sink.flush()
     assert bench.rejected[dropped:] == [0, 2]
-
-
-def test_bad_records_that_come_again_do_not_move_the_log_before_they_do(bench: Bench) -> None:
-    bench.member.flow.on_wait = lambda: None
-    bench.rows(0)
-    bench.not_deserialized(1)
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
-    former = len(bench.member.portions)
-    bench.member.flow.on_wait = bench.member.deliver
-    bench.clock.advance(5.1)
-    bench.sink.tick(is_stable=True)
-    assert bench.member.portions[former:] == []
-
-
-def test_bad_records_wait_for_a_store_that_is_away(bench: Bench) -> None:
-    bench.member.flow.on_wait = lambda: None
-    bench.not_deserialized(0)
-    bench.clock.advance(5.1)
-    bench.sink.tick(is_stable=True)
-    assert bench.member.last.is_over, "what is on its way does not come into the dead letter as well"
-    dropped = len(bench.rejected)
-    bench.member.flow.on_wait = bench.member.deliver
-    bench.clock.advance(5.1)
-    bench.sink.tick(is_stable=True)
-    assert (bench.rejected[dropped:], bench.ends) == ([0], {P0: 0})
 
 
 def test_what_comes_before_a_bad_record_that_ends_the_process_is_in_the_lake() -> None:

@@ -390,23 +390,6 @@ def test_nothing_is_paused_without_partitions(bench: Bench) -> None:
 # --- fences ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_closed_log_is_claimed_again_and_what_was_read_before_is_not_committed(bench: Bench) -> None:
-    """Its rows were dropped."""
-
-    def close() -> None:
-        bench.member.held_back = {P0, P1}
-        bench.fence()
-
-    def admit() -> None:
-        assert bench.client.positions == {}, "nothing is read before it is claimed"
-        bench.member.admit()
-
-    bench.run(close, bench.deliver, admit, None)
-    assert bench.client.commits == [{P0: 0, P1: 0}, {P0: 0, P1: 0}, {P0: 3, P1: 2}]
-    assert bench.member.closed == [None, "the log was closed by another member"]
-    assert bench.taken == {P0: [0, 1, 2] * 2, P1: [0, 1] * 2}
-
-
 def test_it_ends_at_the_fourth_time(bench: Bench) -> None:
     with pytest.raises(RetryableError, match="closed by another member"):
         bench.run(*[bench.fence] * 4, bench.wait, None)
