@@ -41,7 +41,6 @@ NIGHT: Mapping[str, Sequence[str]] = {
     "the checks of the command one by one; all of them together are for every day": (
         "tests/e2e/test_check.py::test_in_a_folder",
         "tests/e2e/test_check.py::test_what_transform_builds",
-        "tests/e2e/test_check.py::test_nobody_is_there",
         "tests/e2e/test_check.py::test_all_are_there",
         "tests/e2e/test_check.py::test_a_type_that_contradicts",
     ),

@@ -151,32 +151,6 @@ def test_in_a_folder_without_spark_nothing_is_left_behind_and_programs_read_json
     assert list((tmp_path / "lake").iterdir()) == []
 
 
-def test_nobody_is_there(check: Checker, scenario: Scenario) -> None:
-    """Each is told of, and none is waited for as at the start of the connector."""
-    port = free_ports(1)[0]
-    checked = check(
-        KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{port}",
-        AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
-        CATALOG_URL=f"http://127.0.0.1:{port}/api",
-        STREAM_TIMEOUT_MS="1000",
-        STREAM_TIMEOUT_TOPIC="events",
-        SPARK_DRIVER_MEMORY="900000g",
-    )
-
-    failures = checked.failures("broker", "catalog", "store", "spark")
-    assert failures["broker"].startswith(f"connecting to Kafka at 127.0.0.1:{port}: ")
-    assert "Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up" in failures["broker"]
-    assert f"connecting to the catalog at http://127.0.0.1:{port}/api: " in failures["catalog"]
-    assert f"127.0.0.1:{port}" in failures["store"]
-    assert "SPARK_DRIVER_MEMORY" in failures["spark"]
-    assert checked.told["topic"] == ("--", f"{scenario.topic}  skipped: needs the broker")
-    assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
-    assert checked.told["silence"] == ("--", "events  skipped: needs the broker")
-    assert checked.told["table"] == ("--", f"{scenario.topic}  skipped: needs the store")
-    assert checked.told["port"][0] == "ok"
-    assert re.search(r"^4 failures, in ", checked.output, re.MULTILINE)
-
-
 def test_all_are_there_and_something_is_wrong_with_each(
     check: Checker, scenario: Scenario, catalog: CatalogServer, s3_server: LocalMinio
 ) -> None:

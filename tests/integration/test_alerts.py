@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 import yaml
 
-from app import DOCUMENTS
 from app.model import Compaction
 from tests.support.played_connectors import HOUR, MINUTE, Partition, Replica, World, selector
 
@@ -390,27 +389,3 @@ def test_the_alerts_of(name: str, promtool: str, tmp_path: Path) -> None:
 
 def test_every_alert_fires_in_a_case() -> None:
     assert {alert for make in CASES.values() for alert in make().fires} == set(ALERTS)
-
-
-def test_an_alert_names_its_replica_and_table(promtool: str, tmp_path: Path) -> None:
-    played = one_of_three_replicas_hangs()
-    trials = trial(played)
-    labels = {
-        "job": "connectors",
-        "instance": "b",
-        "topic": "sensors",
-        "consumer_group": "lake",
-        "table": "s3://lake/data/sensors",
-        "severity": "critical",
-    }
-    said = "b has committed nothing for a quarter of an hour, and records wait for s3://lake/data/sensors"
-    fired = [
-        {
-            "exp_labels": labels,
-            "exp_annotations": {"summary": said, "runbook_url": f"{DOCUMENTS}/operations.md#lakesinkstuck"},
-        }
-    ]
-    at_end = {"alertname": "LakeSinkStuck", "eval_time": f"{played.end}s", "exp_alerts": fired}
-    trials["tests"][0]["alert_rule_test"] = [at_end]
-    tried = promtool_test(promtool, trials, tmp_path)
-    assert tried.returncode == 0, tried.stdout + tried.stderr

@@ -65,11 +65,6 @@ def test_the_last_compaction() -> None:
     done = Compaction(NOW - 7_200, NOW - 3_600, 1_200, 40, later=31)
     page = render(view(Counts(compaction=done), identity=identity))
     assert by_id(page, "compaction") == "1,200 → 40 files"
-    assert "ended 1 h ago, 31 files left for later" in text(page)
-    again = replace(done, begun=NOW - 60)
-    assert "ended 1 h ago, 31 files left for later, one has begun 1 min ago" in text(
-        render(view(Counts(compaction=again), identity=identity))
-    )
 
 
 def test_the_figures() -> None:
@@ -81,16 +76,6 @@ def test_the_figures() -> None:
     assert by_id(page, "next-commit") == "in 9 s"
     assert by_id(page, "freshness") == "12 s"
     assert by_id(page, "memory") == "1.0 GB"
-    said = text(page)
-    assert "Topic sensors to s3://lake/data/t , group group , replica lake-sink-2 , up 3 h 12 min" in said
-    assert "one of" not in said
-    assert "1 assigned, none stands out Assigned sensors 0" in said
-    assert "7 12 s ago checkpoint 4,200 2 200 bytes 1.75 write 1.50, upload 0.25 " in said
-    assert " 7-1.parquet 2,100 100 bytes" in said
-    assert "3 values in _rescued_data" in said
-    assert "FROM 's3://lake/data/t/7-1.parquet' LIMIT 20" in said
-    two = render(view(replace(counted(), replicas=2)))
-    assert "replica lake-sink-2 , one of 2 , up" in text(two)
 
 
 @pytest.mark.parametrize("state", STATES)
