@@ -52,13 +52,8 @@ class MemoryPlan:
 
     @property
     def fetched_at_once_bytes(self) -> int:
-        """Compressed bytes of a partition in one answer of a broker; the Kafka client decompresses them all at once."""
+        """Compressed bytes in one answer of a broker, or one batch; the Kafka client decompresses them all at once."""
         return _FETCHED_AT_ONCE if _is_roomy(self.limit) else _FETCHED_AT_ONCE_SMALL
-
-    @property
-    def fetched_in_all_bytes(self) -> int:
-        """Compressed bytes of all partitions in one answer; the Kafka client takes no less than one message."""
-        return max(4 * self.fetched_at_once_bytes, 1_000_000)
 
     @property
     def total_mb(self) -> int:

@@ -59,6 +59,7 @@ def new_application(
     A ``transform()`` with state keeps it in ``scratch`` where the platform gives no other folder. Raises
     ``ConfigError`` if the Kafka client refuses its settings, or the platform does not name a broker.
     """
+    largest = settings.client_properties.get("message.max.bytes", "")
     of_consumer = {
         **EVERY_CLIENT,
         "client.id": new_client_id(settings, location),
@@ -68,7 +69,9 @@ def new_application(
         "queued.min.messages": _FETCHED_AHEAD,
         "fetch.queue.backoff.ms": _FETCH_AGAIN_MS,
         "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
-        "fetch.max.bytes": settings.memory.fetched_in_all_bytes,
+        # The client takes no less than the largest message that it may produce.
+        "fetch.max.bytes": max(settings.memory.fetched_at_once_bytes, int(largest) if largest.isdecimal() else 0),
+        "message.max.bytes": 1_000,
         "topic.metadata.refresh.interval.ms": _METADATA_MS,
     }
     check_properties(settings.client_properties, of_consumer)
