@@ -7,10 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    ConfigResource,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource
 from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.sinks import BatchingSink, SinkBackpressureError

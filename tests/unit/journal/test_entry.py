@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.journal.entry import (
-    RolledBack,
-    claim_key,
-    group_folder,
-    is_log,
-    log_key,
-    logs_folder,
-)
+from app.journal.entry import RolledBack, claim_key, group_folder, is_log, log_key, logs_folder
 from app.journal.journal import CLAIM as CLAIM_DOCUMENT
 from app.journal.journal import PartitionClaim
 from app.journal.log import AssignmentLog, Intent, Progress, log_form

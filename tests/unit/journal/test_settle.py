@@ -7,17 +7,7 @@ import pytest
 from app.errors import RetryableError
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
-from tests.unit.journal.journal_bench import (
-    OURS,
-    P0,
-    P1,
-    THEIRS,
-    THIRD,
-    Bench,
-    file,
-    intent,
-    key_of,
-)
+from tests.unit.journal.journal_bench import OURS, P0, P1, THEIRS, THIRD, Bench, file, intent, key_of
 
 HOUR = 3600
 DAY = 24 * HOUR

@@ -6,15 +6,7 @@ import pytest
 
 from app.errors import FatalError
 from app.journal.journal import CLAIM, FencedError
-from tests.unit.journal.journal_bench import (
-    P0,
-    P1,
-    THEIRS,
-    THIRD,
-    Bench,
-    intent,
-    key_of,
-)
+from tests.unit.journal.journal_bench import P0, P1, THEIRS, THIRD, Bench, intent, key_of
 
 # --- what a claim does, in its order --------------------------------------------------------------------------------
 

@@ -2,12 +2,7 @@
 
 import pytest
 
-from app.table.layout import (
-    data_key,
-    escape,
-    too_long,
-    unescape,
-)
+from app.table.layout import data_key, escape, too_long, unescape
 
 ESCAPED = {*map(chr, range(32)), *"\"#%'*/:=?\\{[]^\x7f"}
 

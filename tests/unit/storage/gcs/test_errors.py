@@ -11,14 +11,7 @@ from app.storage.gcs.store import RETRY, GcsStore, Limits
 from app.storage.targets import GcsTarget
 from dev.server import free_ports
 from tests.fakes.canned_server import Answer
-from tests.fakes.google_answers import (
-    bucket_at,
-    google_store,
-    refusal,
-    said,
-    text,
-    written,
-)
+from tests.fakes.google_answers import bucket_at, google_store, refusal, said, text, written
 
 DENIED = (
     "sink@lake.iam.gserviceaccount.com does not have storage.objects.create access to the Google Cloud Storage object. "
