@@ -86,11 +86,7 @@ class Table:
         self.rows_by_topic[source["topic"]] += sum(file["row_count"] for file in files)
 
     def description(self) -> Json:
-        return {
-            "location": self.location,
-            "partition_spec": self.partition_spec,
-            "properties": self.properties,
-        }
+        return {"location": self.location, "partition_spec": self.partition_spec, "properties": self.properties}
 
 
 def new_table(body: Any) -> Table:

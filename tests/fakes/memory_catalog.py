@@ -56,12 +56,7 @@ class MemoryCatalog:
     def has(self, marks: Sequence[Mark]) -> bool:
         return False
 
-    def add_files(
-        self,
-        files: Sequence[DataFile],
-        topic: str | None,
-        marks: Sequence[Mark] = (),
-    ) -> None:
+    def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         assert topic is None or topic in self.sources
         error = self.refuse()
         if error is not None:

@@ -32,12 +32,7 @@ def listing(*names: str, after: str = "", headers: Mapping[str, str] | None = No
 
 
 def refusal(
-    status: int,
-    code: str,
-    message: str = "Said so.",
-    *,
-    extra: str = "",
-    headers: Mapping[str, str] | None = None,
+    status: int, code: str, message: str = "Said so.", *, extra: str = "", headers: Mapping[str, str] | None = None
 ) -> Answer:
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message>{extra}</Error>"
     return Answer(status, body.encode(), headers or {})

@@ -265,12 +265,7 @@ class WatchfulCatalog:
         self._asked += 1
         return bool(self._asked % 2) and are_in(self._properties, "group", marks)
 
-    def add_files(
-        self,
-        files: Sequence[DataFile],
-        topic: str | None,
-        marks: Sequence[Mark] = (),
-    ) -> None:
+    def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         name = f"register {len(files)} files"
         self._network.request(
             name,

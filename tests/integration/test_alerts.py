@@ -112,10 +112,7 @@ CASES: dict[str, Callable[[], Case]] = {
         fires={"LakeSinkFallsBehind": [SENSORS]},
     ),
     "a second deployment with the same group and topic is gone": lambda: lasting(
-        replica("a", table=OTHER_TABLE),
-        replica("b"),
-        is_known=False,
-        fires={"LakeSinkDeploymentAbsent": [OTHER_TABLE]},
+        replica("a", table=OTHER_TABLE), replica("b"), is_known=False, fires={"LakeSinkDeploymentAbsent": [OTHER_TABLE]}
     ),
     "the only connector is down": lambda: lasting(
         replica(),

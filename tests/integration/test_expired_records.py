@@ -69,8 +69,7 @@ def test_the_ends_of_a_topic_are_what_kafka_still_has(topic: Topic) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "kept", "offset"),
-    [("nothing", False, 10), ("expire", True, 40), ("recreate", True, 0)],
+    ("what", "kept", "offset"), [("nothing", False, 10), ("expire", True, 40), ("recreate", True, 0)]
 )
 def test_a_file_of_an_incomplete_batch_stays_where_kafka_cannot_give_its_records_again(
     tmp_path: Path, topic: Topic, what: str, kept: bool, offset: int

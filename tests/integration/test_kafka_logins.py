@@ -153,7 +153,7 @@ OTHERS: dict[str, Callable[[SecuredKafka], Environment]] = {
         KAFKA_SSL_CA_LOCATION=(kafka.folder / "ca.pem").read_text(),
         KAFKA_SSL_CERTIFICATE=(kafka.folder / "client.pem").read_text().replace("\n", "\\n"),
         KAFKA_SSL_KEY=(kafka.folder / "client.key").read_text(),
-    ),
+    )
 }
 
 

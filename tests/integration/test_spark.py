@@ -126,18 +126,7 @@ def test_columns_keep_their_types_and_values(writer: SparkWriter, tmp_path: Path
     assert b"kafka_offsets" not in of_spark, "the name of the file says them"
 
 
-NAMES = (
-    "temp (C)",
-    "a.b",
-    "a",
-    "A",
-    "ä;{},=`'\"\\\n\t",
-    " padded ",
-    "😀",
-    "select",
-    "__file_group_",
-    "x" * 300,
-)
+NAMES = ("temp (C)", "a.b", "a", "A", "ä;{},=`'\"\\\n\t", " padded ", "😀", "select", "__file_group_", "x" * 300)
 
 
 def test_columns_keep_their_names(writer: SparkWriter, tmp_path: Path) -> None:

@@ -78,18 +78,12 @@ MISTAKES = {
         r"TypeError: Unsupported key type .* at transform\.py:2",
     ),
     "syntax": ("def transform(sdf):\n    return sdf[\n", r"SyntaxError: .* \(transform\.py, line 2\)"),
-    "import": (
-        "import pandaz\n\n\ndef transform(sdf):\n    return sdf\n",
-        r"ModuleNotFoundError: .*pandaz' at tr.*:1",
-    ),
+    "import": ("import pandaz\n\n\ndef transform(sdf):\n    return sdf\n", r"ModuleNotFoundError: .*pandaz' at tr.*:1"),
     "no function": (
         "def transfrom(sdf):\n    return sdf\n",
         r"it has no function transform\. Define it as transform\(sdf\)",
     ),
-    "arguments": (
-        "def transform():\n    return 1\n",
-        r"TypeError: transform\(\) takes 0 positional arguments",
-    ),
+    "arguments": ("def transform():\n    return 1\n", r"TypeError: transform\(\) takes 0 positional arguments"),
     "more arguments": ("def transform(sdf, app, more):\n    return sdf\n", r"missing 1 required .* argument: 'more'"),
     "a hook that is none": (
         "def transform(sdf):\n    return sdf\n\n\non_stream_timeout = 'alerts'\n",

@@ -41,14 +41,7 @@ class _Folder(LocalStore):
 class Ours:
     """Writes the batches of a case into ``folder``, set up by variables as a user would."""
 
-    def __init__(
-        self,
-        case: Case,
-        folder: Path,
-        scratch: Path,
-        catalog: CatalogServer | None,
-        writer: Writer,
-    ) -> None:
+    def __init__(self, case: Case, folder: Path, scratch: Path, catalog: CatalogServer | None, writer: Writer) -> None:
         self._lake = Lake(folder, catalog)
         settings = _settings(case, folder, catalog)
         bad_records = BadRecords(settings.on_bad_record, logging.warning)

@@ -38,8 +38,7 @@ IDENTITY = Identity(
 )
 
 KAFKA_AWAY = Trouble.of(
-    RetryableError("asking Kafka for the ends of the partitions", "no answer within 10 s").of("Kafka"),
-    125,
+    RetryableError("asking Kafka for the ends of the partitions", "no answer within 10 s").of("Kafka"), 125
 )
 TOPIC_GONE = Trouble.of(
     RetryableError("asking Kafka for the ends of the partitions", "topic sensor-data does not exist").of("topic"), 12
@@ -240,9 +239,7 @@ VIEWS: Mapping[str, Callable[[], View]] = {
         FatalError("uploading s3://my-lake/x", "403 AccessDenied", "Allow s3:PutObject").of("store")
     ),
     "hangs": lambda: changed(
-        running(),
-        state="failing",
-        failure=Trouble(None, "consuming", "the consumer's loop has not turned for 412 s"),
+        running(), state="failing", failure=Trouble(None, "consuming", "the consumer's loop has not turned for 412 s")
     ),
     "fenced": _fenced,
     "catching up": _catching_up,

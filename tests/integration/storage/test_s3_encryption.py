@@ -17,12 +17,7 @@ ENCRYPTIONS = [("AES256", None), ("aws:kms", None), ("aws:kms", KMS_KEY)]
 
 @pytest.mark.parametrize(("sse", "key"), ENCRYPTIONS)
 def test_every_object_is_encrypted_as_asked(
-    s3_store: Make,
-    s3_server: LocalMinio,
-    bucket: str,
-    tmp_path: Path,
-    sse: str,
-    key: str | None,
+    s3_store: Make, s3_server: LocalMinio, bucket: str, tmp_path: Path, sse: str, key: str | None
 ) -> None:
     small, large = tmp_path / "small.parquet", tmp_path / "large.parquet"
     small.write_bytes(b"PAR1")

@@ -55,11 +55,7 @@ def test_duckdb_reads_everything(tmp_path: Path) -> None:
             reason, rejected_at IS NOT NULL FROM read_parquet(?) ORDER BY "offset" """,
             [str(path)],
         ).fetchall()
-    headers = [
-        {"key": "trace", "value": b"\x01"},
-        {"key": "empty", "value": None},
-        {"key": "trace", "value": b"\x02"},
-    ]
+    headers = [{"key": "trace", "value": b"\x01"}, {"key": "empty", "value": None}, {"key": "trace", "value": b"\x02"}]
     value = '{"t":"NaN","at":"2025-03-04T05:06:07.008000+00:00","raw":"AA=="}'
     assert found == [
         ("readings", 3, 7, 1_700_000_000_123, b"\xff\x00", None, b"{", None, headers, "no JSON", True),

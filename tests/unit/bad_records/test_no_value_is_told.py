@@ -69,11 +69,7 @@ MESSAGES: Mapping[str, tuple[Table, KafkaMessage, str]] = {
     "no Avro": (Table(avro=LETTERS), KafkaMessage(RAW), "no schema id"),
     "a text for an id": (Table(avro=LETTERS), KafkaMessage(b"\1" + RAW), "schema"),
     "another Avro": (Table(avro=LETTERS), KafkaMessage(framed(1, b"\2a" + RAW)), "does not fit its Avro schema"),
-    "an id in a header": (
-        Table(avro=LETTERS),
-        KafkaMessage(b"", raw_headers=HEADERS),
-        "no schema id",
-    ),
+    "an id in a header": (Table(avro=LETTERS), KafkaMessage(b"", raw_headers=HEADERS), "no schema id"),
     "another Protobuf": (Table(protobuf=protobuf()), KafkaMessage(framed(1, b"\0" + RAW)), "does not fit the message"),
     "a path": (Table(protobuf=protobuf()), KafkaMessage(framed(1, b"\2" + RAW)), "no message at the path"),
 }

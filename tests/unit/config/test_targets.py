@@ -41,13 +41,7 @@ class TestStore:
         assert load(BROKER_ALONE, STORAGE_URL=url).storage == load().storage
         assert load(BROKER_ALONE, STORAGE_URL=url).root == "data"
 
-    @pytest.mark.parametrize(
-        ("url", "folder"),
-        [
-            ("file:///lake", "/lake"),
-            ("file:///my%20lake", "/my lake"),
-        ],
-    )
+    @pytest.mark.parametrize(("url", "folder"), [("file:///lake", "/lake"), ("file:///my%20lake", "/my lake")])
     def test_storage_url_of_a_folder(self, url: str, folder: str) -> None:
         assert load(BROKER_ALONE, STORAGE_URL=url).storage == LocalTarget(Path(folder))
 

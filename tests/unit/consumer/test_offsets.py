@@ -72,8 +72,7 @@ def test_records_are_not_skipped_because_the_group_has_members(kafka: Kafka) -> 
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"),
-    [(KafkaError.GROUP_AUTHORIZATION_FAILED, FatalError), (KafkaError._TRANSPORT, RetryableError)],
+    ("code", "kind"), [(KafkaError.GROUP_AUTHORIZATION_FAILED, FatalError), (KafkaError._TRANSPORT, RetryableError)]
 )
 def test_a_commit_that_fails_ends_the_start(kafka: Kafka, code: int, kind: type[Exception]) -> None:
     kafka.has(P0, 40, committed=None)

@@ -94,13 +94,7 @@ class Line:
         self.catalog = MemoryCatalog(refuse=self._register)
         self.metrics = Metrics(timings=timings)
         wanted = replace(spec("p"), order=("p", *virtual))
-        registrar = Registrar(
-            self.catalog,
-            TableLocation(self.store.uri, ROOT),
-            wanted,
-            "sensors",
-            None,
-        )
+        registrar = Registrar(self.catalog, TableLocation(self.store.uri, ROOT), wanted, "sensors", None)
         topic_ids: Any = SimpleNamespace(recreated=recreated)
         self.member = Member(
             self.store,

@@ -212,10 +212,7 @@ def waiting_for_delivery(line: Line) -> Callable[[], None]:
     return gate.open
 
 
-@pytest.mark.parametrize(
-    ("begin", "spark_jobs"),
-    [(waiting_for_conversion, 1), (waiting_for_delivery, 2)],
-)
+@pytest.mark.parametrize(("begin", "spark_jobs"), [(waiting_for_conversion, 1), (waiting_for_delivery, 2)])
 def test_what_there_is_of_an_assignment_that_ends_is_dropped_and_the_next_delivered(
     line: Line, begin: Callable[[Line], Callable[[], None]], spark_jobs: int, caplog: pytest.LogCaptureFixture
 ) -> None:

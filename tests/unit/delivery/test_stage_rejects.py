@@ -150,8 +150,7 @@ def test_a_partition_column_without_any_value_in_the_first_batch_is_told_once(
 
 
 @pytest.mark.parametrize(
-    ("column", "record"),
-    [("years", {"years": 3}), ("meta.region", {"meta.region": "eu"}), ("month", {"n": 1})],
+    ("column", "record"), [("years", {"years": 3}), ("meta.region", {"meta.region": "eu"}), ("month", {"n": 1})]
 )
 def test_nothing_is_told_of_a_partition_column_with_a_value(
     column: str, record: dict[str, Any], path: Path, caplog: pytest.LogCaptureFixture

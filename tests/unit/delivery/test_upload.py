@@ -90,11 +90,7 @@ def test_a_repetition_uploads_only_what_is_missing(tmp_path: Path, store: MoodyS
 
 @pytest.mark.parametrize(
     ("answers", "told"),
-    [
-        ((away, forbidden), FatalError),
-        ((forbidden, away), FatalError),
-        ((away, unforeseen), ZeroDivisionError),
-    ],
+    [((away, forbidden), FatalError), ((forbidden, away), FatalError), ((away, unforeseen), ZeroDivisionError)],
 )
 def test_a_lasting_error_comes_before_a_passing_one(
     tmp_path: Path,

@@ -154,14 +154,7 @@ class Bench:
     def takeover(self, *, follow_offsets: str = "") -> Takeover:
         return Takeover(
             self.journal,
-            Settlement(
-                self.store,
-                self.register,
-                lambda _: self.is_in_catalog,
-                self.kafka,
-                map,
-                self.epoch,
-            ),
+            Settlement(self.store, self.register, lambda _: self.is_in_catalog, self.kafka, map, self.epoch),
             Beginnings(self.kafka, TopicIds(self.kafka.topic_id), lambda _, kafka: kafka.low, follow_offsets),
         )
 

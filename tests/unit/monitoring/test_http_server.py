@@ -115,9 +115,7 @@ def test_every_answer_forbids_what_a_browser_might_do_with_it(connection: HTTPCo
 
 
 @pytest.mark.parametrize(
-    "said",
-    [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n"],
-    ids=["nothing", "half a line", "half a head"],
+    "said", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n"], ids=["nothing", "half a line", "half a head"]
 )
 def test_slow_clients_give_way_to_the_next(port: int, said: bytes) -> None:
     with ExitStack() as slow:

@@ -9,10 +9,7 @@ from app.service.stores import new_store
 from tests.support.environment import load
 
 
-@pytest.mark.parametrize(
-    ("columns", "told"),
-    [("__key,_x,year", "__key, _x"), ("location,year", None)],
-)
+@pytest.mark.parametrize(("columns", "told"), [("__key,_x,year", "__key, _x"), ("location,year", None)])
 def test_folders_that_some_engines_skip_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, columns: str, told: str | None
 ) -> None:

@@ -24,11 +24,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 @pytest.mark.parametrize(("stopped", "code"), [(True, 0), (False, 1)])
 def test_whatever_fails_after_a_signal_at_the_start_is_a_stop(
-    settings: Settings,
-    stopped: bool,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    settings: Settings, stopped: bool, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 

@@ -25,11 +25,7 @@ def test_a_page_has_room_for_the_largest_file_up_to_a_megabyte(rows: int, bytes_
 
 @pytest.mark.parametrize(
     ("columns", "without"),
-    [
-        (["text", "Über maß"], ["#text", "#Über maß"]),
-        (["a.b"], [""]),
-        (["a", "A"], [""]),
-    ],
+    [(["text", "Über maß"], ["#text", "#Über maß"]), (["a.b"], [""]), (["a", "A"], [""])],
     ids=["by name", "a dot", "capitals"],
 )
 def test_columns_with_large_values_have_no_statistics(columns: list[str], without: list[str]) -> None:

@@ -17,10 +17,7 @@ from tests.fakes.canned_server import Answer, CannedServer
 KEY = "t/_journal/schema.json"
 FILE = "t/f.parquet"
 OURS = b"PAR1"
-FOREIGN = {
-    "a web page": Answer(200, b"<html>busy</html>", {"Content-Type": "text/html"}),
-    "nothing": Answer(200),
-}
+FOREIGN = {"a web page": Answer(200, b"<html>busy</html>", {"Content-Type": "text/html"}), "nothing": Answer(200)}
 
 
 @dataclass(frozen=True)

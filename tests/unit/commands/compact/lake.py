@@ -144,9 +144,7 @@ class Lake:
         return first
 
     def step_by_step(
-        self,
-        before: Callable[[int, str], None] = lambda *_: None,
-        after: Callable[[int, str], None] = lambda *_: None,
+        self, before: Callable[[int, str], None] = lambda *_: None, after: Callable[[int, str], None] = lambda *_: None
     ) -> SteppedStore:
         """Let the next commands work on a store with steps."""
         store = SteppedStore(self.folder, before, after)

@@ -107,10 +107,7 @@ def test_a_service_that_is_not_there_is_retryable_and_named(
 
 
 def test_https_to_a_server_that_speaks_http_names_the_setting() -> None:
-    with (
-        CannedServer(listing()) as server,
-        pytest.raises(FatalError, match="https:// in AZURE_ENDPOINT_URL") as caught,
-    ):
+    with CannedServer(listing()) as server, pytest.raises(FatalError, match="https:// in AZURE_ENDPOINT_URL") as caught:
         azure_store(server.url.replace("http:", "https:"), sas_token=SAS).connect("")
     assert SIGNATURE not in str(caught.value)
 

@@ -57,8 +57,7 @@ def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, hint: str) -> N
 
 @pytest.mark.parametrize("status", [403, 404, 500])
 @pytest.mark.parametrize(
-    ("promised", "sent"),
-    [({"Content-Length": "100"}, b""), ({"Transfer-Encoding": "chunked"}, b"64\r\n")],
+    ("promised", "sent"), [({"Content-Length": "100"}, b""), ({"Transfer-Encoding": "chunked"}, b"64\r\n")]
 )
 def test_an_error_answer_that_is_cut_off_is_retryable(
     file: Path, status: int, promised: dict[str, str], sent: bytes
