@@ -4,10 +4,13 @@ import logging
 
 import pytest
 
+from app.delivery.assignment import Assignment
+from app.delivery.member import Member
 from app.errors import RetryableError
+from app.journal.journal import FencedError
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
-from tests.unit.journal.journal_bench import OURS, P0, P1, THEIRS, THIRD, Bench, file, intent, key_of
+from tests.unit.journal.journal_bench import FORMER, OURS, P0, P1, THEIRS, THIRD, Bench, file, intent, key_of, through
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -295,6 +298,30 @@ def test_placeholders_are_deleted_after_an_hour_by_whoever_is_the_owner_and_leav
     assert bench.rolled_back(THIRD) == [key_of("2")]
 
 
+@pytest.mark.parametrize("why", ["the assignment has ended", "another member has closed the log"])
+def test_what_is_another_member_s_by_now_is_left_to_it(bench: Bench, why: str) -> None:
+    member, assignment = claimed_by_a_member(bench)
+    if why == "the assignment has ended":
+        assignment.end()
+    else:
+        bench.claimed("another")
+        with pytest.raises(FencedError):
+            assignment.log.verify()
+    bench.epoch.advance(HOUR)
+    member.sweep()
+    assert bench.store.deleted == []
+
+
+def claimed_by_a_member(bench: Bench) -> tuple[Member, Assignment]:
+    """Its claim has rolled back a batch that a former owner has left incomplete."""
+    bench.begun(FORMER).intend(intent("1", "2"))
+    bench.store_files("1")
+    member = bench.member()
+    assignment = member.begin([P0])
+    through(assignment)
+    return member, assignment
+
+
 def test_what_expired_and_arrives_while_it_is_looked_for_is_no_loss(
     bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,3 +357,13 @@ def test_without_conditional_writes_files_are_deleted_and_late_uploads_too_by_th
         owner.advance({P0: second})
     assert due == [10, 30, 60, 660, 1_260, DAY]
     assert bench.rolled_back(THEIRS) == []
+
+
+def test_without_conditional_writes_a_late_upload_is_deleted_at_the_stop(bench: Bench) -> None:
+    """The member has left the group by then."""
+    bench.store.refuses_overwrites = False
+    member, assignment = claimed_by_a_member(bench)
+    assignment.end()
+    bench.store_files("2")
+    member.stop()
+    assert not bench.has("2")
