@@ -136,39 +136,6 @@ def test_a_time_is_followed_once_for_each_text_though_two_of_them_take_turns(ben
     assert [start("yesterday"), start("today")] == [90, 90]
 
 
-def test_a_partition_that_is_added_after_a_time_was_followed_begins_with_its_first_record(bench: Bench) -> None:
-    """Also where it has a journal by then, of a member with another text."""
-    bench.begun(FORMER, end=89)
-    bench.kafka.offsets = PartitionOffsets(90, 0, 100, "id")
-    bench.kafka.offsets_of[P1] = PartitionOffsets(None, 7, 100, "id")
-    texts = ("yesterday", "today")
-    for text in texts:
-        assert claim_of(bench.member(follow_offsets=text, reset=TIME)).start.offset == 0
-    bench.kafka.times = {0: 50, 1: 50}
-    for text in texts:
-        (added,) = through(bench.member(follow_offsets=text, reset=TIME).begin([P1]))
-        assert added.start.offset == 7
-
-
-def test_a_time_that_was_followed_is_no_other_program_where_the_member_died_before_it_committed_it(
-    bench: Bench,
-) -> None:
-    bench.begun(FORMER, end=89)
-    bench.kafka.offsets, bench.kafka.times = PartitionOffsets(90, 0, 100, "id"), {0: 40}
-    for _ in range(2):
-        start = claim_of(bench.member(follow_offsets="today", reset=TIME)).start
-        assert (start.offset, start.is_set) == (40, True)
-
-
-@pytest.mark.parametrize("lost", [1, 2, 3])
-def test_a_claim_that_is_repeated_still_follows_an_offset_moved_by_hand(bench: Bench, lost: int) -> None:
-    bench.begun(FORMER, end=41)
-    bench.kafka.offsets = PartitionOffsets(70, 0, 100, "id", is_set=True)
-    bench.store.lost_write = lost
-    assert claim_of(bench.member(follow_offsets="today")).start.offset == 70
-    assert bench.end() == 69
-
-
 def test_a_loss_is_told_also_where_what_was_rolled_back_is_removed_at_the_second_try(bench: Bench) -> None:
     bench.begun(FORMER, end=41).intend(intent("1", end=49))
     bench.kafka.offsets = PartitionOffsets(42, 60, 100, "id")
