@@ -40,7 +40,9 @@ logger = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
-_OUT_OF_MEMORY_EXITS = (3, 52)  # of a JVM with ExitOnOutOfMemoryError, and of Spark's own handler
+_SMALL_HEAP = ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB"
+# Exit codes of a JVM with ExitOnOutOfMemoryError, of Spark's own handler, and of one that Linux has killed.
+_WHY_ENDED = {3: _SMALL_HEAP, 52: _SMALL_HEAP, -9: ": killed, as where the container has too little memory"}
 _WRITES_BETWEEN_COLLECTIONS = 20
 _T = TypeVar("_T")
 
@@ -263,10 +265,7 @@ class SparkWriter:
         code = self._process.poll() if self._process else None
         if code is None:
             return reason_of(error) if error else "no answer from Java"
-        memory = (
-            ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB" if code in _OUT_OF_MEMORY_EXITS else ""
-        )
-        return f"the Java process ended with code {code}{memory}"
+        return f"the Java process ended with code {code}{_WHY_ENDED.get(code, '')}"
 
     def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
         error = SparkLostError(doing, cause, RESTART_HINT)
