@@ -41,7 +41,7 @@ class Sent:
     value: Any
 
 
-class Sample(NamedTuple):
+class Record(NamedTuple):
     """A record as Kafka has it; ``timestamp`` in milliseconds, above 0."""
 
     value: bytes | None
@@ -66,13 +66,13 @@ class OfflineBroker:
     def create(self, topic: str) -> None:
         self._producer.list_topics(topic, _ANSWER_SECONDS)
 
-    def produce(self, topic: str, samples: Sequence[Sample]) -> Iterator[int]:
+    def produce(self, topic: str, records: Sequence[Record]) -> Iterator[int]:
         """Put records into partition 0 of a topic; their offsets begin at 0.
 
         Yields how many have come, a portion at a time: each is to be consumed before the next one is asked for.
         """
         number = size = 0
-        for value, key, timestamp, headers in samples:
+        for value, key, timestamp, headers in records:
             self._producer.produce(topic, value, key, 0, timestamp=timestamp, headers=headers)
             number, size = number + 1, size + len(value or b"") + len(key or b"")
             if number >= _PORTION or size >= _PORTION_BYTES:

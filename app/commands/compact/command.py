@@ -34,12 +34,12 @@ def compact(settings: Settings, options: Namespace) -> int:
         return compact_iceberg(settings, options)
     begun = time.time()
     with new_job(settings, options.folder, writes=not options.dry_run) as job:
-        planner = _Planner(job.table, options.target_mb * _MEGABYTE, options.when_cold)
+        selection = _Selection(job.table, options.target_mb * _MEGABYTE, options.when_cold)
         if not options.dry_run:
             job.resume()
         folders = before = after = 0
-        for candidates in job.candidates(planner.is_candidate):
-            for path, changes in job.work(candidates, planner.plan):
+        for candidates in job.candidates(selection.is_candidate):
+            for path, changes in job.work(candidates, selection.bins):
                 files, new = sum(len(each.files.files) for each in changes), sum(each.rows > 0 for each in changes)
                 folders, before, after = folders + 1, before + files, after + new
                 size, new_size = sum(each.files.size for each in changes), sum(each.size for each in changes)
@@ -52,15 +52,15 @@ def compact(settings: Settings, options: Namespace) -> int:
         would = "would become" if options.dry_run else "became"
         print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
         if not options.dry_run:
-            done = Compaction(begun, time.time(), before, after, planner.warm, len(job.left))
+            done = Compaction(begun, time.time(), before, after, selection.warm, len(job.left))
             keep_compaction(job.table.store, job.table.root, done)
-        if planner.warm:
-            print_line(f"left for later: {counted(planner.warm, 'file')} younger than {planner.age}")
+        if selection.warm:
+            print_line(f"left for later: {counted(selection.warm, 'file')} younger than {selection.age}")
         job.require_nothing_left()
     return 0
 
 
-class _Planner:
+class _Selection:
     """Decides which files of a folder become one, of so many bytes at the most, if they are so old.
 
     ``warm`` is how many small files were left because they are younger.
@@ -84,7 +84,7 @@ class _Planner:
             return True
         return any(len(some) > 1 for some in self._bins(cold))
 
-    def plan(self, files: Sequence[TableFile]) -> Iterator[Bin]:
+    def bins(self, files: Sequence[TableFile]) -> Iterator[Bin]:
         """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
 
         No file is deleted that a catalog lists, so there those without rows stay.

@@ -43,29 +43,29 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
     require_table(store, location)
     rewrite = Rewrite(catalog, store, settings.spec.sort_column, settings.spark.row_group_rows)
     listed = {found.key: found for found in store.list(f"{location.root}/") if _is_own(found.key, location.root)}
-    planner = _Planner(
+    selection = _Selection(
         rewrite, listed, location.root, options, partial(_with_columns, store, settings.max_write_workers)
     )
     before = after = 0
-    for _, of_spec in groupby(planner.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
+    for _, of_spec in groupby(selection.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
         for some in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
             for files, size in _unchanged(some) if options.dry_run else _merged(rewrite, some):
                 before, after = before + len(files), after + 1
                 former = f"{counted(len(files), 'file')}, {sum(each.size for each in files):,} bytes"
                 print_line(
-                    f"{planner.folder_of(files[0].key)}: {former} → 1 file" + (f", {size:,} bytes" if size else "")
+                    f"{selection.folder_of(files[0].key)}: {former} → 1 file" + (f", {size:,} bytes" if size else "")
                 )
     print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
-    planner.tell()
+    selection.tell()
     if not options.dry_run:
-        done = Compaction(begun, time.time(), before, after, planner.warm)
+        done = Compaction(begun, time.time(), before, after, selection.warm)
         keep_compaction(store, location.root, done)
-    chosen = {key: found for key, found in listed.items() if planner.is_chosen(key)}
+    chosen = {key: found for key, found in listed.items() if selection.is_chosen(key)}
     _list_orphans(rewrite, store.uri, chosen, survey(store, location.root))
     return 0
 
 
-class _Planner:
+class _Selection:
     """Decides which files become one."""
 
     def __init__(

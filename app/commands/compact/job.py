@@ -135,14 +135,14 @@ class Job:
     def resume(self) -> None:
         """Complete or give up what runs have begun that were cut off, and delete what executors have left."""
         table, now = self.table, datetime.now(UTC)
-        for record, intent, found in open_records(table.store, table.root):
-            folder = intent.folder
+        for record, replacement, found in open_records(table.store, table.root):
+            folder = replacement.folder
             if now - found.last_modified < _LEASE:
                 print_line(f"{folder or '.'}: {_BUSY}")
                 continue
             said = "completed what another run had begun"
             try:
-                if not self.merger.resume(record, intent):
+                if not self.merger.resume(record, replacement):
                     said = "given up what another run had begun; an erase that was cut off has to be run again"
             except SkippedError:
                 said = "another run has completed it"
@@ -240,13 +240,13 @@ class Job:
             for each in bins(files):
                 with self.merger.folder() as scratch:
                     try:
-                        intent, merged = self.merger.prepare(path, each.files, erased, Path(scratch))
+                        replacement, merged = self.merger.prepare(path, each.files, erased, Path(scratch))
                     except FatalError as error:  # nothing was changed, and the folder's other files may be sound
                         left = left or error
                         continue
-                    if not erased or intent.rows < each.rows:
-                        size = self.merger.commit(record, intent, merged) if self.table.writes else 0
-                        changes.append(Change(each, intent.rows, size))
+                    if not erased or replacement.rows < each.rows:
+                        size = self.merger.commit(record, replacement, merged) if self.table.writes else 0
+                        changes.append(Change(each, replacement.rows, size))
         except SkippedError as error:
             return changes, error
         if (erased or left) and not record.is_unchanged():  # the rows may be in another file, and this one gone

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from app.catalog.registrar import write_index
 from app.commands.batches_in_files import as_merged_metadata, batches_in
-from app.commands.compact.record import FolderRecord, Intent, staging_folder
+from app.commands.compact.record import FolderRecord, Replacement, staging_folder
 from app.commands.compact.table import TableAtWork, TableFile
 from app.commands.side_by_side import side_by_side
 from app.errors import FatalError
@@ -65,7 +65,7 @@ class Merger:
 
     def prepare(
         self, folder: str, files: Sequence[TableFile], erased: Sequence[str], scratch: Path
-    ) -> tuple[Intent, Path | None]:
+    ) -> tuple[Replacement, Path | None]:
         """Make the file of the rows that do not meet all conditions; without conditions that is all of them.
 
         Nothing is changed. ``erased`` are conditions in SQL. The file is in the empty folder ``scratch``. There is none
@@ -80,7 +80,7 @@ class Merger:
         rows = everything - (0 if not erased else merge.count_erased() if merge else everything)
         has_catalog = self._table.registrar.is_needed
         is_kept = {file.key: has_catalog or (is_merged(file.key) and file.rows > 0) for file in files}
-        intent = Intent(
+        replacement = Replacement(
             folder,
             deleted=[key for key, kept in is_kept.items() if not kept],
             emptied=[key for key, kept in is_kept.items() if kept],
@@ -88,10 +88,10 @@ class Merger:
             rows=rows,
         )
         if merge and writes and rows and (rows < everything or not erased):
-            return intent, self._written(merge, files, rows, scratch)
-        return intent, None
+            return replacement, self._written(merge, files, rows, scratch)
+        return replacement, None
 
-    def commit(self, record: FolderRecord, intent: Intent, path: Path | None) -> int:
+    def commit(self, record: FolderRecord, replacement: Replacement, path: Path | None) -> int:
         """Put the prepared file in the place of the others, and return its size in bytes (0 without a file).
 
         The order is that of the model: ``record`` was read before the files were listed, with nothing under way. After
@@ -100,10 +100,10 @@ class Merger:
         Raises:
             SkippedError: another run was quicker.
         """
-        _write(record, intent)
-        return self._complete(record, intent, path)
+        _write(record, replacement)
+        return self._complete(record, replacement, path)
 
-    def resume(self, record: FolderRecord, intent: Intent) -> bool:
+    def resume(self, record: FolderRecord, replacement: Replacement) -> bool:
         """Complete what another run has begun, and return true, if the merged file is there; else give it up.
 
         A file without rows takes the name then, so that no run that stalls can upload the merged one. It is not made
@@ -112,11 +112,11 @@ class Merger:
         Raises:
             SkippedError: somebody else does, or has done it.
         """
-        _write(record, intent)
-        if intent.out is None or not self._is_there(intent.out):
+        _write(record, replacement)
+        if replacement.out is None or not self._is_there(replacement.out):
             _write(record, None)
             return False
-        self._complete(record, intent, None)
+        self._complete(record, replacement, None)
         return True
 
     def _is_there(self, out: str) -> bool:
@@ -182,16 +182,16 @@ class Merger:
             table.delete([found.key for found in table.store.list(staging)])
         return path
 
-    def _complete(self, record: FolderRecord, intent: Intent, path: Path | None) -> int:
-        stored = self._put(intent, intent.out, path) if intent.out else None
+    def _complete(self, record: FolderRecord, replacement: Replacement, path: Path | None) -> int:
+        stored = self._put(replacement, replacement.out, path) if replacement.out else None
         if stored:
             self._put_index(stored, path)
             self._table.register([stored])
-        self._take_out(intent)
+        self._take_out(replacement)
         _write(record, None)
         return stored.size if stored else 0
 
-    def _put(self, intent: Intent, out: str, path: Path | None) -> StoredObject:
+    def _put(self, replacement: Replacement, out: str, path: Path | None) -> StoredObject:
         """Upload the merged file, unless it is there, and read it back."""
         store = self._table.store
         is_refused = False
@@ -202,12 +202,12 @@ class Merger:
                 is_refused = True
         stored = store.find(out)
         rows = self._table.rows_of(stored)
-        if stored is None or rows != intent.rows:
+        if stored is None or rows != replacement.rows:
             if is_refused:
                 raise SkippedError
             raise FatalError(
                 f"checking {store.uri}/{out}",
-                f"it has {rows:,} rows instead of {intent.rows:,}",
+                f"it has {rows:,} rows instead of {replacement.rows:,}",
                 "The files that it is merged of stay; find out who has changed it",
             )
         return stored
@@ -225,24 +225,24 @@ class Merger:
             if write_index(path, table.spec.virtual, table.texts_of(stored.key), index):
                 table.store.overwrite(index_key(stored.key), index.read_bytes())
 
-    def _take_out(self, intent: Intent) -> None:
+    def _take_out(self, replacement: Replacement) -> None:
         """Delete or empty the inputs."""
         table = self._table
-        indexes = {index_key(key) for key in intent.inputs}  # also where the partition columns were others since
-        listed = table.store.list(f"{index_key(intent.inputs[0]).rpartition('/')[0]}/")
-        table.delete([*intent.deleted, *(found.key for found in listed if found.key in indexes)])
+        indexes = {index_key(key) for key in replacement.inputs}  # also where the partition columns were others since
+        listed = table.store.list(f"{index_key(replacement.inputs[0]).rpartition('/')[0]}/")
+        table.delete([*replacement.deleted, *(found.key for found in listed if found.key in indexes)])
         Placeholders(
             table.store,
             table.root,
             pa.schema([]),
             lambda work, keys: (result for _, result in side_by_side(self._workers, work, keys)),
-        ).put(intent.emptied)
-        if intent.emptied:
-            table.register(found for found in table.files_in(intent.folder) if found.key in {*intent.emptied})
+        ).put(replacement.emptied)
+        if replacement.emptied:
+            table.register(found for found in table.files_in(replacement.folder) if found.key in {*replacement.emptied})
 
 
-def _write(record: FolderRecord, intent: Intent | None) -> None:
+def _write(record: FolderRecord, replacement: Replacement | None) -> None:
     try:
-        record.write(intent)
+        record.write(replacement)
     except ChangedError:
         raise SkippedError from None

@@ -23,7 +23,7 @@ _REMEDY = "Use the release that wrote it"
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class Replacement:
     """What a run is about to do in a folder."""
 
     folder: str  # below the table's root
@@ -40,7 +40,7 @@ class Intent:
         return [*self.deleted, *self.emptied]
 
 
-FolderRecord = Document[Intent | None]
+FolderRecord = Document[Replacement | None]
 
 
 def read_record(store: ObjectStore, table_root: str, folder: str) -> FolderRecord:
@@ -48,7 +48,7 @@ def read_record(store: ObjectStore, table_root: str, folder: str) -> FolderRecor
     return _read(store, f"{_prefix(table_root)}{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json", table_root)
 
 
-def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRecord, Intent, StoredObject]]:
+def open_records(store: ObjectStore, table_root: str) -> Iterator[tuple[FolderRecord, Replacement, StoredObject]]:
     """The records with something under way, with that, and their entries of the listing."""
     for found in listed_as_open(store, table_root):
         record = _read(store, found.key, table_root)
@@ -84,25 +84,25 @@ def _read(store: ObjectStore, key: str, table_root: str) -> FolderRecord:
     return record
 
 
-def _body(intent: Intent | None) -> bytes:
+def _body(replacement: Replacement | None) -> bytes:
     word = secrets.token_hex(_WORD // 2)
-    if intent is None:
+    if replacement is None:
         return word.encode()
-    return json.dumps({"version": _VERSION, **asdict(intent), "holder": word}).encode()
+    return json.dumps({"version": _VERSION, **asdict(replacement), "holder": word}).encode()
 
 
-def _parse(body: bytes, table_root: str) -> Intent | None:
+def _parse(body: bytes, table_root: str) -> Replacement | None:
     if len(body) <= _WORD:
         return None
     try:
         fields = json.loads(body)
         if fields["version"] != _VERSION:
             raise ValueError("it is of another version")
-        intent = Intent(**{name: fields[name] for name in Intent.__slots__})
-        keys = [*intent.inputs, *([] if intent.out is None else [intent.out])]
+        replacement = Replacement(**{name: fields[name] for name in Replacement.__slots__})
+        keys = [*replacement.inputs, *([] if replacement.out is None else [replacement.out])]
     except (KeyError, TypeError) as error:
         raise ValueError(str(error)) from None
-    folder = f"{table_root}/{intent.folder}".rstrip("/")
+    folder = f"{table_root}/{replacement.folder}".rstrip("/")
     if not all(is_data_file(key, table_root) and key.rpartition("/")[0] == folder for key in keys):
         raise ValueError("it names others than data files of its folder")
-    return intent
+    return replacement

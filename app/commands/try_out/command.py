@@ -18,7 +18,7 @@ from app.commands.offline import (
     MOST_BYTES,
     OfflineBroker,
     OfflineTopics,
-    Sample,
+    Record,
     Sent,
     offline_group,
     without_other_sinks,
@@ -69,13 +69,13 @@ def try_out(settings: Settings, options: Namespace) -> int:
     with scratch_folder() as scratch:
         if options.topic:
             found = _newest(settings, scratch, options.topic)
-            records = [_as_sample(message) for message in found.messages if len(message) <= MOST_BYTES]
+            records = [_as_record(message) for message in found.messages if len(message) <= MOST_BYTES]
             planner = Planner(settings, scratch, found.a_second, options)
             return _Trial(settings, scratch, records, range(1, len(records) + 1), None, planner).run()
         data, find, now = _read(options.file), None, int(time.time() * 1000)
         if is_avro_file(data):
             file = _opened(data, settings, options)
-            find, records = file.find, [Sample(value, None, now, None) for value in file.values]
+            find, records = file.find, [Record(value, None, now, None) for value in file.values]
             numbers = list(range(1, len(records) + 1))
         else:
             lines = [(number, line) for number, each in enumerate(data.split(b"\n"), 1) if (line := each.strip())]
@@ -104,7 +104,7 @@ class _Trial:
         self,
         settings: Settings,
         scratch: Path,
-        records: Sequence[Sample],
+        records: Sequence[Record],
         numbers: Sequence[int],
         find: Find | None,
         planner: Planner | None = None,
@@ -268,9 +268,9 @@ def _newest(settings: Settings, scratch: Path, count: int) -> Newest:
         consumer.close()
 
 
-def _as_sample(message: Message) -> Sample:
+def _as_record(message: Message) -> Record:
     timestamp = known_timestamp(message.timestamp()[1])
-    return Sample(message.value(), message.key(), timestamp or int(time.time() * 1000), headers_of(message))
+    return Record(message.value(), message.key(), timestamp or int(time.time() * 1000), headers_of(message))
 
 
 def _shown(value: Any) -> str:
@@ -299,10 +299,10 @@ def _opened(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
         raise ConfigError(doing, str(error), "Write it again, with the codec null or deflate") from None
 
 
-def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, now: int, *, envelope: bool) -> Iterator[Sample]:
+def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, now: int, *, envelope: bool) -> Iterator[Record]:
     for number, line in lines:
         if not envelope:
-            yield Sample(line, None, now, None)
+            yield Record(line, None, now, None)
             continue
         try:
             yield _unpacked(line, settings, now)
@@ -311,7 +311,7 @@ def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, now: int, *
             raise ConfigError(f"reading line {number}", str(error), hint) from None
 
 
-def _refuse_too_long(records: Sequence[Sample], numbers: Sequence[int]) -> None:
+def _refuse_too_long(records: Sequence[Record], numbers: Sequence[int]) -> None:
     for number, record in zip(numbers, records, strict=True):
         size = len(record.value or b"") + len(record.key or b"")
         if size > MOST_BYTES:
@@ -319,7 +319,7 @@ def _refuse_too_long(records: Sequence[Sample], numbers: Sequence[int]) -> None:
             raise ConfigError(f"reading line {number}", cause, "Leave it out, or shorten it")
 
 
-def _unpacked(line: bytes, settings: Settings, now: int) -> Sample:
+def _unpacked(line: bytes, settings: Settings, now: int) -> Record:
     """The record that an envelope describes; raises ``ValueError`` or ``RecursionError`` if it describes none."""
     record = json.loads(line)
     if not isinstance(record, dict) or "value" not in record or not _ENVELOPE.issuperset(record):
@@ -332,7 +332,7 @@ def _unpacked(line: bytes, settings: Settings, now: int) -> Sample:
     if not (headers is None or isinstance(headers, dict)):
         raise ValueError(f"its headers are {json.dumps(headers)}, no object of names and texts")
     as_is = settings.value_deserializer != "json" and isinstance(value, str)
-    return Sample(
+    return Record(
         None if value is None else value.encode() if as_is else json.dumps(value).encode(),
         _bytes(record.get("key")),
         timestamp,
