@@ -38,16 +38,12 @@ _Convert = Callable[[pa.Array], pa.Array]
 
 
 class NotReadError(Exception):
-    """Some of the datums must be read one by one."""
-
-
-class _OneByOneError(Exception):
-    """Datums with this schema must be read one by one."""
+    """Some of the datums, or all with this schema, must be read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """How to read values of a node.
+class _Reader:
+    """Reads values of a node.
 
     Attributes:
         kind: the type in the container.
@@ -69,7 +65,7 @@ class ColumnReader:
 
     names: Sequence[str]
     _header: bytes
-    _plans: Sequence[_Plan]
+    _readers: Sequence[_Reader]
 
     def read(self, datums: Sequence[bytes]) -> Mapping[str, pa.Array]:
         """Reads the fields by name, each as long as ``datums``, in the types that Arrow infers from single values.
@@ -81,8 +77,8 @@ class ColumnReader:
         # the next one would be read from another byte on. They are small numbers: Polars panics on long texts.
         mark = bytes(byte & _SMALL for byte in os.urandom(_MARK_BYTES))
         body = mark.join([*datums, b""])
-        scalars = sum(plan.scalars for plan in self._plans)
-        cells = len(datums) * scalars + len(body) * max(plan.cells_of_a_byte for plan in self._plans)
+        scalars = sum(reader.scalars for reader in self._readers)
+        cells = len(datums) * scalars + len(body) * max(reader.cells_of_a_byte for reader in self._readers)
         if cells > _MOST_CELLS:
             raise NotReadError
         block = _long(len(datums)) + _long(len(body)) + body + _SYNC
@@ -91,7 +87,7 @@ class ColumnReader:
             *columns, marks = (column.combine_chunks() for column in table.columns)
             if table.num_rows != len(datums) or not pc.all(pc.equal(marks, mark)).as_py():
                 raise NotReadError
-            arrays = [plan.convert(column) for plan, column in zip(self._plans, columns, strict=True)]
+            arrays = [reader.convert(column) for reader, column in zip(self._readers, columns, strict=True)]
         except (pl.exceptions.PolarsError, PanicException, OSError, pa.ArrowException) as error:
             raise NotReadError from error
         return dict(zip(self.names, arrays, strict=True))
@@ -101,34 +97,34 @@ def columns_of(schema: Node, named: Mapping[str, Node]) -> ColumnReader | None:
     """Returns the reader for a schema, which may name others; ``None`` if Polars cannot read it."""
     if not isinstance(schema, dict) or schema["type"] != "record" or not schema["fields"]:
         return None
-    planner = _Planner(named)
+    of_nodes = _Readers(named)
     try:
-        plans = [planner.plan(each["type"], 1) for each in schema["fields"]]
-    except _OneByOneError:
+        readers = [of_nodes.reader(each["type"], 1) for each in schema["fields"]]
+    except NotReadError:
         return None
-    kinds = [*(plan.kind for plan in plans), {"type": "fixed", "size": _MARK_BYTES, "name": "mark"}]
+    kinds = [*(reader.kind for reader in readers), {"type": "fixed", "size": _MARK_BYTES, "name": "mark"}]
     container = {"type": "record", "name": "datum", "fields": _fields(kinds)}
     meta = {"avro.schema": json.dumps(container).encode(), "avro.codec": b"null"}
     entries = b"".join(_bytes(name.encode()) + _bytes(value) for name, value in meta.items())
     header = b"Obj\x01" + _long(len(meta)) + entries + _long(0) + _SYNC
-    return ColumnReader([each["name"] for each in schema["fields"]], header, plans)
+    return ColumnReader([each["name"] for each in schema["fields"]], header, readers)
 
 
 def _fields(kinds: Iterable[Node]) -> list[Node]:
     return [{"name": f"f{index}", "type": kind} for index, kind in enumerate(kinds)]
 
 
-class _Planner:
-    """Plans how to read the nodes of a schema, which may name these others."""
+class _Readers:
+    """Makes the readers of the nodes of a schema, which may name these others."""
 
     def __init__(self, named: Mapping[str, Node]) -> None:
         self._named = named
         self._scalars = 0
         self._names = map("n{}".format, itertools.count())
 
-    def plan(self, node: Node, depth: int) -> _Plan:
+    def reader(self, node: Node, depth: int) -> _Reader:
         if depth > MAX_DEPTH:  # as a recursive record would be
-            raise _OneByOneError
+            raise NotReadError
         if isinstance(node, list):
             return self._optional(node, depth)
         if isinstance(node, str):
@@ -136,75 +132,75 @@ class _Planner:
         if node["type"] == "record":
             return self._record(node, depth)
         if node["type"] == "array":
-            return _list(self.plan(node["items"], depth + 1))
+            return _list(self.reader(node["items"], depth + 1))
         self._scalars += 1
         if self._scalars > MAX_SCALARS:  # a few names that name each other twice could be endless fields
-            raise _OneByOneError
+            raise NotReadError
         return _scalar(node, next(self._names))
 
-    def _optional(self, union: list[Node], depth: int) -> _Plan:
+    def _optional(self, union: list[Node], depth: int) -> _Reader:
         others = [each for each in union if each not in ("null", {"type": "null"})]
         if len(union) != 2 or len(others) != 1:  # noqa: PLR2004 - null and another one
-            raise _OneByOneError
-        plan = self.plan(others[0], depth)
-        return replace(plan, kind=[plan.kind if each is others[0] else "null" for each in union], least=1)
+            raise NotReadError
+        reader = self.reader(others[0], depth)
+        return replace(reader, kind=[reader.kind if each is others[0] else "null" for each in union], least=1)
 
-    def _record(self, node: Node, depth: int) -> _Plan:
+    def _record(self, node: Node, depth: int) -> _Reader:
         names = [each["name"] for each in node["fields"]]
         if not names:
-            raise _OneByOneError
-        plans = [self.plan(each["type"], depth + 1) for each in node["fields"]]
-        kind = {"type": "record", "name": next(self._names), "fields": _fields(plan.kind for plan in plans)}
+            raise NotReadError
+        readers = [self.reader(each["type"], depth + 1) for each in node["fields"]]
+        kind = {"type": "record", "name": next(self._names), "fields": _fields(reader.kind for reader in readers)}
 
         def convert(array: pa.Array) -> pa.Array:
-            children = [plan.convert(child) for plan, child in zip(plans, array.flatten(), strict=True)]
+            children = [reader.convert(child) for reader, child in zip(readers, array.flatten(), strict=True)]
             return pa.StructArray.from_arrays(children, names, mask=array.is_null())
 
-        least, scalars = sum(plan.least for plan in plans), sum(plan.scalars for plan in plans)
-        return _Plan(kind, convert, least, scalars, max(plan.cells_of_a_byte for plan in plans))
+        least, scalars = sum(reader.least for reader in readers), sum(reader.scalars for reader in readers)
+        return _Reader(kind, convert, least, scalars, max(reader.cells_of_a_byte for reader in readers))
 
 
-def _list(items: _Plan) -> _Plan:
+def _list(items: _Reader) -> _Reader:
     def convert(array: pa.Array) -> pa.Array:
         offsets, mask = array.offsets.cast(pa.int32()), array.is_null() if array.null_count else None
         return pa.ListArray.from_arrays(offsets, items.convert(array.values), mask=mask)
 
     cells = max(items.cells_of_a_byte, items.scalars / items.least)
-    return _Plan({"type": "array", "items": items.kind}, convert, cells_of_a_byte=cells)
+    return _Reader({"type": "array", "items": items.kind}, convert, cells_of_a_byte=cells)
 
 
-def _scalar(node: Node, name: str) -> _Plan:
+def _scalar(node: Node, name: str) -> _Reader:
     kind = node["type"]
     logical = (node.get("logicalType") or "").removeprefix(OURS)
     if kind == "enum":
-        return _Plan("long", _symbols(node["symbols"]))
+        return _Reader("long", _symbols(node["symbols"]))
     if kind == "boolean":
-        return _Plan(_BYTE | {"name": name}, _booleans)
+        return _Reader(_BYTE | {"name": name}, _booleans)
     if logical in _LOGICAL:
-        return _Plan("long", _LOGICAL[logical])
+        return _Reader("long", _LOGICAL[logical])
     if node.get("size") == 0:  # an array could have endless elements
-        raise _OneByOneError
+        raise NotReadError
     if logical == "decimal":
         return _decimal(node, name)
     if kind == "fixed":
         of_fixed = _uuids if logical == "uuid" else _as(pa.binary())
         size = node["size"]
         # A null one takes as much memory.
-        return _Plan({"type": "fixed", "size": size, "name": name}, of_fixed, size, scalars=max(1, size // _CELL_BYTES))
+        return _Reader({"type": "fixed", "size": size, "name": name}, of_fixed, size, max(1, size // _CELL_BYTES))
     if kind not in _PLAIN:
-        raise _OneByOneError
+        raise NotReadError
     return _PLAIN[kind]
 
 
-def _decimal(node: Node, name: str) -> _Plan:
+def _decimal(node: Node, name: str) -> _Reader:
     scale = node.get("scale", 0)
     if scale > MAX_DIGITS or node.get("size", 0) > _DECIMAL_BYTES:
-        raise _OneByOneError
+        raise NotReadError
     kind = {"type": node["type"], "logicalType": "decimal", "precision": MAX_DIGITS, "scale": scale}
     nines = (9,) * MAX_DIGITS  # neither Polars nor Arrow counts the digits
     first, last = Decimal((1, nines, -scale)), Decimal((0, nines, -scale))
     of_type = {"size": node["size"], "name": name} if node["type"] == "fixed" else {}
-    return _Plan(kind | of_type, lambda array: _within(array, first, last))
+    return _Reader(kind | of_type, lambda array: _within(array, first, last))
 
 
 def _as(kind: pa.DataType) -> _Convert:
@@ -264,13 +260,13 @@ _LOGICAL: Mapping[str, _Convert] = {
     "local-timestamp-millis": _moments("ms", UNZONED),
     "local-timestamp-micros": _moments("us", UNZONED),
 }
-_PLAIN: Mapping[str, _Plan] = {
-    "int": _Plan("long", _as(pa.int64())),
-    "long": _Plan("long", _as(pa.int64())),
-    "float": _Plan("float", _as(pa.float64()), 4),
-    "double": _Plan("double", _as(pa.float64()), 8),
-    "bytes": _Plan("bytes", _as(pa.binary())),
-    "string": _Plan("string", _as(pa.string())),
+_PLAIN: Mapping[str, _Reader] = {
+    "int": _Reader("long", _as(pa.int64())),
+    "long": _Reader("long", _as(pa.int64())),
+    "float": _Reader("float", _as(pa.float64()), 4),
+    "double": _Reader("double", _as(pa.float64()), 8),
+    "bytes": _Reader("bytes", _as(pa.binary())),
+    "string": _Reader("string", _as(pa.string())),
 }
 
 

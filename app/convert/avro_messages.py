@@ -24,9 +24,9 @@ from fastavro.read import LOGICAL_READERS
 from app.convert.avro_columns import ColumnReader, NotReadError, columns_of
 from app.convert.avro_fit import OURS, SIZE_OF_UUID, DatumCheck, Node, logical_type
 from app.convert.columns import in_types
-from app.convert.registered_schemas import RegisteredSchemas, payloads
+from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payloads
 from app.convert.scalars import OutOfRange
-from app.model import Headers, RegisteredSchema, SchemaId
+from app.model import RegisteredSchema, SchemaId
 from app.reasons import Reason
 
 _EXACT = Context(prec=1_000, traps=[Inexact])
@@ -145,11 +145,7 @@ class AvroMessages(RegisteredSchemas[AvroSchema]):
         return AvroSchema.parse(registered.text, registered.references)
 
     def parse(
-        self,
-        values: Sequence[bytes],
-        headers: Sequence[Headers | None],
-        wanted: Mapping[str, pa.DataType],
-        fixed: Container[str],
+        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
     ) -> Mapping[str, pa.Array] | None:
         """Returns the fields, or ``None`` if one of the values must be read by itself."""
         try:
@@ -164,7 +160,7 @@ class AvroMessages(RegisteredSchemas[AvroSchema]):
             return None
         return together | {name: pa.nulls(len(values), kind) for name, kind in wanted.items() if name not in together}
 
-    def has_field(self, values: Sequence[bytes], headers: Sequence[Headers | None], name: str) -> bool:
+    def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
         """Whether the schema of any of the values has this field."""
         return any(name in self._reader(schema).names for schema in payloads(values, headers))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.scalars import UNZONED, ZONED
-from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Room, coerce_column
+from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Growth, coerce_column
 
 # Arrow raises these for values of several types, numbers too large for any type, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -56,7 +56,7 @@ def coerce_array(
     kind: pa.DataType | None,
     *,
     fixed: bool,
-    room: Room = UNBOUNDED,
+    growth: Growth = UNBOUNDED,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Column:
     """Fits a column of ``values``, in ``chunk_rows`` of them at once where they do not fit as a whole.
@@ -64,28 +64,30 @@ def coerce_array(
     ``array`` has the values as Arrow infers them, ``None`` where it cannot. ``kind`` is ``None`` for a new column.
     ``fixed``: the user has given the type.
     """
-    fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, room=room)
-    return fast or _fit_in_chunks(list(values), kind, chunk_rows, fixed=fixed, room=room)
+    fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, growth=growth)
+    return fast or _fit_in_chunks(list(values), kind, chunk_rows, fixed=fixed, growth=growth)
 
 
-def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, chunk_rows: int, *, fixed: bool, room: Room) -> Column:
+def _fit_in_chunks(
+    values: list[Any], kind: pa.DataType | None, chunk_rows: int, *, fixed: bool, growth: Growth
+) -> Column:
     """Fits value by value only those chunks that have an odd value, or come before the type is known."""
     if len(values) <= chunk_rows:
-        return coerce_column(values, kind, fixed=fixed, room=room)
-    room_before = room.left
+        return coerce_column(values, kind, fixed=fixed, growth=growth)
+    growth_before = growth.left
     parts: list[Column] = []
     final = kind
     for start in range(0, len(values), chunk_rows):
         chunk = values[start : start + chunk_rows]
         array = infer(chunk)
-        fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed, room=room)
-        parts.append(fast or coerce_column(chunk, final, fixed=fixed, room=room))
+        fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed, growth=growth)
+        parts.append(fast or coerce_column(chunk, final, fixed=fixed, growth=growth))
         final = parts[-1].kind
     try:
         return _in_one(parts, final, len(values), chunk_rows)
     except CONVERSION_ERRORS:  # whole numbers with more digits than the double has that came after them
-        room.left = room_before
-        return coerce_column(values, kind, fixed=fixed, room=room)
+        growth.left = growth_before
+        return coerce_column(values, kind, fixed=fixed, growth=growth)
 
 
 def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int, chunk_rows: int) -> Column:
@@ -104,7 +106,7 @@ def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int, chunk_rows
 
 
 def _fit_whole(
-    array: pa.Array, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, room: Room
+    array: pa.Array, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth
 ) -> Column | None:
     if pa.types.is_null(array.type):
         return Column(None, kind, {}, None)
@@ -114,17 +116,17 @@ def _fit_whole(
         return None
     first = None
     if kind is None:
-        if room.is_full:
+        if growth.is_full:
             return None
         first = int(pc.index(array.is_valid(), True).as_py())
         # Arrow calls whole numbers and fractions together double; it was the first value that made the column.
         kind = pa.int64() if pa.types.is_floating(array.type) and isinstance(values[first], int) else array.type
     try:
-        stored = _recast_column(array, _canonical(kind), fixed=fixed, widens=room.widens)
+        stored = _recast_column(array, _canonical(kind), fixed=fixed, widens=growth.widens)
     except CONVERSION_ERRORS:
         return None
     if stored is not None and first is not None:
-        room.left -= 1
+        growth.left -= 1
     return None if stored is None else Column(stored, stored.type, {}, first)
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from app.convert.columns import accepts, recast
-from app.convert.registered_schemas import payload
+from app.convert.registered_schemas import AllHeaders, payload
 from app.convert.values import MAX_DEPTH, scalar_count
 from app.exact_json import loads
 from app.model import Headers
@@ -50,7 +50,7 @@ class JsonMessages:
     def parse(
         self,
         values: Sequence[bytes],
-        headers: Sequence[Headers | None],
+        headers: AllHeaders,
         wanted: Mapping[str, pa.DataType],
         fixed: Container[str],  # noqa: ARG002 - text of JSON is not changed before its type is known
     ) -> Mapping[str, pa.Array] | None:
@@ -63,7 +63,7 @@ class JsonMessages:
                 return None
         return parse(values, kinds)
 
-    def has_field(self, values: Sequence[bytes], _: Sequence[Headers | None], name: str) -> bool:
+    def has_field(self, values: Sequence[bytes], _: AllHeaders, name: str) -> bool:
         return has_field(values, name)  # the few bytes before the JSON do not matter
 
 

@@ -29,9 +29,9 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from app.convert.columns import in_types, infer
-from app.convert.registered_schemas import RegisteredSchemas, payload, payloads
+from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payload, payloads
 from app.convert.scalars import OutOfRange
-from app.model import Headers, RegisteredSchema
+from app.model import RegisteredSchema
 from app.reasons import Reason
 
 _OWN_NAME: Final = "the schema of the record"
@@ -338,11 +338,7 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
         return ProtobufSchema(registered)
 
     def parse(
-        self,
-        values: Sequence[bytes],
-        headers: Sequence[Headers | None],
-        wanted: Mapping[str, pa.DataType],
-        fixed: Container[str],
+        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
     ) -> Mapping[str, pa.Array] | None:
         """Returns the fields, or ``None`` if one of the values must be read by itself."""
         try:
@@ -359,7 +355,7 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
             return None
         return columns | {name: pa.nulls(len(values), kind) for name, kind in wanted.items() if name not in columns}
 
-    def has_field(self, values: Sequence[bytes], headers: Sequence[Headers | None], name: str) -> bool:
+    def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
         """Whether the message of any of the values has this field."""
         found = (payload(*each) for each in zip(values, headers, strict=True))
         return any(name in self.get(each.schema).names(each.data) for each in found)

@@ -27,6 +27,9 @@ _AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, 
 _NOT_ASKED = Reason(f"its schema id is new, and too many others were asked for in vain within {_AT_ONCE_SECONDS:g} s")
 
 
+AllHeaders = Sequence[Headers | None]
+
+
 class Payload(NamedTuple):
     """Bytes, and the id of the schema that they were written with."""
 
@@ -40,9 +43,7 @@ def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> Pay
     return Payload(_schema_id(named), data)
 
 
-def payloads(
-    values: Sequence[bytes], headers: Sequence[Headers | None]
-) -> Mapping[SchemaId, tuple[Sequence[int], Sequence[bytes]]]:
+def payloads(values: Sequence[bytes], headers: AllHeaders) -> Mapping[SchemaId, tuple[Sequence[int], Sequence[bytes]]]:
     """Groups the bytes of many values by their schema, with their places; ``ValueError`` if one has no id."""
     if not any(headers) and {value[:1] for value in values} == {_BY_NUMBER}:  # the usual case, and 5 times as fast
         prefixes = [value[:_NUMBER_BYTES] for value in values]

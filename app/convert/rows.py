@@ -20,8 +20,8 @@ from app.convert.values import (
     MAX_NEW_SCALARS,
     MAX_SCALARS,
     Column,
+    Growth,
     Rescue,
-    Room,
     coerce_column,
     fit,
     is_empty,
@@ -107,8 +107,8 @@ def convert(
         BadRowsError: records cannot be rows: names are not text or not Unicode.
     """
     left = (rules.most_scalars(schema) if most is None else most) - _scalars(schema)
-    room = Room(left, is_iceberg=rules.is_iceberg)
-    batch = _Conversion(rows, schema, rules, extra, room)
+    growth = Growth(left, is_iceberg=rules.is_iceberg)
+    batch = _Conversion(rows, schema, rules, extra, growth)
     batch.add_lost(lost)
     batch.add_fields()
     batch.add_timestamps()
@@ -121,7 +121,7 @@ class _Conversion:
     """Converts one batch: adds its columns, then chooses the order of the new ones."""
 
     def __init__(
-        self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array], room: Room
+        self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array], growth: Growth
     ) -> None:
         self._rows = rows
         self._values = [row.value for row in rows]
@@ -134,7 +134,7 @@ class _Conversion:
         own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
         self._own = frozenset(own)
         self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
-        self._room = room
+        self._growth = growth
         names = field_names(self._values)
         self._without_surplus(names - self._known.keys() - self._own - rules.fixed.keys())
         self._sparse = frozenset(sparse_fields(self._values, names))
@@ -142,13 +142,13 @@ class _Conversion:
 
     def _without_surplus(self, unknown: Set[str]) -> None:
         """Rescues the fields for which the table has no place, before columns are made of them."""
-        if len(unknown) <= self._room.left:
+        if len(unknown) <= self._growth.left:
             return
         with_values = (
             name for value in self._values for name, each in value.items() if name in unknown and not is_empty(each)
         )
         placed = dict.fromkeys(with_values)
-        surplus = unknown - set(islice(placed, max(0, int(self._room.left))))
+        surplus = unknown - set(islice(placed, max(0, int(self._growth.left))))
         for row, value in enumerate(self._values):
             if surplus.isdisjoint(value):
                 continue
@@ -172,24 +172,24 @@ class _Conversion:
             elif name not in self._known and name.lower() in self._folded:
                 self._rescue_all(name, values, _CASE)
             else:
-                self._add(name, self._fitted(name, array, values, self._room))
+                self._add(name, self._fitted(name, array, values, self._growth))
 
-    def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], room: Room) -> Column:
+    def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], growth: Growth) -> Column:
         """Fits a column into the table's type or, if the column is new, into the type that the user has set."""
         fixed = name in self._rules.fixed
-        room.widens = not (self._rules.is_iceberg and name in self._known)
+        growth.widens = not (self._rules.is_iceberg and name in self._known)
         if name in self._sparse:
-            column = coerce_column(list(values), self._kind(name), fixed=fixed, room=room)
+            column = coerce_column(list(values), self._kind(name), fixed=fixed, growth=growth)
         else:
             column = coerce_array(
-                array, values, self._kind(name), fixed=fixed, room=room, chunk_rows=self._rules.chunk_rows
+                array, values, self._kind(name), fixed=fixed, growth=growth, chunk_rows=self._rules.chunk_rows
             )
         return _appearing(column) if fixed and name not in self._known else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
         """Fits one of the connector's own columns: it gets a place even if the table is full."""
-        room = Room(1) if self._room.is_full and self._kind(name) is None else self._room
-        return self._fitted(name, array, values, room)
+        growth = Growth(1) if self._growth.is_full and self._kind(name) is None else self._growth
+        return self._fitted(name, array, values, growth)
 
     def _kind(self, name: str) -> pa.DataType | None:
         return self._known.get(name, self._rules.fixed.get(name))

@@ -5,7 +5,8 @@ from collections.abc import Container, Mapping, Sequence
 import pyarrow as pa
 
 from app.convert.chunks import FEW
-from app.convert.whole_batches import AllHeaders, MessageParser
+from app.convert.registered_schemas import AllHeaders
+from app.convert.whole_batches import MessageParser
 from app.table.field_rules import FieldRules
 
 

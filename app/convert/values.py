@@ -32,7 +32,7 @@ _IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
 
 
-class Room:
+class Growth:
     """How a table may still grow.
 
     Attributes:
@@ -53,7 +53,7 @@ class Room:
         return self.left < 1
 
 
-UNBOUNDED = Room(math.inf)
+UNBOUNDED = Growth(math.inf)
 
 
 class Misfit(NamedTuple):
@@ -84,7 +84,7 @@ def fit(
     kind: pa.DataType | None,
     *,
     fixed: bool,
-    room: Room = UNBOUNDED,
+    growth: Growth = UNBOUNDED,
     depth: int = 1,
     lists: int = 0,
 ) -> Fit:
@@ -99,16 +99,16 @@ def fit(
     if fixed and kind == pa.string() and not isinstance(value, str):
         return _fit_text(value)
     if isinstance(value, Mapping):
-        return _fit_struct(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
+        return _fit_struct(value, kind, fixed=fixed, growth=growth, depth=depth, lists=lists)
     if isinstance(value, list | tuple | set | frozenset):
-        return _fit_list(value, kind, fixed=fixed, room=room, depth=depth, lists=lists)
-    found = coerce_scalar(value, kind, fixed=fixed, widens=room.widens)
+        return _fit_list(value, kind, fixed=fixed, growth=growth, depth=depth, lists=lists)
+    found = coerce_scalar(value, kind, fixed=fixed, widens=growth.widens)
     if found is None:
         return _refused(value, kind)
     if kind is None:
-        if room.is_full:
+        if growth.is_full:
             return _refused(value, kind, FULL)
-        room.left -= 1
+        growth.left -= 1
     stored, wider = found
     return Fit(stored, wider)
 
@@ -163,7 +163,7 @@ def _fields_of(kind: pa.DataType | None) -> _Fields:
 
 
 def _fit_struct(
-    value: Mapping[Any, Any], kind: pa.DataType | None, *, fixed: bool, room: Room, depth: int, lists: int
+    value: Mapping[Any, Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth, depth: int, lists: int
 ) -> Fit:
     if not value:
         return Fit(None, kind)
@@ -177,7 +177,7 @@ def _fit_struct(
     fields = known
     stored, left_over, reason = {}, {}, Reason("")
     for name, each in value.items():
-        inner = _fit_field(name, each, fields, fixed=fixed, room=room, depth=depth, lists=lists)
+        inner = _fit_field(name, each, fields, fixed=fixed, growth=growth, depth=depth, lists=lists)
         if inner.stored is not None:
             stored[name] = inner.stored
         if inner.misfit is not None:
@@ -193,13 +193,13 @@ def _fit_struct(
     return Fit(stored or None, grown, Misfit(left_over, reason) if left_over else None)
 
 
-def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
+def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, growth: Growth, depth: int, lists: int) -> Fit:
     kind = fields.kinds.get(name)
     if kind is None:
-        refusal = refusal_of_name(name, fields.folded, full=fixed, is_iceberg=room.is_iceberg)
+        refusal = refusal_of_name(name, fields.folded, full=fixed, is_iceberg=growth.is_iceberg)
         if refusal is not None:
             return Fit(None, None) if is_empty(value) else Fit(None, None, Misfit(value, about(value, f" {refusal}")))
-    return fit(value, kind, fixed=fixed, room=room, depth=depth + 1, lists=lists)
+    return fit(value, kind, fixed=fixed, growth=growth, depth=depth + 1, lists=lists)
 
 
 def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is_iceberg: bool = False) -> str | None:
@@ -223,7 +223,7 @@ def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is
     return FULL if full else None
 
 
-def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, depth: int, lists: int) -> Fit:
+def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, growth: Growth, depth: int, lists: int) -> Fit:
     """Stores a list whole or not at all; its type grows only with lists that are stored."""
     if kind is not None and not pa.types.is_list(kind):
         return _refused(list(value), kind)
@@ -233,10 +233,10 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, 
         return _refused(list(value), kind, f"has more than {MAX_LISTS} levels of lists")
     elements = list(value)
     before = kind.value_type if kind is not None else None
-    room_before = room.left
+    growth_before = growth.left
     after, fits = before, []
     for each in elements:
-        fits.append(fit(each, after, fixed=fixed, room=room, depth=depth + 1, lists=lists + 1))
+        fits.append(fit(each, after, fixed=fixed, growth=growth, depth=depth + 1, lists=lists + 1))
         after = fits[-1].kind
     if after is None:
         misfit = next((one.misfit for one in fits if one.misfit is not None), None)
@@ -247,15 +247,15 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, room: Room, 
     fits = [
         one
         if one.kind is after or one.kind == after
-        else fit(each, after, fixed=fixed, room=Room(0, widens=room.widens), depth=depth + 1, lists=lists + 1)
+        else fit(each, after, fixed=fixed, growth=Growth(0, widens=growth.widens), depth=depth + 1, lists=lists + 1)
         for each, one in zip(elements, fits, strict=True)
     ]
     misfit = next((each.misfit for each in fits if each.misfit is not None), None)
     if misfit is not None:
-        room.left = room_before
+        growth.left = growth_before
         return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
     if len(elements) > _FEW_ELEMENTS and len(elements) * scalar_count(after) > _MOST_CELLS:
-        room.left = room_before
+        growth.left = growth_before
         return _refused(elements, kind, f"has {len(elements):,} elements with {scalar_count(after):,} fields each")
     grown = kind if after is before else pa.list_(after)
     return Fit([each.stored for each in fits], grown)
@@ -272,7 +272,7 @@ def scalar_count(kind: pa.DataType) -> int:
     return scalar_count(kind.value_type) if pa.types.is_list(kind) else 1
 
 
-def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, room: Room = UNBOUNDED) -> "Column":
+def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED) -> "Column":
     """Fits all values of a column, in the order of the rows."""
     final = kind
     stored: list[Any] = []
@@ -282,7 +282,7 @@ def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, r
         if value is None:
             stored.append(None)
             continue
-        one = fit(value, final, fixed=fixed, room=room)
+        one = fit(value, final, fixed=fixed, growth=growth)
         if one.misfit is not None:
             misfits[row] = one.misfit
         if typed is None and one.kind is not None:

@@ -14,6 +14,7 @@ from app.convert.columns import coerce_array, infer, is_void
 from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import fill_null, texts_of
+from app.convert.registered_schemas import AllHeaders
 from app.convert.rows import Rules
 from app.convert.time_columns import moments_of_column, time_parts_of_column
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of_all, known_timestamp
@@ -31,7 +32,6 @@ class OneByOneError(Exception):
 
 Patiently = Callable[[Callable[[], Any]], Any]
 """Repeats a call until the system that it asks answers."""
-AllHeaders = Sequence[Headers | None]
 ReadKey = Callable[[bytes, Headers | None], Any]
 """Reads a key of a message with these headers; raises ``ValueError``."""
 
