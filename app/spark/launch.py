@@ -12,8 +12,10 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Any
@@ -25,7 +27,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from app.errors import ConfigError, SparkLostError
-from app.spark.java import OLDEST, Java, find_java, ignore_what_stops_us, java_environment
+from app.spark.java import OLDEST, Java, end_with, find_java, java_environment
 
 logger = logging.getLogger("spark")
 
@@ -129,7 +131,7 @@ class JavaProcess:
 
 
 def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options: Sequence[str] = ()) -> JavaProcess:
-    """Starts Java; it ends when its standard input is closed, also if this process is killed.
+    """Starts Java; it ends when its standard input is closed, and on Linux with this process, however that ends.
 
     ``heap`` is a size like ``1g``. ``scratch`` is a private folder, for Java's temporary files and its address.
 
@@ -155,18 +157,30 @@ def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options
     environment = java_environment()
     # Spark fails if the machine's own name has no address.
     environment |= {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
+    started: Future[Popen[bytes]] = Future()
+    ends_with_us = partial(end_with, os.getpid())
+
+    def run() -> None:
+        try:
+            process = Popen(
+                command,
+                stdin=PIPE,
+                stdout=output.descriptor,
+                stderr=output.descriptor,
+                env=environment,
+                preexec_fn=ends_with_us,  # noqa: PLW1509 - some calls, which take no lock
+            )
+        except OSError as error:
+            started.set_exception(error)
+            return
+        started.set_result(process)
+        process.wait()
+
+    threading.Thread(target=run, name="java", daemon=True).start()  # Linux ends Java with the thread that started it
     try:
-        process = Popen(
-            command,
-            stdin=PIPE,
-            stdout=output.descriptor,
-            stderr=output.descriptor,
-            env=environment,
-            preexec_fn=ignore_what_stops_us,  # noqa: PLW1509 - two calls, which take no lock
-        )
+        return JavaProcess(started.result(), address, output)
     except OSError as error:
         raise ConfigError("starting Spark", f"{java.path} cannot be run: {error.strerror}", START_HINT) from None
-    return JavaProcess(process, address, output)
 
 
 def connect(java: JavaProcess) -> Any:
@@ -249,8 +263,8 @@ def only_java(heap: str, scratch: Path) -> Iterator[None]:
     """
     with java_log() as output:
         java = start_java(find_java(), heap, scratch, output)
-    SparkContext._ensure_initialized(gateway=connect(java))
     try:
+        SparkContext._ensure_initialized(gateway=connect(java))
         yield
     finally:
         try:

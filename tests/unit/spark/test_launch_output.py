@@ -2,13 +2,17 @@
 
 import logging
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
 from app.errors import ConfigError, ConnectorError, SparkLostError
 from app.spark.java import Java
 from app.spark.launch import connect, extra_options, java_log, start_java
+from dev.connector import REPO
 from tests.support.waiting import wait_until
 
 
@@ -51,11 +55,35 @@ def test_a_java_that_lives_and_never_listens_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, seconds: float, kind: type[ConnectorError], cause: str
 ) -> None:
     monkeypatch.setattr("app.spark.launch.START_SECONDS", seconds)
-    program = tmp_path / "java"
-    program.write_text(f"#!/bin/sh\necho '{said}'\nexec sleep 600\n")
-    program.chmod(0o755)
     with java_log() as output:
-        java = start_java(Java(program, 25), "512m", tmp_path, output)
+        java = start_java(_program(tmp_path, f"echo '{said}'\nexec sleep 600"), "512m", tmp_path, output)
     with pytest.raises(kind, match=cause):
         connect(java)
     assert java.end() < 0
+
+
+def _program(folder: Path, does: str) -> Java:
+    program = folder / "java"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    return Java(program, 25)
+
+
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)", "raise ValueError"])
+def test_java_ends_with_us_also_where_it_does_not_read_its_input(tmp_path: Path, end: str) -> None:
+    """As one whose main thread has failed, because the folder for its address was gone."""
+    java = _program(tmp_path, "exec sleep 600")
+    script = (
+        "import os; from pathlib import Path; from app.spark.java import Java; from app.spark.launch import *\n"
+        f"java = start_java(Java(Path({str(java.path)!r}), 25), '512m', Path({str(tmp_path)!r}), JavaOutput(2))\n"
+        f"print(java.process.pid, flush=True)\n{end}"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=REPO, stdout=PIPE, stderr=DEVNULL, check=False)
+    status = Path(f"/proc/{int(done.stdout)}/status")
+    wait_until(lambda: not status.exists() or "State:\tZ" in status.read_text(), "the end of Java")
+
+
+def test_java_outlives_the_thread_that_asks_for_it(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool, java_log() as output:
+        java = pool.submit(start_java, _program(tmp_path, "read line; exit 7"), "512m", tmp_path, output).result()
+    assert java.end() == 7
