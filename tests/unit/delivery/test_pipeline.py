@@ -100,19 +100,6 @@ def all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
 
-def test_portions_are_gathered_into_the_files_of_one_batch(line: Line) -> None:
-    line.take(one(1))
-    line.take(piece({"p": "a", "v": 2}, {"p": "b", "v": 3}, first=2))
-    line.wait_staged()
-    assert (line.rows(), line.flow.under_way) == ([], 1)
-    line.batch(one(4))
-    assert line.delivered()
-    name = f"data_sensors-0_0000000000000000001-4_{A}-1.parquet"
-    assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
-    assert line.values() == [1, 2, 3, 4]
-    line.wait_empty()
-
-
 def test_the_end_of_a_batch_without_records_is_no_batch(line: Line, caplog: pytest.LogCaptureFixture) -> None:
     line.assignment.end_batch("nothing there")
     assert line.delivered()

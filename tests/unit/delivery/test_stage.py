@@ -8,13 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.errors import DataError
 from app.model import Batch, StagedFile, TopicPartition
 from app.table.layout import HIVE_NULL, PartitionSpec
 from tests.support.batches import NOON, TP, batch, batch_of, row, spec, stage, stager
 
 OTHER = TopicPartition("sensors", 1)
-NAMES = [f"p{number}" for number in range(6)]
 
 
 @pytest.fixture
@@ -102,23 +100,3 @@ def test_the_file_is_one_plain_row_group(path: Path) -> None:
     assert footer.num_row_groups == 1
     assert footer.row_group(0).column(0).compression == "UNCOMPRESSED"
     assert pq.read_schema(file.path).field(file.group_column).type == pa.int32()
-
-
-# --- what cannot be stored ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("columns", "record", "told"),
-    [
-        (["year"], {"ts_ms": "soon"}, "a value of type str is no timestamp such as "),
-        (["p"], {"p": "l" * 300}, "partition column 'p' needs a folder name of 302 bytes, 255 are allowed"),
-        (NAMES, dict.fromkeys(NAMES, "l" * 200), "the file's key has "),
-    ],
-)
-def test_what_cannot_be_stored_is_told_with_topic_partition_and_offset(
-    path: Path, columns: list[str], record: dict[str, Any], told: str
-) -> None:
-    rows = {TP: [row({}, 5)], OTHER: [row({}, 40), row(record, 41), row(record, 42)]}
-    with pytest.raises(DataError) as caught:
-        stage(stager(spec(*columns), "fail"), batch_of(rows), path)
-    assert f"sensors[1] at offset 41: {told}" in str(caught.value)

@@ -138,19 +138,6 @@ def test_a_loop_that_is_held_up_makes_no_key_silent(watch: Watch) -> None:
     assert watch.told == [A]
 
 
-def test_time_in_which_nobody_listened_does_not_count_at_all(watch: Watch) -> None:
-    watch.hear(A)
-    for _ in range(59):
-        watch.listen(1)
-        watch.clock.advance(0.9)  # a flush
-        watch.tracker.did_not_listen()
-    watch.tracker.check()
-    assert watch.told == []
-
-    watch.listen(1)
-    assert watch.told == [A]
-
-
 def test_the_first_records_after_a_pause_come_in_time(watch: Watch) -> None:
     watch.hear(A)
     watch.listen(50)

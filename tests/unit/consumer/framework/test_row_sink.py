@@ -14,7 +14,7 @@ from app.consumer.framework.sink import RowSink
 from app.errors import DataError, FatalError, RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError
-from app.model import Rejected, TopicPartition
+from app.model import Rejected
 from app.reasons import Reason
 from tests.fakes.kafka_message import KafkaMessage
 from tests.unit.consumer.consumer_bench import AWAY, P0, P1
@@ -96,26 +96,6 @@ def test_the_last_flush_of_a_stop_has_no_second_try(bench: Bench) -> None:
     with pytest.raises(RetryableError, match="the next owner of the partitions reads them again"):
         bench.sink.flush()
     assert bench.clock.now - begin == pytest.approx(bench.timings.stop_seconds, abs=2)
-
-
-@pytest.mark.parametrize("others", [(), (P1,)], ids=["alone", "where a partition is claimed beside it"])
-def test_rows_that_are_dropped_because_the_log_is_closed_are_not_committed(
-    bench: Bench, others: tuple[TopicPartition, ...]
-) -> None:
-    bench.rows(0)
-    bench.sink.flush()
-
-    def deliver() -> None:
-        bench.member.fence()
-        bench.member.deliver()
-        bench.member.flow.on_wait = bench.member.deliver
-
-    bench.member.flow.on_wait = deliver
-    bench.rows(1)
-    for tp in others:
-        bench.rows(0, tp=tp)
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
 
 
 def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> None:
@@ -217,22 +197,6 @@ def test_many_bad_records_do_not_wait_for_a_tick() -> None:
         bench.not_deserialized(offset)
     assert bench.rejected
     assert bench.sink.consumption(1).held_bytes < 8 * 1_000
-
-
-def test_bad_records_are_kept_where_quixstreams_does_not_go_back_to_them(bench: Bench) -> None:
-    bench.member.flow.on_wait = lambda: None
-    bench.not_deserialized(0)
-    bench.rows(1)
-    bench.not_deserialized(2)
-    with pytest.raises(SinkBackpressureError):
-        bench.sink.flush()
-    bench.member.deliver()
-    dropped = len(bench.rejected)
-    bench.member.flow.on_wait = bench.member.deliver
-    bench.rows(1)
-    bench.not_deserialized(2)
-    bench.sink.flush()
-    assert bench.rejected[dropped:] == [0, 2]
 
 
 def test_what_comes_before_a_bad_record_that_ends_the_process_is_in_the_lake() -> None:
