@@ -103,7 +103,10 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
         table = _read(text, columns, "infer")
     if table is None or table.num_rows != len(messages):
         return None
-    arrays = {name: _one(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+    arrays = {
+        name: column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
     if any(_levels(array.type) > MAX_DEPTH for array in arrays.values()):
         return None
     if not all(accepts(kind, arrays[name].type) for name, kind in columns.items()):
@@ -201,10 +204,6 @@ def _is_utf8(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _is_exact(array: pa.Array, text: bytes) -> bool:

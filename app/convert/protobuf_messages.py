@@ -348,7 +348,8 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
             rows = self.get(schema).read_all(data)
             names = dict.fromkeys(name for row in rows for name in row)
             arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
-            if len(arrays) < len(names) or any(map(_has_unsigned, arrays.values())):
+            # For whole numbers of more than 63 bits, which Arrow finds, no column has a type.
+            if len(arrays) < len(names) or any("uint" in str(array.type) for array in arrays.values()):
                 return None
             columns = in_types(arrays, wanted, fixed)
         except (ValueError, AttributeError):  # of a value that is no object
@@ -359,8 +360,3 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
         """Whether the message of any of the values has this field."""
         found = (payload(*each) for each in zip(values, headers, strict=True))
         return any(name in self.get(each.schema).names(each.data) for each in found)
-
-
-def _has_unsigned(array: pa.Array) -> bool:
-    """Whether Arrow has found whole numbers of more than 63 bits, for which no column has a type."""
-    return "uint" in str(array.type)

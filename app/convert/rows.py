@@ -248,11 +248,14 @@ class _Conversion:
         columns = dict(self._known)
         columns.update({name: column.kind for name, column in self._columns.items() if name in columns})
         folded = {name.lower() for name in (*columns, *self._own)}
-        for name in sorted(self._new(), key=self._first_seen):
+        new = (name for name, its in self._columns.items() if name not in self._known and its.kind is not None)
+        for name in sorted(new, key=self._first_seen):
             if name not in self._own:
                 refusal = refusal_of_name(name, folded, is_iceberg=self._rules.is_iceberg)
                 if refusal is not None:
-                    self._withdraw(name, refusal)
+                    del self._columns[name]
+                    self._rescued.pop(name, None)
+                    self._rescue_all(name, FieldValues(self._values, name), refusal)
                     continue
             if self._left_over and min(self._left_over) < self._first_seen(name)[0]:
                 columns.setdefault(RESCUED_COLUMN, pa.string())
@@ -268,9 +271,6 @@ class _Conversion:
             stored = {KEY_COLUMN: pa.nulls(len(self._rows), columns[KEY_COLUMN])}
         return Conversion(pa.table(stored), TableSchema(columns), self._rescued)
 
-    def _new(self) -> Iterable[str]:
-        return [name for name, column in self._columns.items() if name not in self._known and column.kind is not None]
-
     def _first_seen(self, name: str) -> tuple[int, int]:
         """Returns the row that decided the column's type, and the field's place in it; our own columns come last."""
         row = self._columns[name].typed or 0
@@ -282,11 +282,6 @@ class _Conversion:
         self._columns[name] = column
         for row, misfit in column.misfits.items():
             self._rescue(rescued_as or name, row, misfit.value, misfit.reason)
-
-    def _withdraw(self, name: str, refusal: str) -> None:
-        del self._columns[name]
-        self._rescued.pop(name, None)
-        self._rescue_all(name, FieldValues(self._values, name), refusal)
 
     def _rescue_all(self, name: str, values: Iterable[Any], why: str, equal_to: Iterable[Any] | None = None) -> None:
         others = equal_to if equal_to is not None else (None for _ in self._rows)

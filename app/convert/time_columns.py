@@ -120,7 +120,7 @@ def _converter(kind: type) -> Callable[[Sequence[Any]], pa.Array]:
     if issubclass(kind, datetime):
         return _micros_of_datetimes
     if issubclass(kind, date):
-        return _micros_of_dates
+        return lambda values: pa.array(values, pa.date32()).cast(pa.timestamp("us")).cast(pa.int64())
     return lambda values: pa.nulls(len(values), pa.int64())
 
 
@@ -139,14 +139,12 @@ def _epoch_micros(numbers: pa.Array) -> pa.Array:
     for bound, per_second in reversed(_UNITS):
         if largest > bound:
             beyond = pc.or_(pc.greater(numbers, bound), pc.less(numbers, -bound))
-            micros = pc.if_else(beyond, _scaled(numbers, per_second), micros)
+            is_finer, factor = per_second > _MICROS_A_SECOND, _MICROS_A_SECOND // per_second
+            scaled = (
+                _floor_divide(numbers, per_second // _MICROS_A_SECOND) if is_finer else pc.multiply(numbers, factor)
+            )
+            micros = pc.if_else(beyond, scaled, micros)
     return micros
-
-
-def _scaled(numbers: pa.Array, per_second: int) -> pa.Array:
-    if per_second > _MICROS_A_SECOND:
-        return _floor_divide(numbers, per_second // _MICROS_A_SECOND)
-    return pc.multiply(numbers, _MICROS_A_SECOND // per_second)
 
 
 def _micros_of_integer(value: int) -> int | None:
@@ -202,10 +200,6 @@ def _micros_of_datetimes(values: Sequence[Any]) -> pa.Array:
             return pa.nulls(1, pa.int64())
         return pa.concat_arrays([_micros_of_datetimes([value]) for value in values])
     return micros
-
-
-def _micros_of_dates(values: Sequence[Any]) -> pa.Array:
-    return pa.array(values, pa.date32()).cast(pa.timestamp("us")).cast(pa.int64())
 
 
 def _reason(value: Any) -> Reason:
