@@ -122,6 +122,7 @@ def _text(text: str) -> str:
 
 
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
+    size = UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
     record = Rejected(
         tp=TopicPartition(row["topic"], row["partition"]),
         offset=row["offset"],
@@ -130,15 +131,9 @@ def _dead_letter(row: dict[str, Any]) -> DeadLetter:
         value=_bytes(row["value"], row["value_json"]),
         headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
         reason=Reason(row["reason"]),
-        value_size=_value_size(row),
+        value_size=size if row["truncated"] else None,
     )
     return DeadLetter(record, row["rejected_at"])
-
-
-def _value_size(row: dict[str, Any]) -> int | None:
-    if not row["truncated"]:
-        return None
-    return UNKNOWN_SIZE if row["value_size"] is None else int(row["value_size"])
 
 
 def _bytes(raw: bytes | None, json: str | None) -> bytes | None:

@@ -16,9 +16,7 @@ from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec, folder, is_dat
 
 logger = logging.getLogger(__name__)
 
-_FINDING = "finding the location of the table"
 _WITHOUT_HOST = re.compile(r"^([^/@]+)@[^/]+")  # of Azure: abfss://container@account.dfs.core.windows.net/folder
-_NEW_NAME = "or choose another TABLE_NAME"
 _MOST_FILES = 10_000  # ten requests
 
 
@@ -87,17 +85,10 @@ def adopted(table: CatalogTable | None, configured: TableLocation, workspace_id:
         return configured
     root = _root_of(table.location, configured.store_uri)
     if workspace_id and not root.startswith(f"{workspace_id}/"):
-        raise ConfigError(
-            _FINDING,
-            f"the catalog has it at {table.location}, outside of the workspace's folder {workspace_id}",
-            f"Deploy the connector in the table's workspace, {_NEW_NAME}",
-        )
+        outside = f"outside of the workspace's folder {workspace_id}"
+        raise _misplaced(table.location, outside, "Deploy the connector in the table's workspace")
     if configured.root.startswith(f"{root}/"):  # other tables may be in it
-        raise ConfigError(
-            _FINDING,
-            f"the catalog has it at {table.location}, above {configured.uri} as configured",
-            f"Correct it there, {_NEW_NAME}",
-        )
+        raise _misplaced(table.location, f"above {configured.uri} as configured")
     if root != configured.root:
         logger.warning(
             "the catalog has the table at %s: it is written there, and not to %s as configured",
@@ -120,19 +111,16 @@ def _root_of(location: str, store_uri: str) -> str:
     bucket = own_path if are_paths else own_path.rpartition("/")[2]
     path = path if are_paths else _WITHOUT_HOST.sub(r"\1", path.strip("/"))
     if not f"{path}/".startswith(f"{bucket}/"):
-        raise ConfigError(
-            _FINDING,
-            f"the catalog has it at {location}, which is not in {store_uri}",
-            f"Point the storage to where the table is, {_NEW_NAME}",
-        )
+        raise _misplaced(location, f"which is not in {store_uri}", "Point the storage to where the table is")
     root = path.removeprefix(bucket).strip("/")
     if {"", ".", ".."}.intersection(root.split("/")):
-        raise ConfigError(
-            _FINDING,
-            f"the catalog has it at {location}, which is no folder of its own",
-            f"Correct it there, {_NEW_NAME}",
-        )
+        raise _misplaced(location, "which is no folder of its own")
     return root
+
+
+def _misplaced(location: str, where: str, remedy: str = "Correct it there") -> ConfigError:
+    cause = f"the catalog has it at {location}, {where}"
+    return ConfigError("finding the location of the table", cause, f"{remedy}, or choose another TABLE_NAME")
 
 
 def existing_layout(

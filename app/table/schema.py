@@ -17,6 +17,14 @@ VERSION = 1
 
 _WIDTH = {pa.int32(): 0, pa.int64(): 1, pa.float64(): 2}
 _MAX_NARROW_BITS = 32
+_CANONICAL = {
+    pa.types.is_boolean: pa.bool_(),
+    pa.types.is_floating: pa.float64(),
+    pa.types.is_date: pa.date32(),
+    **dict.fromkeys((pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view), pa.string()),
+    **dict.fromkeys((pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view), pa.binary()),
+    pa.types.is_fixed_size_binary: pa.binary(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,7 @@ def _canonical(kind: pa.DataType, name: str) -> pa.DataType | None:
         if len(dict(kept)) < len(kept):
             raise ValueError(f"its column {name!r} has two fields of one name")
         return pa.struct(kept) if kept else None
-    if _is_any(kind, (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         element = _canonical(kind.value_type, f"{name}[]")
         return None if element is None else pa.list_(element)
     if pa.types.is_dictionary(kind):
@@ -141,23 +149,7 @@ def _canonical_scalar(kind: pa.DataType, name: str) -> pa.DataType:
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if pa.types.is_decimal(kind) and kind.precision <= MAX_DIGITS and 0 <= kind.scale <= kind.precision:
         return pa.decimal128(kind.precision, kind.scale)
-    for canonical, checks in _CANONICAL:
-        if _is_any(kind, checks):
+    for is_of, canonical in _CANONICAL.items():
+        if is_of(kind):
             return canonical
     raise ValueError(f"its column {name!r} has the type {kind}, which this connector cannot write")
-
-
-def _is_any(kind: pa.DataType, checks: Iterable[Any]) -> bool:
-    return any(check(kind) for check in checks)
-
-
-_CANONICAL = (
-    (pa.bool_(), [pa.types.is_boolean]),
-    (pa.float64(), [pa.types.is_floating]),
-    (pa.string(), [pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view]),
-    (
-        pa.binary(),
-        [pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary],
-    ),
-    (pa.date32(), [pa.types.is_date]),
-)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from app.errors import ConfigError, FatalError, cut
-from app.storage.base import ChangedError, ObjectStore, StoredObject
+from app.storage.base import ChangedError, ObjectStore
 from app.storage.document import Document, Form
 from app.table.layout import is_data_file, schema_key
 from app.table.parquet_reader import read_footer
@@ -21,8 +21,6 @@ _FILES_LOOKED_AT = 20
 _NAMED = 5  # columns, in one line of the log
 _SHOWN = 80  # characters of a name
 _INTEGERS = (pa.int32(), pa.int64())
-
-
 _FORM = Form(
     "the table's schema",
     lambda body: TableSchema.from_document(json.loads(body)),
@@ -92,11 +90,14 @@ class SchemaStore:
                 return merged
             try:
                 self._document.write(merged)
-            except ChangedError:
-                self._take_over()
-                continue
-            self._become(merged)
-            return merged
+            except ChangedError:  # by another member; the known one stays if the table was deleted meanwhile
+                theirs = self._document.read()
+                if theirs is not None:
+                    self._check(theirs)
+                    self._become(self._merged(theirs, self._fixed(theirs)))
+            else:
+                self._become(merged)
+                return merged
 
     def _find(self) -> TableSchema:
         found = self._document.read()
@@ -114,13 +115,6 @@ class SchemaStore:
         """Returns the columns of the schema with a type fixed by the settings."""
         return TableSchema({name: kind for name, kind in self._types.items() if name in schema.columns})
 
-    def _take_over(self) -> None:
-        """Takes the schema of another member; keeps the known one if the table was deleted meanwhile."""
-        theirs = self._document.read()
-        if theirs is not None:
-            self._check(theirs)
-            self._become(self._merged(theirs, self._fixed(theirs)))
-
     def _from_footers(self) -> TableSchema:
         """Makes the schema from the newest files. Where two types have no common one, the newer file's is taken."""
         newest = heapq.nlargest(
@@ -130,23 +124,19 @@ class SchemaStore:
         )
         schema = EMPTY
         for file in newest:
-            schema = schema.merge(self._of_file(file))
+            footer = read_footer(self._store, file.key, file.size)
+            try:
+                schema = schema.merge(TableSchema.from_arrow(footer.schema.to_arrow_schema()))
+            except (ValueError, pa.ArrowException) as error:
+                raise FatalError(
+                    f"taking the table's schema from {self._store.uri}/{file.key}",
+                    str(error),
+                    "Move that file out of the table's folder, or set TABLE_NAME to begin another table",
+                ) from error
         if newest:
-            logger.info(
-                "The table has no schema yet: made it of the footers of its newest files (%d looked at)", len(newest)
-            )
+            count = len(newest)
+            logger.info("The table has no schema yet: made it of the footers of its newest files (%d looked at)", count)
         return schema
-
-    def _of_file(self, file: StoredObject) -> TableSchema:
-        footer = read_footer(self._store, file.key, file.size)
-        try:
-            return TableSchema.from_arrow(footer.schema.to_arrow_schema())
-        except (ValueError, pa.ArrowException) as error:
-            raise FatalError(
-                f"taking the table's schema from {self._store.uri}/{file.key}",
-                str(error),
-                "Move that file out of the table's folder, or set TABLE_NAME to begin another table",
-            ) from error
 
     def _check(self, schema: TableSchema) -> None:
         """Refuses fixed types into which the table's do not widen."""

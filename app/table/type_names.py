@@ -71,27 +71,32 @@ def _quoted(name: str) -> str:
 
 
 class _Parser:
-    """Reads types from a text, one token after the other."""
+    """Reads types from a text, one token after the other; an empty one is the end."""
 
     def __init__(self, text: str, fold: Callable[[str], str] = str.lower) -> None:
         self._text = text
         self._fold = fold
-        self._tokens = _tokens(text)
+        self._tokens = [*_tokens(text), ""]
         self._at = 0
 
     def type(self) -> pa.DataType:
         token = self._next("a type")
-        name = token.lower()
-        if name in _BY_NAME:
-            return _BY_NAME[name]
-        nested: dict[str, Callable[[], pa.DataType]] = {
-            "decimal": self._decimal,
-            "array": self._array,
-            "struct": self._struct,
-        }
-        if name not in nested:
-            raise ValueError(f"{token!r} is no type; known are {_KNOWN}")
-        return nested[name]()
+        match token.lower():
+            case name if name in _BY_NAME:
+                return _BY_NAME[name]
+            case "decimal":
+                return self._decimal()
+            case "array":
+                self._expect("<", "after array, as in array<string>")
+                element = self.type()
+                self._expect(">", "after the type of the elements of an array")
+                return pa.list_(element)
+            case "struct":
+                self._expect("<", "after struct, as in struct<a:string>")
+                fields = self.fields()
+                self._expect(">", "after the fields of a struct")
+                return pa.struct(list(fields.items()))
+        raise ValueError(f"{token!r} is no type; known are {_KNOWN}")
 
     def fields(self) -> dict[str, pa.DataType]:
         fields: dict[str, pa.DataType] = {}
@@ -103,13 +108,13 @@ class _Parser:
             folded.add(self._fold(name))
             self._expect(":", f"after the name {name!r}")
             fields[name] = self.type()
-            if self._peek() != ",":
+            if self._tokens[self._at] != ",":
                 return fields
             self._at += 1
 
     def end(self) -> None:
-        if self._at < len(self._tokens):
-            raise ValueError(f"{self._tokens[self._at]!r} is not expected there in {self._text!r}")
+        if token := self._tokens[self._at]:
+            raise ValueError(f"{token!r} is not expected there in {self._text!r}")
 
     def _decimal(self) -> pa.DataType:
         self._expect("(", "after decimal, as in decimal(10,2)")
@@ -123,18 +128,6 @@ class _Parser:
                 f"1 to {MAX_DIGITS} digits, at most as many of them after the point"
             )
         return pa.decimal128(precision, scale)
-
-    def _array(self) -> pa.DataType:
-        self._expect("<", "after array, as in array<string>")
-        kind = self.type()
-        self._expect(">", "after the type of the elements of an array")
-        return pa.list_(kind)
-
-    def _struct(self) -> pa.DataType:
-        self._expect("<", "after struct, as in struct<a:string>")
-        fields = self.fields()
-        self._expect(">", "after the fields of a struct")
-        return pa.struct(list(fields.items()))
 
     def _name(self) -> str:
         token = self._next("a name")
@@ -154,16 +147,13 @@ class _Parser:
         return int(token)
 
     def _expect(self, mark: str, where: str) -> None:
-        if self._peek() != mark:
+        if self._tokens[self._at] != mark:
             raise ValueError(f"{mark!r} is missing {where} in {self._text!r}")
         self._at += 1
 
-    def _peek(self) -> str | None:
-        return self._tokens[self._at] if self._at < len(self._tokens) else None
-
     def _next(self, wanted: str) -> str:
-        token = self._peek()
-        if token is None:
+        token = self._tokens[self._at]
+        if not token:
             raise ValueError(f"{wanted} is missing at the end of {self._text!r}")
         self._at += 1
         return token
