@@ -5,21 +5,13 @@ from typing import Final, NamedTuple
 
 
 class Format(NamedTuple):
-    """A format that quixstreams has by the same name, or that the class ``messages`` of ``app.convert`` reads.
+    """A format that quixstreams has by the same name, or that the class ``messages`` of ``app.convert`` reads."""
 
-    Attributes:
-        messages: ``module:Class`` of what reads many values at once. Without it each is read by itself.
-        keys_at_once: whether many keys are read at once too: as text, or by ``messages``.
-        is_of_keys: whether keys may have it.
-        needs_registry: whether its schemas are in a registry.
-        also: another name of it.
-    """
-
-    messages: str = ""
-    keys_at_once: bool = False
-    is_of_keys: bool = True
-    needs_registry: bool = False
-    also: str = ""
+    messages: str = ""  # ``module:Class`` of what reads many values at once; without it each is read by itself
+    keys_at_once: bool = False  # whether many keys are read at once too: as text, or by ``messages``
+    is_of_keys: bool = True  # whether keys may have it
+    needs_registry: bool = False  # whether its schemas are in a registry
+    also: str = ""  # another name of it
 
 
 FORMATS: Final[Mapping[str, Format]] = {

@@ -48,11 +48,7 @@ class JsonMessages:
     _have_schemas = False
 
     def parse(
-        self,
-        values: Sequence[bytes],
-        headers: AllHeaders,
-        wanted: Mapping[str, pa.DataType],
-        fixed: Container[str],  # noqa: ARG002 - text of JSON is not changed before its type is known
+        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], _: Container[str]
     ) -> Mapping[str, pa.Array] | None:
         """Returns the fields, or ``None``; a column whose type Arrow does not parse is parsed as text."""
         kinds = {name: kind if is_native(kind) else pa.string() for name, kind in wanted.items()}

@@ -40,7 +40,7 @@ class MessageParser(Protocol):
     """Parses the values of many messages into columns."""
 
     def parse(
-        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
+        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str], /
     ) -> Mapping[str, pa.Array] | None:
         """Parses the fields of all values, of which there is at least one.
 
