@@ -8,7 +8,6 @@ from typing import Literal
 import pytest
 
 from app.errors import FatalError
-from app.storage.base import ObjectStore
 from tests.faults.members import BATCHES, PARTITIONS, PLACES, Member, Table
 from tests.faults.proxy import Answer, FaultProxy, Matches, Request, Rule, Say, on
 
@@ -79,10 +78,10 @@ def s3_error(status: int, code: str, **headers: str) -> Answer:
     return Answer(status, body, {"Content-Type": "application/xml", **headers})
 
 
-def live(table: Table, scratch: Path, step: Step, rule: Rule, *, store: ObjectStore | None = None) -> None:
+def live(table: Table, scratch: Path, step: Step, rule: Rule) -> None:
     """A member's life, for whose phase the rule holds."""
     proxy = proxy_of(table, step)
-    with Member(table, scratch, store=store) as member:
+    with Member(table, scratch) as member:
         if step.phase == "claim":
             proxy.add(rule)
         member.claim()

@@ -17,7 +17,7 @@ from app.storage.s3.client import Limits
 from tests.faults.members import LAST, TOPIC, FencedOff, Member, Table, recover
 from tests.faults.proxy import Answer, Cut, Fault, Hang, Hold, Lost, Reset, Rule, Say, nth, on
 from tests.faults.site import Site
-from tests.faults.steps import CLAIM, JOURNAL, STEPS, Left, Step, leave_behind, live, proxy_of, s3_error
+from tests.faults.steps import CLAIM, STEPS, Left, Step, leave_behind, live, proxy_of, s3_error
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -61,26 +61,10 @@ def cells() -> Iterator[object]:
 
 @pytest.mark.parametrize(("step", "fault", "number"), list(cells()))
 def test_a_step_meets_a_fault(table: Table, tmp_path: Path, step: Step, fault: Fault, number: int) -> None:
-    meet(table, tmp_path, step, Rule(step.matches, fault, nth(number)))
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.is_journal])
-def test_a_journal_that_may_be_written_and_cannot_be_read_back_is_written_again(
-    table: Table, tmp_path: Path, name: str
-) -> None:
-    lost = Rule(STEPS[name].matches, Lost(), nth(1))
-    reads = Rule(on("GET", JOURNAL), Say(s3_error(503, "SlowDown")), lambda _: lost.met > 0 and reads.met < 2)
-    meet(table, tmp_path, STEPS[name], lost, reads)
-    assert reads.met == 2
-
-
-def meet(table: Table, scratch: Path, step: Step, rule: Rule, *others: Rule) -> None:
-    """A member comes to the step, where the rules hold, and does all the same what there is to do."""
-    leave_behind(step.left, table, scratch)
-    for other in others:
-        table.site.to_store.add(other)
-    live(table, scratch, step, rule)
+    """A member comes to the step, where the fault is, and does all the same what there is to do."""
+    rule = Rule(step.matches, fault, nth(number))
+    leave_behind(step.left, table, tmp_path)
+    live(table, tmp_path, step, rule)
     assert rule.met == 1
     table.assert_whole()  # its log says that nothing is left to do
 
