@@ -39,7 +39,7 @@ class CatalogVariables(TableVariables):
     """Bearer token for the catalog."""
     catalog_client_id: str | None = env("CATALOG_CLIENT_ID", only_with="CATALOG_TYPE=iceberg")
     """Client id of the OAuth2 login at an Iceberg catalog."""
-    catalog_client_secret: str | None = env("CATALOG_CLIENT_SECRET", secret=True, only_with="CATALOG_CLIENT_ID")
+    catalog_client_secret: str | None = env("CATALOG_CLIENT_SECRET", secret=True, needed_with="CATALOG_CLIENT_ID")
     """Client secret of the OAuth2 login."""
     catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", only_with="CATALOG_TYPE=iceberg")
     """Warehouse of the Iceberg catalog. Empty: its default."""
@@ -69,8 +69,6 @@ class CatalogVariables(TableVariables):
     def _contradictions_of_iceberg(self) -> Contradictions:
         if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
             yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
-        if self.catalog_client_id and not self.catalog_client_secret:
-            yield "CATALOG_CLIENT_SECRET", "must be set with CATALOG_CLIENT_ID"
         if self.catalog_client_id and self.catalog_auth_token:
             yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
         if self.catalog_auth_token and not fits_header(self.catalog_auth_token):

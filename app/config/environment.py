@@ -55,7 +55,7 @@ def load_settings(*, needs_broker: bool = True, needs_store: bool = True) -> Set
     if not needs_store and settings.uses_platform_storage and settings.platform_connection is None:
         stand_ins["s3_bucket"] = "offline"
     settings = settings.model_copy(update=stand_ins)
-    for variable, problem in chain(settings.contradictions(), settings.without_effect()):
+    for variable, problem in chain(settings.contradictions(), settings.incomplete()):
         if problems.keys().isdisjoint((variable, *re.findall(r"\w+", problem))):
             problems[variable] = problem
     if not problems:

@@ -15,13 +15,15 @@ Contradictions = Iterator[tuple[str, str]]
 _NOT_UTF_8 = re.compile("[\ud800-\udfff]")  # the environment has other bytes as surrogates
 
 
-def env(variable: str, default: Any = None, *, secret: bool = False, only_with: str | None = None) -> Any:
+def env(variable: str, default: Any = None, *, secret: bool = False, only_with: str = "", needed_with: str = "") -> Any:
     """Declares a field that is read from this variable; the value of a ``secret`` one is never shown.
 
     The text below the field, in Markdown, is its description for users: the pages and the form are made of it.
-    ``only_with`` is the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``.
+    ``only_with`` is the variable without which this one has no effect, such as ``A``, ``A=x`` or ``A=x or y``, and
+    ``needed_with`` one that must not be set without this one either.
     """
-    return Field(default, validation_alias=variable, repr=not secret, json_schema_extra={"only_with": only_with})
+    extra: Any = {"other": only_with or needed_with, "is_needed": bool(needed_with)}
+    return Field(default, validation_alias=variable, repr=not secret, json_schema_extra=extra)
 
 
 def is_quoted(text: str) -> bool:
@@ -79,15 +81,19 @@ class Area(BaseSettings):
         """
         yield from ()
 
-    def without_effect(self) -> Contradictions:
-        """Yields each variable that is set without the one it needs, see ``env``."""
+    def incomplete(self) -> Contradictions:
+        """Yields each variable that is set without the one it needs, or not set although that one is; see ``env``."""
         values = self.by_variable()
         for field in type(self).model_fields.values():
             match field.json_schema_extra:
-                case {"only_with": str(needed)}:
-                    other, _, options = needed.partition("=")
-                    if values[other] in (None, ()) or (options and values[other] not in options.split(" or ")):
-                        yield from self.refuse(f"has no effect without {needed}", str(field.validation_alias))
+                case {"other": str(needed), "is_needed": is_needed} if needed:
+                    variable, (other, _, choices) = str(field.validation_alias), needed.partition("=")
+                    if values[other] in (None, ()) or (choices and values[other] not in choices.split(" or ")):
+                        yield from self.refuse(f"has no effect without {needed}", variable)
+                    elif is_needed:
+                        chosen = f"={values[other]}" if choices else ""
+                        words = f", to one of {', '.join(options(field))}" if options(field) else ""
+                        yield from self.require(f"must be set with {other}{chosen}{words}", variable)
 
     def by_variable(self) -> dict[str, Any]:
         return {str(field.validation_alias): getattr(self, name) for name, field in type(self).model_fields.items()}

@@ -1,7 +1,7 @@
 """Variables of the broker, the login there, and Kafka's client, with its further properties."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal, get_args
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator
 
@@ -62,9 +62,8 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 _SASL = "KAFKA_SECURITY_PROTOCOL=SASL_SSL or SASL_PLAINTEXT"
 _TLS = "KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL"
 _OAUTH = "KAFKA_SASL_MECHANISM=OAUTHBEARER"
-_PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER"  # noqa: S105 - it is none
 # AWS_MSK_IAM logs in with the machine's role or profile, GSSAPI with Kerberos' own files.
-_WITHOUT_PASSWORD = ("AWS_MSK_IAM", "GSSAPI")
+_PASSWORD = "KAFKA_SASL_MECHANISM=PLAIN or SCRAM-SHA-256 or SCRAM-SHA-512 or OAUTHBEARER"  # noqa: S105 - it is none
 
 
 def parse_client_config(text: str) -> dict[str, str]:
@@ -101,14 +100,14 @@ class KafkaLoginVariables(InputVariables):
     """Brokers as `host:port`, separated by commas. Leave it empty on Quix Cloud, which sets its own."""
     security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL")
     """Protocol to talk to the brokers. Empty: no TLS and no login."""
-    sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", only_with=_SASL)
+    sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", needed_with=_SASL)
     """Login mechanism, for the SASL protocols."""
-    sasl_username: str | None = env("KAFKA_SASL_USERNAME", only_with=_PASSWORD)
+    sasl_username: str | None = env("KAFKA_SASL_USERNAME", needed_with=_PASSWORD)
     """User name of the login. For `OAUTHBEARER` the client id."""
-    sasl_password: str | None = env("KAFKA_SASL_PASSWORD", secret=True, only_with=_PASSWORD)
+    sasl_password: str | None = env("KAFKA_SASL_PASSWORD", secret=True, needed_with=_PASSWORD)
     """Password of the login. For `OAUTHBEARER` the client secret."""
     oauth_token_url: Annotated[str | None, BeforeValidator(parse.endpoint)] = env(
-        "KAFKA_OAUTH_TOKEN_URL", only_with=_OAUTH
+        "KAFKA_OAUTH_TOKEN_URL", needed_with=_OAUTH
     )
     """Address that issues the tokens, for `OAUTHBEARER`."""
     oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", only_with=_OAUTH)
@@ -123,7 +122,7 @@ class KafkaLoginVariables(InputVariables):
     """File with the certificates to trust at the brokers, or their text in PEM. Empty: the system's."""
     ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
     """File with the client certificate, or its text in PEM, if the brokers ask for one."""
-    ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, only_with="KAFKA_SSL_CERTIFICATE")
+    ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, needed_with="KAFKA_SSL_CERTIFICATE")
     """File with the key of the client certificate, or its text in PEM."""
     ssl_key_password: str | None = env("KAFKA_SSL_KEY_PASSWORD", secret=True, only_with="KAFKA_SSL_KEY")
     """Password of this key, if it is encrypted."""
@@ -160,15 +159,3 @@ class KafkaLoginVariables(InputVariables):
             )
         if self.client_config:
             yield from checked("KAFKA_CLIENT_CONFIG", parse_client_config, self.client_config)
-        if (self.security_protocol or "").startswith("SASL_"):
-            mechanisms = ", ".join(get_args(SaslMechanism))
-            problem = f"must be set with this KAFKA_SECURITY_PROTOCOL, to one of {mechanisms}"
-            yield from self.require(problem, "KAFKA_SASL_MECHANISM")
-        if self.sasl_mechanism not in (None, *_WITHOUT_PASSWORD):
-            problem = f"must be set with KAFKA_SASL_MECHANISM={self.sasl_mechanism}"
-            yield from self.require(problem, "KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD")
-        if self.sasl_mechanism == "OAUTHBEARER":
-            problem = f"must be set with {_OAUTH}, to the address that issues tokens"
-            yield from self.require(problem, "KAFKA_OAUTH_TOKEN_URL")
-        if self.ssl_certificate:
-            yield from self.require("must be set with KAFKA_SSL_CERTIFICATE", "KAFKA_SSL_KEY")

@@ -42,7 +42,7 @@ class StoreVariables(KafkaLoginVariables):
     # S3
     aws_access_key_id: str | None = env("AWS_ACCESS_KEY_ID", secret=True)
     """Access key. Empty: boto3 finds a role or profile."""
-    aws_secret_access_key: str | None = env("AWS_SECRET_ACCESS_KEY", secret=True, only_with="AWS_ACCESS_KEY_ID")
+    aws_secret_access_key: str | None = env("AWS_SECRET_ACCESS_KEY", secret=True, needed_with="AWS_ACCESS_KEY_ID")
     """Secret of the access key."""
     aws_session_token: str | None = env("AWS_SESSION_TOKEN", secret=True, only_with="AWS_ACCESS_KEY_ID")
     """Session token, if the access key is a temporary one."""
@@ -91,8 +91,6 @@ class StoreVariables(KafkaLoginVariables):
             yield from self._contradictions_of_platform_storage()
         elif scheme == "az":
             yield from self._contradictions_of_azure()
-        if self.aws_access_key_id:
-            yield from self.require("must be set with AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
         if self.aws_endpoint_url is None:
             yield from checked("AWS_REGION", parse.aws_region, self.aws_region)
         if scheme not in {"s3", None}:

@@ -186,7 +186,7 @@ class TestLogin:
         ("missing", "reported"),
         [
             ("KAFKA_SECURITY_PROTOCOL", 'KAFKA_SASL_MECHANISM="scram-sha-512": has no effect without KAFKA_SECURITY'),
-            ("KAFKA_SASL_MECHANISM", "KAFKA_SASL_MECHANISM: must be set with this KAFKA_SECURITY_PROTOCOL"),
+            ("KAFKA_SASL_MECHANISM", "KAFKA_SASL_MECHANISM: must be set with KAFKA_SECURITY_PROTOCOL=SASL_SSL"),
             ("KAFKA_SASL_USERNAME", "KAFKA_SASL_USERNAME: must be set with KAFKA_SASL_MECHANISM=SCRAM-SHA-512"),
             ("KAFKA_SASL_PASSWORD", "KAFKA_SASL_PASSWORD: must be set with KAFKA_SASL_MECHANISM=SCRAM-SHA-512"),
         ],
