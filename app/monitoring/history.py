@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, takewhile
 from typing import ClassVar, Final
@@ -12,7 +12,8 @@ from app import formatting
 # Half an hour at a sample every five seconds: some 30 kB.
 _SAMPLES = 361
 _SLOPE_SECONDS = 30.0
-_WINDOWS: Final = (300.0, 600.0, 1_800.0)  # seconds that a chart may show
+# Seconds that a chart may show, and the minutes ago that have a mark; the label at the left end is longer.
+_WINDOWS: Final = {300.0: (1, 2, 3), 600.0: (2, 4, 6), 1_800.0: (10, 20)}
 _INTERVALS = 4  # between the lines of the grid, at most
 _MINUTE = 60
 
@@ -74,16 +75,15 @@ class History:
 
     def rates(self, now: float, width: float) -> list[Point]:
         """Returns rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
-        steps = list(_steps(self._samples.copy(), width))
-        return [Point(now - end.at, _rate(begin, end)[0]) for begin, end in pairwise(steps)]
+        return [Point(now - end.at, _rate(begin, end)[0]) for begin, end in pairwise(self._steps(width))]
 
     def lags(self, now: float, width: float) -> list[Point]:
         """Returns uncommitted messages, at least ``width`` seconds apart."""
-        return [Point(now - sample.at, sample.lag) for sample in _steps(self._samples.copy(), width)]
+        return [Point(now - sample.at, sample.lag) for sample in self._steps(width)]
 
     def ages(self, now: float, width: float) -> list[Point]:
         """Returns the age of the oldest uncommitted message, at least ``width`` seconds apart."""
-        return [Point(now - sample.at, sample.age) for sample in _steps(self._samples.copy(), width)]
+        return [Point(now - sample.at, sample.age) for sample in self._steps(width)]
 
     def outages(self, now: float) -> list[tuple[float, float]]:
         """Returns when another system was away, as seconds ago: begin and end."""
@@ -93,6 +93,14 @@ class History:
     def commits(self, now: float) -> list[float]:
         """Returns when rows came into the table, as seconds ago."""
         return [now - end.at for begin, end in pairwise(self._samples.copy()) if end.rows > begin.rows]
+
+    def _steps(self, width: float) -> list[Sample]:
+        """Picks samples, always with the newest one; returns them in the order of time."""
+        taken: list[Sample] = []
+        for sample in reversed(self._samples.copy()):
+            if not taken or taken[-1].at - sample.at >= width * 0.99:
+                taken.append(sample)
+        return taken[::-1]
 
     def _recent(self, now: float, seconds: float) -> list[Sample]:
         return [sample for sample in self._samples.copy() if now - sample.at <= seconds]
@@ -107,15 +115,6 @@ def _slope(points: Sequence[tuple[float, float]]) -> float:
     """Returns the slope of the least-squares line; the points differ in x."""
     mean_x = sum(x for x, _ in points) / len(points)
     return sum((x - mean_x) * y for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
-
-
-def _steps(samples: Sequence[Sample], width: float) -> Iterator[Sample]:
-    """Picks samples, always with the newest one; returns them in the order of time."""
-    taken: list[Sample] = []
-    for sample in reversed(samples):
-        if not taken or taken[-1].at - sample.at >= width * 0.99:
-            taken.append(sample)
-    return reversed(taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ class Chart:
 
 def window(span: float) -> float:
     """Returns the shortest of ``_WINDOWS`` that shows ``span`` seconds, or the longest."""
-    return next((each for each in _WINDOWS if each >= span), _WINDOWS[-1])
+    return next((each for each in _WINDOWS if each >= span), max(_WINDOWS))
 
 
 def ticks(highest: float) -> list[float]:
@@ -179,9 +178,10 @@ def lay_out(
     def y(value: float) -> float:
         return round(Chart.BASE - (Chart.BASE - Chart.TOP) * value / marks[-1], 1)
 
+    between = [(x(minute * _MINUTE), f"{minute} min", "middle") for minute in _WINDOWS[seconds]]
     return Chart(
         values=[(y(mark), formatting.short(mark)) for mark in marks],
-        moments=[(x(ago), label, anchor) for ago, label, anchor in _moments(seconds)],
+        moments=[(x(0.0), "now", "end"), *between, (x(seconds), f"{seconds / _MINUTE:.0f} min ago", "start")],
         lines=[
             [(x(point.ago), y(point.value or 0.0)) for point in part]
             for is_known, part in groupby(shown, key=lambda point: point.value is not None)
@@ -194,12 +194,3 @@ def lay_out(
         ],
         commits=[x(ago) for ago in commits if ago <= seconds],
     )
-
-
-def _moments(seconds: float) -> list[tuple[float, str, str]]:
-    """Lists the marks of the axis of time: seconds ago, label, and ``text-anchor``."""
-    minutes = int(seconds // _MINUTE)
-    step = next(step for step in (1, 2, 5, 10) if minutes // step <= _INTERVALS + 1)
-    room = minutes * 4 // 5  # the label at the left end is longer
-    between = [(minute * _MINUTE, f"{minute} min", "middle") for minute in range(step, room, step)]
-    return [(0.0, "now", "end"), *between, (seconds, f"{minutes} min ago", "start")]

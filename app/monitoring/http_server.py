@@ -12,6 +12,7 @@ import threading
 import time
 from asyncio import BaseTransport, Transport
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -32,7 +33,6 @@ _PATIENCE_SECONDS = 20.0  # from the begin of a connection until the client has 
 _BACKLOG = 1024  # connections that the system holds for us; a client waits for a second when it is full
 _ACCEPTED_AT_ONCE = 64  # far below MOST_CONNECTIONS: a new connection is read before others take its place
 _LONGEST_HEAD = 16 * 1024
-_KEPT_SECONDS = 1.0
 
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -168,17 +168,9 @@ def _endpoint(answer: Callable[[], Response]) -> Callable[[Request], object]:
 
 
 def _kept(page: Callable[[], Response]) -> Callable[[], Response]:
-    """Renders the page at most once a second: 500 partitions take 15 ms."""
-    kept: tuple[float, Response] | None = None
-
-    def answer() -> Response:
-        nonlocal kept
-        now = time.monotonic()
-        if kept is None or now - kept[0] >= _KEPT_SECONDS:
-            kept = now, page()
-        return kept[1]
-
-    return answer
+    """Renders the page once in each second at most: 500 partitions take 15 ms."""
+    in_second = lru_cache(1)(lambda _: page())
+    return lambda: in_second(int(time.monotonic()))
 
 
 class _Server(uvicorn.Server):

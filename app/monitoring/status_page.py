@@ -6,7 +6,7 @@ inserts there, and ``escape_control`` what a browser would not show or would sho
 
 import base64
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -88,7 +88,7 @@ def render(view: View) -> str:
         memory_parts=", ".join(f"{name} {formatting.size(size)}" for name, size in memory.items()),
         catch_up=_catch_up(status),
         shrinks=_shrinks(status),
-        due=_due(status.live.consumption.due_in),
+        due=_if_known(_due)(status.live.consumption.due_in),
         rows=status.outstanding[:_WORST_PARTITIONS],
         batches=list(zip(status.counts.last_batches, _bars(status.counts.last_batches), strict=True)),
         steps=list(STEPS),
@@ -117,7 +117,7 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
         "seconds": view.seconds if top.seconds is None else top.seconds,
         "colour": _COLOURS[top.tone],
         "now": status.counts.at,
-        "ago": partial(_ago, status.counts.at),
+        "ago": _if_known(partial(_ago, status.counts.at)),
         "refresh_seconds": refresh_seconds,
         "assigned": len(status.rows),
         "groups": {name: listed(tps) for name, tps in groups.items() if tps},
@@ -210,28 +210,25 @@ def _shrinks(status: Status) -> str:
     return f"the lag {verb} by {formatting.rate(abs(change))} a second" if change else "the lag stays"
 
 
-def _due(seconds: float | None) -> str:
-    if seconds is None:
-        return _UNKNOWN
+def _if_known(shown: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Returns a filter that shows a value, or a dash for ``None``."""
+    return lambda value: _UNKNOWN if value is None else shown(value)
+
+
+def _due(seconds: float) -> str:
     return ("in " if seconds >= 0 else "late by ") + formatting.duration(abs(seconds))
 
 
-def _age(seconds: float | None) -> str:
-    if seconds is None:
-        return _UNKNOWN
+def _age(seconds: float) -> str:
     return formatting.duration(seconds) if seconds else "none"
 
 
-def _ago(now: float, at: float | None) -> str:
-    return _UNKNOWN if at is None else f"{formatting.duration(now - at)} ago"
+def _ago(now: float, at: float) -> str:
+    return f"{formatting.duration(now - at)} ago"
 
 
 def _moment(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _number(count: int | None) -> str:
-    return _UNKNOWN if count is None else f"{count:,}"
 
 
 def _page(name: str) -> str:
@@ -245,31 +242,26 @@ def _visible(value: object) -> object:
     return formatting.escape_control(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"style": _STYLE, "bar_width": _BAR}
-    environment.filters |= {
-        "age": _age,
-        "counted": formatting.counted,
-        "duration": formatting.duration,
-        "moment": _moment,
-        "number": _number,
-        "page": _page,
-        "rate": formatting.rate,
-        "sentence": formatting.sentence,
-        "size": formatting.size,
-        "step": lambda step: STEPS[step][0],
-    }
-    return environment
-
-
-_ENVIRONMENT = _environment()
+_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_visible,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.globals |= {"style": _STYLE, "bar_width": _BAR}
+_ENVIRONMENT.filters |= {
+    "age": _if_known(_age),
+    "counted": formatting.counted,
+    "duration": formatting.duration,
+    "moment": _moment,
+    "number": _if_known("{:,}".format),
+    "page": _page,
+    "rate": formatting.rate,
+    "sentence": formatting.sentence,
+    "size": formatting.size,
+    "step": lambda step: STEPS[step][0],
+}
 _STATUS = _ENVIRONMENT.get_template("status_page.html")
 _PARTITIONS = _ENVIRONMENT.get_template("partitions.html")
