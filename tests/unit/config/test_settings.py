@@ -161,8 +161,9 @@ class TestBroker:
         (problem,) = problems({"S3_BUCKET": "lake", **base})
         assert problem.startswith("KAFKA_BOOTSTRAP_SERVERS: must be set, such as localhost:9092")
 
-    def test_a_login_for_a_broker_that_is_not_named(self) -> None:
-        (problem,) = problems(ON_PLATFORM, KAFKA_SECURITY_PROTOCOL="SSL")
+    @pytest.mark.parametrize("login", [{"KAFKA_SECURITY_PROTOCOL": "SSL"}, {"KAFKA_CLIENT_CONFIG": "{}"}])
+    def test_a_login_for_a_broker_that_is_not_named(self, login: dict[str, str]) -> None:
+        (problem,) = problems(ON_PLATFORM, **login)
         assert "set KAFKA_BOOTSTRAP_SERVERS as well" in problem
 
 
@@ -230,17 +231,6 @@ class TestUnencrypted:
     def test_what_the_platform_injects_is_none(self) -> None:
         injected = {name: value.replace("https:", "http:") for name, value in ON_PLATFORM.items()}
         assert load(injected, Quix__Lakehouse__Catalog__Url="http://catalog.internal").warnings == []
-
-
-class TestStreamTimeout:
-    @pytest.mark.parametrize("text", ["", "0"])
-    def test_a_topic_alone(self, text: str) -> None:
-        (problem,) = problems(STREAM_TIMEOUT_MS=text, STREAM_TIMEOUT_TOPIC="quiet")
-        assert problem == 'STREAM_TIMEOUT_TOPIC="quiet": has no effect without STREAM_TIMEOUT_MS'
-
-    def test_events_do_not_go_where_records_come_from(self) -> None:
-        (problem,) = problems(input="in", STREAM_TIMEOUT_MS="5", STREAM_TIMEOUT_TOPIC="in")
-        assert "must be another topic than input" in problem
 
 
 class TestTable:

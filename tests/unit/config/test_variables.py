@@ -10,6 +10,8 @@ from quixstreams.models.serializers import DESERIALIZERS
 from tests.support.environment import load, problems
 
 ANCESTORS = ("https://a.example", "http://*.b.example:8080")
+TOPIC = {"STREAM_TIMEOUT_TOPIC": "quiet"}
+CATALOG = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://catalog"}
 
 
 class TestSingleValues:
@@ -142,18 +144,18 @@ class TestSingleValues:
             ({"RENAME_COLUMNS": "ts_ms:at"}, "must not name ts_ms, which TIMESTAMP_COLUMN needs"),
             ({"RENAME_COLUMNS": "a:b,c:b"}, "must name each column once; more than once: b"),
             ({"RENAME_COLUMNS": "a"}, "must be field:column, several with commas between them"),
+            ({"HIVE_COLUMNS": "year", "TIMESTAMP_COLUMN": "year"}, '="year": must not be a column of HIVE_COLUMNS'),
+            (TOPIC, 'STREAM_TIMEOUT_TOPIC="quiet": has no effect without STREAM_TIMEOUT_MS'),
+            ({**TOPIC, "STREAM_TIMEOUT_MS": "0"}, 'STREAM_TIMEOUT_TOPIC="quiet": has no effect without STREAM_TIME'),
+            ({**TOPIC, "STREAM_TIMEOUT_MS": "5", "input": "quiet"}, "must be another topic than input"),
+            ({**CATALOG, "CATALOG_AUTH_TOKEN": "hush\nhush"}, "CATALOG_AUTH_TOKEN: must be one word of visible ASCII"),
+            ({"KAFKA_SSL_KEY_PASSWORD": "hush"}, "KAFKA_SSL_KEY_PASSWORD: has no effect without KAFKA_SSL_KEY"),
         ],
     )
-    def test_rules_of_fields(self, variables: dict[str, str], problem: str) -> None:
+    def test_what_does_not_go_together(self, variables: dict[str, str], problem: str) -> None:
         (found,) = problems(**variables)
         assert problem in found
+        assert "hush" not in found
+
+    def test_what_is_renamed_may_take_the_place_of_the_time_and_of_a_folder(self) -> None:
         assert load(RENAME_COLUMNS="at:ts_ms, year:y", HIVE_COLUMNS="year", DROP_COLUMNS="blob,day")
-
-    def test_a_token_that_fits_no_header_is_not_told(self) -> None:
-        catalog = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://catalog", "CATALOG_AUTH_TOKEN": "hush\nhush"}
-        (problem,) = problems(**catalog)
-        assert problem == "CATALOG_AUTH_TOKEN: must be one word of visible ASCII, as it goes into a header"
-
-    def test_a_time_column_cannot_be_derived_from_itself(self) -> None:
-        (problem,) = problems(HIVE_COLUMNS="year,place", TIMESTAMP_COLUMN="year")
-        assert problem.startswith('TIMESTAMP_COLUMN="year": must not be a column of HIVE_COLUMNS')
