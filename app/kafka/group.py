@@ -25,18 +25,21 @@ def client_id(topic: str, table_uri: str) -> str:
     return f"ts-datalake-sink-{_hash(topic)}-{_hash(table_uri)}"
 
 
-def check_members(admin: AdminClient, group: str, own_client_id: str) -> None:
+def check_members(admin: AdminClient, group: str, own_client_id: str, topic: str | None = None) -> None:
     """Raise ``RetryableError`` if members of the group write another table from the same topic, before joining it.
 
     Kafka gives each partition to one member of a group, so each table would get only a part of the rows. They may just
-    be stopping. If Kafka does not answer yet, as before its first group exists, ``OtherTables`` asks again.
+    be stopping. If Kafka does not answer yet, as before its first group exists, ``OtherTables`` asks again. Warns of
+    other programs in the group that read ``topic``.
     """
     try:
-        hosts = _hosts_of_others(_members(admin, group), own_client_id)
+        members = _members(admin, group)
     except RetryableError as error:
         logger.debug("%s", error)
         return
-    if hosts:
+    if topic:
+        warn_of_others(group, topic, _readers(members, topic))
+    if hosts := _hosts_of_others(members, own_client_id):
         raise _shared(group, hosts, "This one does not join it")
 
 
@@ -90,8 +93,7 @@ class OtherTables:
 
     def _look(self) -> list[str]:
         members = _members(self._admin, self._group)
-        name = len(self._topic).to_bytes(2, "big") + self._topic.encode()  # as in Kafka's protocol of consumers
-        found = {(str(each.client_id), str(each.client_host)) for each in members if name in each.assignment}
+        found = _readers(members, self._topic)
         warn_of_others(self._group, self._topic, found - self._warned)
         self._warned |= found
         if not (members or self._had_it_alone):
@@ -129,6 +131,11 @@ def warn_of_others(group: str, topic: str, readers: Iterable[tuple[str, str]]) -
                 "Stop it, or set CONSUMER_GROUP to a group of its own",
                 *(topic, group, client, host),
             )
+
+
+def _readers(members: Iterable[Any], topic: str) -> set[tuple[str, str]]:
+    name = len(topic).to_bytes(2, "big") + topic.encode()  # as assignments have it, in Kafka's protocol of consumers
+    return {(str(each.client_id), str(each.client_host)) for each in members if name in each.assignment}
 
 
 def _hosts_of_others(members: Iterable[Any], own_client_id: str) -> list[str]:

@@ -27,8 +27,8 @@ from app.kafka.group import OtherTables, check_members, is_member
 from app.kafka.rights import check_topic_rights
 from app.kafka.topics import listing_topics, missing_topic, open_topic
 from app.kafka.watch import KafkaWatch, TopicIds
-from app.monitoring.consumption import Consumption, Health
 from app.monitoring.monitor import Monitor
+from app.monitoring.status import Consumption, Health
 from app.service.build import new_stager
 from app.service.customised import Customised
 from app.service.formats import Formats
@@ -85,7 +85,7 @@ class Connector:
         """Refuse a missing right on the topic, and a member of the group that writes another table."""
         check_topic_rights(admin, topic.name)
         group, own_id = application.config.consumer_group, new_client_id(self.settings, self.lake.location)
-        self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id))
+        self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id, topic.name))
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
         with asking_for_topics(self.settings):

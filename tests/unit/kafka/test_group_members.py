@@ -85,7 +85,12 @@ def test_a_group_without_members_is_told_to_have_another_program(caplog: pytest.
 
 
 def check(group: Group) -> None:
-    check_members(cast(AdminClient, group), "sink", OURS)
+    check_members(cast(AdminClient, group), "sink", OURS, "sensors")
+
+
+def test_before_joining_other_programs_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    check(Group(SAME, "console"))
+    assert ["console at /10.0.0.7" in message for message in caplog.messages] == [True]
 
 
 def test_before_joining_another_table_is_refused() -> None:
