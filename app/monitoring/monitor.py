@@ -14,13 +14,12 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from app.errors import ConnectorError
 from app.logs import RecentWarnings
 from app.model import TopicPartition
-from app.monitoring.consumption import Health, Probe
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
 from app.monitoring.http_server import AllowedHosts, Pages, listen, serve
 from app.monitoring.metrics import Metrics
 from app.monitoring.sentences import headline
-from app.monitoring.status import Identity, Live, Status
+from app.monitoring.status import Health, Identity, Live, Probe, Status
 from app.monitoring.waits import OUTAGE_SECONDS
 
 logger = logging.getLogger(__name__)

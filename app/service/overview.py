@@ -9,10 +9,9 @@ from app import __version__
 from app.config.settings import Settings
 from app.errors import SparkLostError
 from app.kafka.questions import end_offsets
-from app.monitoring.consumption import Consumption, Health, Probe
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
-from app.monitoring.status import Identity, Live, SparkState, StateName
+from app.monitoring.status import Consumption, Health, Identity, Live, Probe, SparkState, StateName
 from app.monitoring.waits import OUTAGE_SECONDS, Trouble
 from app.service.connector import Connector, Lane
 from app.service.lake import dead_letter_address

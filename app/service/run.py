@@ -14,8 +14,8 @@ from app.config.settings import Settings
 from app.convert.registered_schemas import Find
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError
-from app.monitoring.consumption import Health
 from app.monitoring.metrics import Metrics
+from app.monitoring.status import Health
 from app.service.build import new_batch_limits
 from app.service.connector import Connector
 from app.service.customised import choose_lane, load_customised

@@ -23,11 +23,10 @@ from app import DOCUMENTS, errors
 from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES
 from app.model import Compaction, TopicPartition
-from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
 from app.monitoring.metrics import OPERATIONS, Metrics
-from app.monitoring.status import Identity, Live, Status
+from app.monitoring.status import Consumption, Identity, Live, Status
 from app.service.process import LONGEST_STOP_SECONDS
 from dev.image import DEFAULT_TAG, HARDENED
 

@@ -40,8 +40,8 @@ from app.consumer.plain.client import new_client
 from app.consumer.plain.loop import PlainLoop
 from app.delivery.runtime import Runtime
 from app.journal.entry import group_folder, is_log, log_key
-from app.monitoring.consumption import Consumption
 from app.monitoring.metrics import Metrics
+from app.monitoring.status import Consumption
 from app.service.connector import Connector, Lane
 from app.service.customised import Customised, load_customised
 from app.service.process import Process

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from app.model import TopicPartition
-from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
 from app.monitoring.metrics import Metrics
-from app.monitoring.status import Identity, Live, Status
+from app.monitoring.status import Consumption, Identity, Live, Status
 from dev.dashboard import DASHBOARD
 from tests.integration.test_alerts import promtool_test
 from tests.support.played_connectors import MINUTE, Partition, Replica, World, selector

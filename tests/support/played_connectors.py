@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app.model import TopicPartition
-from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
 from app.monitoring.metrics import DeliveredBatch, Metrics
-from app.monitoring.status import Identity, Live, StateName, Status
+from app.monitoring.status import Consumption, Identity, Live, StateName, Status
 
 MINUTE = 60
 HOUR = 60 * MINUTE

@@ -7,10 +7,9 @@ from typing import Any
 from app.errors import FatalError, RetryableError, SparkLostError
 from app.logs import Warned
 from app.model import TopicPartition
-from app.monitoring.consumption import Consumption, Probe
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Metrics, Totals
-from app.monitoring.status import Identity, Live, Status
+from app.monitoring.status import Consumption, Identity, Live, Probe, Status
 from app.monitoring.status_page import View
 from app.monitoring.waits import Trouble
 

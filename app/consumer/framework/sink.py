@@ -25,7 +25,7 @@ from app.consumer.sink_observer import Observed
 from app.delivery.member import Member
 from app.errors import ConnectorError, DataError, RetryableError
 from app.model import Rejected, Row, TopicPartition, known_timestamp
-from app.monitoring.consumption import Consumption
+from app.monitoring.status import Consumption
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from app.errors import RetryableError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.kafka.watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
-from app.monitoring.consumption import Consumption
+from app.monitoring.status import Consumption
 
 logger = logging.getLogger(__name__)
 

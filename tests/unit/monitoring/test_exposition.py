@@ -9,11 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.model import Compaction, TopicPartition
-from app.monitoring.consumption import Consumption
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
 from app.monitoring.metrics import OPERATIONS, STEPS, Metrics
-from app.monitoring.status import Identity, Live, Status
+from app.monitoring.status import Consumption, Identity, Live, Status
 from tests.fakes.clock import Clock
 from tests.unit.monitoring.test_metrics import batch
 

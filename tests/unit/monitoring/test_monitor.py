@@ -10,10 +10,9 @@ import requests
 
 from app.errors import RetryableError
 from app.model import TopicPartition
-from app.monitoring.consumption import Health
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Ends, Monitor
-from app.monitoring.status import Identity, Live
+from app.monitoring.status import Health, Identity, Live
 from app.timings import Timings
 from dev.server import free_ports
 from tests.fakes.clock import Clock

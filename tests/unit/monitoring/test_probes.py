@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.monitoring.consumption import Health, Probe
+from app.monitoring.status import Health, Probe
 from tests.fakes.clock import Clock
 
 LOOP_SECONDS = 235.0

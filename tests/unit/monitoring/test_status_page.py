@@ -12,10 +12,9 @@ import pytest
 
 from app.logs import Warned
 from app.model import Compaction, TopicPartition
-from app.monitoring.consumption import Consumption
 from app.monitoring.history import History
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
-from app.monitoring.status import STATES, Identity, Live, StateName
+from app.monitoring.status import STATES, Consumption, Identity, Live, StateName
 from app.monitoring.status_page import View, policy, render, render_partitions
 from app.monitoring.waits import Trouble
 from tests.support.status_views import NOW, VIEWS, changed, running

@@ -10,9 +10,8 @@ import pytest
 from app.config.settings import Settings
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
-from app.monitoring.consumption import Consumption, Health, Probe
 from app.monitoring.metrics import Metrics
-from app.monitoring.status import Live, StateName
+from app.monitoring.status import Consumption, Health, Live, Probe, StateName
 from app.monitoring.waits import Request
 from app.service.overview import live, new_monitor, replica_name
 from app.timings import Timings
