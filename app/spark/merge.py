@@ -1,13 +1,14 @@
 """Merges files of a folder into one: a DataFrame job, in this process or on a cluster."""
 
+import itertools
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ _MASTER_HINT = "PySpark itself starts this one: it needs a complete Java in JAVA
 _LOST_HINT = "Raise SPARK_DRIVER_MEMORY if that was too little, and run the command again"
 _NUMBER = "number of the folder"
 _MAX_LONG = 2**63 - 1
+_MOST_COMPILED = 500  # fields of a table; for more, compiling takes longer than many rows, and more of the heap
 _JSON = {  # by default without microseconds
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -60,6 +62,7 @@ _CONF = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # else a task looks up each of the files
+    "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows of all columns, in the heap before one is read
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark has no nanoseconds
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -151,9 +154,14 @@ class Merge:
         found = {name for schema in sources for name in schema.names}
         self._columns = [name for name in target.columns if name in found and name != target.rescued]
         self._may_rescue = target.rescued in found
+        alike: dict[pa.Schema, list[str]] = {}
+        for schema, uris in sources.items():
+            alike.setdefault(self._filled(schema), []).extend(uris)
         self._conditions = " and ".join(f"({condition})" for condition in erased)
+        if sum(1 + str(kind).count(": ") for kind in target.columns.values()) > _MOST_COMPILED:
+            session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         with _translated("reading files of the table with Spark"):
-            self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in sources.items()))
+            self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in alike.items()))
             for name in partition_values.keys() - set(self._columns):
                 self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))
             self._is_erased = reduce(and_, (parsed(session, each) for each in erased)) if erased else f.lit(False)
@@ -182,40 +190,54 @@ class Merge:
                 frame = frame.coalesce(1)
             frame.write.parquet(out)
 
+    def _filled(self, schema: pa.Schema) -> pa.Schema:
+        """Returns the columns to read, with their types in the files, and as nulls with those that the files lack."""
+
+        def types() -> Iterator[tuple[str, pa.DataType]]:
+            for name, wanted in self._target.columns.items():
+                kind = schema.field(name).type if name in schema.names else wanted
+                if not pa.types.is_null(kind) and (name in schema.names or name not in self._partition_values):
+                    yield name, wanted if _is_part(kind, wanted) else kind
+
+        return pa.schema(list(types()))
+
     def _read(self, schema: pa.Schema, uris: Sequence[str]) -> DataFrame:
-        """Reads the files of one schema, with the columns of the table."""
-        found = self._session.read.parquet(uris[0])
+        """Reads files with these columns, or a part of them, as the columns of the table."""
+        others = {name for name in schema.names if schema.field(name).type != self._target.columns[name]}
+        kinds = {name: self._types[name] for name in schema.names} | self._spark_types(uris[0], others)
+        frame = self._session.read.schema(StructType([*itertools.starmap(StructField, kinds.items())])).parquet(*uris)
+        fitted = {name: _absent(self._types[name], self._partition_values.get(name)) for name in self._types}
+        fitted |= {
+            name: _fitted(quoted(name), kind, self._types[name], schema.field(name).type)
+            for name, kind in kinds.items()
+        }
+        before = fitted.pop(rescued := self._target.rescued).value
+        misfits = {
+            name: f.when(each.is_misfit, quoted(name)) for name, each in fitted.items() if each.is_misfit is not None
+        }
+        self._may_rescue |= bool(misfits)
+        columns = (each.value.alias(name) for name, each in fitted.items())
+        return frame.select(*columns, _rescued(before, rescued, misfits).alias(rescued))
+
+    def _spark_types(self, uri: str, names: Set[str]) -> dict[str, DataType]:
+        """Returns the types of these columns as Spark reads them in the file."""
+        if not names:
+            return {}
+        found = self._session.read.parquet(uri)
         if '"type":"udt"' in found._jdf.schema().json():
             raise FatalError(
                 "reading files of the table with Spark",
                 "the Spark schema in the metadata of one has a type that code defines",  # PySpark would import it
                 "Write the file without these metadata, or delete it",
             )
-        spark_schema = found.schema
-        if missing := set(schema.names) - set(spark_schema.names):
+        types = {field.name: field.dataType for field in found.schema}
+        if missing := names - types.keys():
             raise FatalError(
                 "reading files of the table with Spark",
                 f"the Spark schema in the metadata of one has no columns {', '.join(map(repr, sorted(missing)))}",
                 "Another program has taken the metadata from another file: write the file without them",
             )
-        frame = self._session.read.schema(spark_schema).parquet(*uris)
-        columns, misfits = [], dict[str, Column]()
-        for name, wanted in self._types.items():
-            if name == self._target.rescued:
-                continue
-            if name not in schema.names or pa.types.is_null(schema.field(name).type):
-                columns.append(_absent(wanted, self._partition_values.get(name)).alias(name))
-                continue
-            fitted = _fitted(quoted(name), spark_schema[name].dataType, wanted, schema.field(name).type)
-            columns.append(fitted.value.alias(name))
-            if fitted.is_misfit is not None:
-                misfits[name] = f.when(fitted.is_misfit, quoted(name))
-        rescued = self._target.rescued
-        before = f.lit(None).cast("string")
-        if rescued in schema.names and not pa.types.is_null(kind := schema.field(rescued).type):
-            before = _fitted(quoted(rescued), spark_schema[rescued].dataType, StringType(), kind).value
-        self._may_rescue |= bool(misfits)
-        return frame.select(*columns, _rescued(before, rescued, misfits).alias(rescued))
+        return {name: types[name] for name in names}
 
 
 @_translated("looking for folders with such rows")
@@ -263,27 +285,33 @@ def _rescued(before: Column, column: str, misfits: Mapping[str, Column]) -> Colu
         return before
     kept = f.trim(before)
     names = f.when(kept.startswith("{") & kept.endswith("}"), f.json_object_keys(kept))
-    all_names = f.concat(names, f.array(*map(f.lit, misfits)))
-    underscores = f.array_max(f.transform(all_names, lambda name: f.length(name) - f.length(f.ltrim(name, f.lit("_")))))
-    prefix = f.repeat(f.lit("_"), underscores + 1)
-    prefixes = {name: f.when(f.array_contains(names, name), prefix) for name in misfits}
-    added = f.concat_ws(",", *(_member(name, value, prefixes[name]) for name, value in misfits.items()))
-    members = f.substring(kept, f.lit(2), f.length(kept) - 2)
-    inside = f.when(names.isNull(), _member(column, before, f.lit(""))).when(f.size(names) > 0, members)
-    return f.when(added == "", before).otherwise(f.concat(f.lit("{"), f.concat_ws(",", inside, added), f.lit("}")))
+    most = f.array_max(f.transform(names, lambda name: f.length(name) - f.length(f.ltrim(name, f.lit("_")))))
+    of_misfits = max(len(name) - len(name.lstrip("_")) for name in misfits)
+    prefix = f.repeat(f.lit("_"), f.greatest(most, f.lit(of_misfits)) + 1)
+
+    def member(alone: Column) -> Column:
+        is_taken = f.array_contains(names, f.json_object_keys(alone)[0])
+        return f.when(is_taken, f.concat(f.lit('"'), prefix, _inside(alone, 2))).otherwise(_inside(alone))
+
+    alone = f.array(*(_object(name, value) for name, value in misfits.items()))  # one tree of all would be too deep
+    added = f.array_join(f.transform(f.filter(alone, lambda each: each != "{}"), member), ",")
+    former = f.when(names.isNull(), _inside(_object(column, before))).when(f.size(names) > 0, _inside(kept))
+
+    def united(added: Column) -> Column:
+        both = f.concat_ws(",", f.when(before.isNotNull(), former), added)
+        return f.when(added == "", before).otherwise(f.concat(f.lit("{"), both, f.lit("}")))
+
+    return f.transform(f.array(added), united)[0]  # else the tree would have all of it twice
 
 
-def _member(name: str, value: Column, prefix: Column) -> Column:
-    """Writes the value as a member of a JSON object, by its name with the prefix, without the braces; null for null."""
-    alone = f.to_json(f.struct(value.alias(name)), _JSON)
-    member = f.substring(alone, f.lit(3), f.length(alone) - 3)
-    return f.when(value.isNotNull(), f.concat(f.lit('"'), f.coalesce(prefix, f.lit("")), member))
+def _object(name: str, value: Column) -> Column:
+    """Writes a JSON object of this value; an empty one for null."""
+    return f.to_json(f.struct(value.alias(name)), _JSON)
 
 
-def _absent(wanted: DataType, partition_value: str | None) -> Column:
-    """Makes a column that the files lack. Where it is the folder's too, other files have the folder's value in it."""
-    value = f.lit(partition_value).cast("string")
-    return value.try_cast(wanted) if isinstance(wanted, AtomicType) else f.lit(None).cast(wanted)
+def _inside(json: Column, characters: int = 1) -> Column:
+    """Returns the text of an object without its braces, or without more characters of its beginning."""
+    return f.substring(json, f.lit(characters + 1), f.length(json) - characters - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +320,22 @@ class _Fitted:
 
     value: Column
     is_misfit: Column | None = None
+
+
+def _is_part(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether the type is the wanted one but for fields that it lacks, which Spark then reads as nulls."""
+    if pa.types.is_struct(found) and pa.types.is_struct(wanted):
+        indexes = ((field.type, wanted.get_field_index(field.name)) for field in found)
+        return all(index >= 0 and _is_part(kind, wanted.field(index).type) for kind, index in indexes)
+    if pa.types.is_list(found) and pa.types.is_list(wanted):
+        return _is_part(found.value_type, wanted.value_type)
+    return bool(found == wanted)
+
+
+def _absent(wanted: DataType, partition_value: str | None) -> "_Fitted":
+    """Makes a column that the files lack. Where it is the folder's too, other files have the folder's value in it."""
+    value = f.lit(partition_value).cast("string")
+    return _Fitted(value.try_cast(wanted) if isinstance(wanted, AtomicType) else f.lit(None).cast(wanted))
 
 
 def _fitted(column: Column, found: DataType, wanted: DataType, stored: pa.DataType) -> _Fitted:
@@ -336,18 +380,21 @@ def _fitting(value: Column, is_misfit: Column) -> _Fitted:
 
 
 def _fitted_struct(column: Column, found: StructType, wanted: StructType, stored: pa.DataType) -> _Fitted:
-    known = set(found.fieldNames())
+    kinds = {field.name: field.dataType for field in found}
     fitted = {
         field.name: _fitted(
-            column.getField(field.name), found[field.name].dataType, field.dataType, stored.field(field.name).type
+            column.getField(field.name), kinds[field.name], field.dataType, stored.field(field.name).type
         )
-        if field.name in known
+        if field.name in kinds
         else _Fitted(f.lit(None).cast(field.dataType))
         for field in wanted
     }
     value = f.struct(*(each.value.alias(name) for name, each in fitted.items()))
-    unknown = (column.getField(name).isNotNull() for name in found.fieldNames() if name not in fitted)
-    return _Fitted(f.when(column.isNotNull(), value), reduce(or_, (*map(_is_misfit, fitted.values()), *unknown)))
+    misfits = [each.is_misfit for each in fitted.values() if each.is_misfit is not None]
+    misfits += (column.getField(name).isNotNull() for name in kinds.keys() - fitted.keys())
+    # As "or", without nulls; that of many would be too deep a tree.
+    is_misfit = f.greatest(f.lit(False), *misfits) if misfits else None
+    return _Fitted(f.when(column.isNotNull(), value), is_misfit)
 
 
 def _is_misfit(fitted: _Fitted) -> Column:

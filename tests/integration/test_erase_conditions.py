@@ -100,9 +100,9 @@ def test_a_file_does_not_name_a_module_to_import(
     fields = [{"name": "n", "type": kind, "nullable": True, "metadata": {}}]
     metadata = {"org.apache.spark.sql.parquet.row.metadata": json.dumps({"type": "struct", "fields": fields})}
     file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"n": [1]}).replace_schema_metadata(metadata), file)
+    pq.write_table(pa.table({"n": pa.array([1], pa.int32())}).replace_schema_metadata(metadata), file)
 
     with pytest.raises(FatalError, match="has a type that code defines"):
-        Merge(session, {pa.schema({"n": pa.int64()}): [str(file)]}, TARGET, {"place": "a"})
+        Merge(session, {pa.schema({"n": pa.int32()}): [str(file)]}, TARGET, {"place": "a"})
 
     assert "named_by_a_file" not in sys.modules
