@@ -57,12 +57,10 @@ class Member:
         delivery = Delivery(self.flow, store, registrar, runtime, group.topic_ids.recreated)
         self.pipeline = Pipeline(self.flow, Gathering(self.flow, stager, runtime, registrar.as_known), writer, delivery)
         self.reclaiming = Reclaiming(runtime.timings)
-        self._journal = Journal(store, root, group.name)
-        self._each_object = threads.new_pool("recovery", runtime.workers).map
-        self._placeholders = Placeholders(store, root, DEAD_LETTER, self._each_object)
-        roll = partial(roll_forward, store, registrar, self._each_object)
+        journal, each = Journal(store, root, group.name), threads.new_pool("recovery", runtime.workers).map
+        roll = partial(roll_forward, store, registrar, each)
         first = FirstOffsets(
-            self._journal,
+            journal,
             kafka=group.offsets,
             reset=wanted.reset,
             internal=wanted.internal,
@@ -70,15 +68,25 @@ class Member:
             new_lock=threads.new_lock,
         )
         self._takeover = Takeover(
-            self._journal,
-            Settlement(store, roll, registrar.has, group.offsets, self._each_object, runtime.now),
+            journal,
+            Settlement(store, roll, registrar.has, group.offsets, each, runtime.now),
             Beginnings(
                 group.offsets, group.topic_ids, first.of, wanted.follow_offsets, wanted.keeps_state, first.followed
             ),
             threads.new_pool("takeover", runtime.workers).map,
         )
         self._claimer = Claimer(self._takeover, group, runtime)
-        self._obsolete = ObsoleteLogs(self._journal, runtime.now)
+        self._new_log = partial(
+            OwnLog,
+            journal,
+            fill=Placeholders(store, root, DEAD_LETTER, each).put,
+            on_fenced=lambda _: runtime.metrics.fenced(),
+            each=each,
+            clock=runtime.timings.clock,
+            now=runtime.now,
+            new_lock=threads.new_lock,
+        )
+        self._obsolete = ObsoleteLogs(journal, runtime.now)
         self._sweeper = Sweeper(self._delete_due, _SWEEP_SECONDS)
         self._last: Assignment | None = None
 
@@ -106,7 +114,9 @@ class Member:
         Nothing is claimed then before Kafka confirms that the partitions are still assigned to this member.
         """
         self.end()
-        self._last = assignment = Assignment(tps, self._new_log(), self.pipeline.gathering.submit)
+        self._last = assignment = Assignment(
+            tps, self._new_log(self.runtime.new_token()), self.pipeline.gathering.submit
+        )
         self._claimer.begin(assignment, closed)
         return assignment
 
@@ -123,18 +133,6 @@ class Member:
     def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
         """Where the partition would begin, and its offsets in Kafka; claims nothing. From any thread."""
         return self._takeover.would_begin(tp)
-
-    def _new_log(self) -> OwnLog:
-        return OwnLog(
-            self._journal,
-            self.runtime.new_token(),
-            fill=self._placeholders.put,
-            on_fenced=lambda _: self.runtime.metrics.fenced(),
-            each=self._each_object,
-            clock=self.runtime.timings.clock,
-            now=self.runtime.now,
-            new_lock=self.runtime.threads.new_lock,
-        )
 
     # --- from its own thread ----------------------------------------------------------------------------------------
 
