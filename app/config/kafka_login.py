@@ -37,15 +37,13 @@ _NEEDED: Final = frozenset(
     }
 )
 # The begin of the properties that a variable sets.
-_VARIABLES: Final[Mapping[str, str]] = {
-    "bootstrap.servers": "KAFKA_BOOTSTRAP_SERVERS",
-    "metadata.broker.list": "KAFKA_BOOTSTRAP_SERVERS",
+_VARIABLES: Final[Mapping[str | tuple[str, ...], str]] = {
+    ("bootstrap.servers", "metadata.broker.list"): "KAFKA_BOOTSTRAP_SERVERS",
     "security.protocol": "KAFKA_SECURITY_PROTOCOL",
     "sasl.mechanism": "KAFKA_SASL_MECHANISM",
     "sasl.username": "KAFKA_SASL_USERNAME",
     "sasl.password": "KAFKA_SASL_PASSWORD",
-    "sasl.oauthbearer.method": "KAFKA_OAUTH_TOKEN_URL",
-    "sasl.oauthbearer.token.endpoint.url": "KAFKA_OAUTH_TOKEN_URL",
+    ("sasl.oauthbearer.method", "sasl.oauthbearer.token.endpoint.url"): "KAFKA_OAUTH_TOKEN_URL",
     "sasl.oauthbearer.client.": "KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD",
     "sasl.oauthbearer.scope": "KAFKA_OAUTH_SCOPE",
     "sasl.oauthbearer.extensions": "KAFKA_OAUTH_EXTENSIONS",

@@ -74,18 +74,13 @@ class Position:
         """Uncommitted messages; ``None`` if unknown."""
         return None if self.end is None else max(0, self.end - self.committed)
 
-    def moved(self, now: float, *, committed: int | None = None, end: int | None = None) -> "Position":
-        """Returns the position after a commit, or with a new end offset."""
-        found = replace(
-            self,
-            committed=self.committed if committed is None else committed,
-            committed_at=self.committed_at if committed is None else now,
-            end=self.end if end is None else end,
-        )
-        if (found.lag or 0) <= _TRANSACTION_END:
-            return replace(found, waits_since=None)
-        is_new = committed is not None or self.waits_since is None
-        return replace(found, waits_since=now) if is_new else found
+    def commits(self, offset: int, now: float) -> "Position":
+        return replace(self, committed=offset, committed_at=now, waits_since=None).reaches(self.end, now)
+
+    def reaches(self, end: int | None, now: float) -> "Position":
+        found = replace(self, end=end)
+        since = now if self.waits_since is None else self.waits_since
+        return replace(found, waits_since=since if (found.lag or 0) > _TRANSACTION_END else None)
 
     def freshness(self, now: float, oldest: float | None) -> float | None:
         """Returns the age of the oldest uncommitted message in seconds; 0 if none waits, ``None`` if unknown.
@@ -179,7 +174,6 @@ class Metrics:
         return replace(self._counts, at=self._clock())
 
     def delivered(self, batch: DeliveredBatch) -> None:
-        """Counts a batch that is in the lake."""
         batch = replace(batch, at=self._clock(), last_files=batch.last_files[-_REMEMBERED:])
         self._add(Totals(batch.rows, batch.files, batch.size, 1, batch.dead_letters, batch.rescued))
         with self._lock:
@@ -198,7 +192,6 @@ class Metrics:
             self._counts = replace(self._counts, consuming_since=self._clock())
 
     def failed_try(self, operation: Operation) -> None:
-        """Counts a failed attempt that is retried."""
         self._retries.labels(operation).inc()
 
     def paused(self) -> None:
@@ -240,8 +233,7 @@ class Metrics:
         now = self._clock()
         with self._lock:
             positions = self._counts.positions
-            ours = {tp: offset for tp, offset in following.items() if tp in positions}
-            moved = {tp: positions[tp].moved(now, committed=offset) for tp, offset in ours.items()}
+            moved = {tp: positions[tp].commits(offset, now) for tp, offset in following.items() if tp in positions}
             self._counts = replace(self._counts, positions={**positions, **moved}, last_commit=now)
 
     def reaches(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -249,7 +241,7 @@ class Metrics:
         now = self._clock()
         with self._lock:
             positions = self._counts.positions
-            known = {tp: positions[tp].moved(now, end=end) for tp, end in ends.items() if tp in positions}
+            known = {tp: positions[tp].reaches(end, now) for tp, end in ends.items() if tp in positions}
             last_answer = now if known else self._counts.last_answer
             self._counts = replace(self._counts, positions={**positions, **known}, last_answer=last_answer)
 

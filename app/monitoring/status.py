@@ -260,7 +260,6 @@ class Health:
         self._last_turn = self._clock()
 
     def turn(self) -> None:
-        """Notes a turn of the consumer's loop."""
         self._last_turn = self._clock()
 
     def live(self) -> Probe:

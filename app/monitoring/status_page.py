@@ -86,8 +86,7 @@ def render(view: View) -> str:
         lags=lay_out(history.lags(now, step), seconds, outages),
         memory=formatting.size(sum(memory.values())) if memory else _UNKNOWN,
         memory_parts=", ".join(f"{name} {formatting.size(size)}" for name, size in memory.items()),
-        catch_up=_catch_up(status),
-        shrinks=_shrinks(status),
+        catching_up=_catching_up(status),
         due=_if_known(_due)(status.live.consumption.due_in),
         rows=status.outstanding[:_WORST_PARTITIONS],
         batches=list(zip(status.counts.last_batches, _bars(status.counts.last_batches), strict=True)),
@@ -185,29 +184,18 @@ def _compaction(status: Status) -> tuple[str, str] | None:
     return f"{last.before:,.0f} → {last.after:,.0f} files", ", ".join(more)
 
 
-def _is_in_time(status: Status) -> bool:
-    """Whether nothing waits longer than a commit takes, and nothing keeps the connector from the rest."""
-    return status.is_up_to_date and (status.live.state == "consuming" or not status.counts.lag)
-
-
-def _catch_up(status: Status) -> str:
-    if status.counts.lag is None:
-        return _UNKNOWN
-    if _is_in_time(status):
-        return "up to date"
-    if status.catch_up_seconds is None or status.live.state != "consuming":
-        return "unknown"
-    return formatting.duration(status.catch_up_seconds)
-
-
-def _shrinks(status: Status) -> str:
-    change = status.shrinks_by
-    if _is_in_time(status):
-        return "no record waits longer than a commit takes"
-    if change is None:
-        return "the lag's change is not known yet"
-    verb = "shrinks" if change > 0 else "grows"
-    return f"the lag {verb} by {formatting.rate(abs(change))} a second" if change else "the lag stays"
+def _catching_up(status: Status) -> tuple[str, str]:
+    """Returns in how long all records are in the table, and how the lag changes."""
+    seconds, change, is_consuming = status.catch_up_seconds, status.shrinks_by, status.live.state == "consuming"
+    if status.is_up_to_date and (is_consuming or not status.counts.lag):
+        caught_up, changes = "up to date", "no record waits longer than a commit takes"
+    else:
+        caught_up = "unknown" if seconds is None or not is_consuming else formatting.duration(seconds)
+        verb = "shrinks" if (change or 0.0) > 0 else "grows"
+        changes = f"the lag {verb} by {formatting.rate(abs(change))} a second" if change else "the lag stays"
+        if change is None:
+            changes = "the lag's change is not known yet"
+    return _UNKNOWN if status.counts.lag is None else caught_up, changes
 
 
 def _if_known(shown: Callable[[Any], str]) -> Callable[[Any], str]:

@@ -208,7 +208,6 @@ def merged_key(table_root: str, folder_name: str, token: str) -> str:
 
 
 def is_merged(key: str) -> bool:
-    """Whether a file is merged of others."""
     return _MERGED_FILE_NAME.fullmatch(key.rpartition("/")[2]) is not None
 
 
