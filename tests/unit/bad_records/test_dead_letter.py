@@ -129,28 +129,23 @@ def test_another_file_is_named(tmp_path: Path) -> None:
             list(dead_letter.read(tmp_path / f"{name}.parquet"))
 
 
-@pytest.mark.parametrize("name", ["topic", "partition", "offset", "reason", "rejected_at"])
-def test_a_file_that_lacks_a_value_is_named(tmp_path: Path, name: str) -> None:
-    letters = dead_letter.to_table([rejected(), rejected()])
-    field = dead_letter.SCHEMA.field(name)
-    lacks = pa.nulls(2, field.type)
-    pq.write_table(letters.set_column(letters.column_names.index(name), field, lacks), tmp_path / "lacks.parquet")
-    with pytest.raises(DataError, match=rf"reading lacks\.parquet of the dead letter: .*{name}"):
-        list(dead_letter.read(tmp_path / "lacks.parquet"))
+def of_type(name: str, value: object) -> pa.Array:
+    return pa.array([value], dead_letter.SCHEMA.field(name).type)
 
 
-def test_a_file_with_a_value_of_another_kind_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "values", "told"),
+    [
+        *((name, of_type(name, None), name) for name in ("topic", "partition", "offset", "reason", "rejected_at")),
+        ("offset", pa.array(["x"]), ""),
+        ("rejected_at", of_type("rejected_at", 2**62), ""),  # beyond all calendars
+    ],
+)
+def test_a_file_that_lacks_a_value_or_has_one_of_another_kind_is_named(
+    tmp_path: Path, name: str, values: pa.Array, told: str
+) -> None:
     letters = dead_letter.to_table([rejected()])
-    other = letters.set_column(letters.column_names.index("offset"), "offset", pa.array(["x"]))
-    pq.write_table(other, tmp_path / "other.parquet")
-    with pytest.raises(DataError, match=r"reading other\.parquet of the dead letter: "):
-        list(dead_letter.read(tmp_path / "other.parquet"))
-
-
-def test_a_time_beyond_all_calendars_is_named(tmp_path: Path) -> None:
-    letters = dead_letter.to_table([rejected()])
-    field = dead_letter.SCHEMA.field("rejected_at")
-    far = pa.array([2**62], field.type)
-    pq.write_table(letters.set_column(letters.column_names.index("rejected_at"), field, far), tmp_path / "far.parquet")
-    with pytest.raises(DataError, match=r"reading far\.parquet of the dead letter: "):
-        list(dead_letter.read(tmp_path / "far.parquet"))
+    path = tmp_path / "odd.parquet"
+    pq.write_table(letters.set_column(letters.column_names.index(name), name, values), path)
+    with pytest.raises(DataError, match=rf"reading odd\.parquet of the dead letter: .*{told}"):
+        list(dead_letter.read(path))

@@ -64,18 +64,18 @@ def test_a_group_with_members_has_its_offsets(kafka: Kafka) -> None:
     assert kafka.begin() == {}
 
 
-def test_records_are_not_skipped_because_the_group_has_members(kafka: Kafka) -> None:
-    kafka.has(P0, 0, committed=40)
-    kafka.error = KafkaError(KafkaError.UNKNOWN_MEMBER_ID)
-    with pytest.raises(RetryableError, match="members"):
-        kafka.begin()
-
-
 @pytest.mark.parametrize(
-    ("code", "kind"), [(KafkaError.GROUP_AUTHORIZATION_FAILED, FatalError), (KafkaError._TRANSPORT, RetryableError)]
+    ("start", "committed", "code", "kind", "told"),
+    [
+        (0, 40, KafkaError.UNKNOWN_MEMBER_ID, RetryableError, "members"),  # else it would skip records
+        (40, None, KafkaError.GROUP_AUTHORIZATION_FAILED, FatalError, "."),
+        (40, None, KafkaError._TRANSPORT, RetryableError, "."),
+    ],
 )
-def test_a_commit_that_fails_ends_the_start(kafka: Kafka, code: int, kind: type[Exception]) -> None:
-    kafka.has(P0, 40, committed=None)
+def test_a_commit_that_fails_ends_the_start(
+    kafka: Kafka, start: int, committed: int | None, code: int, kind: type[Exception], told: str
+) -> None:
+    kafka.has(P0, start, committed=committed)
     kafka.error = KafkaError(code)
-    with pytest.raises(kind):
+    with pytest.raises(kind, match=told):
         kafka.begin()

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,47 +79,31 @@ def test_a_role_that_does_not_answer_at_first_is_asked_again(file: Path, monkeyp
     assert keys_used(server) == [("ROLEKEY1", "role-token")]
 
 
-def test_no_keys_anywhere_names_the_variables() -> None:
-    with (
-        CannedServer(STORED) as server,
-        pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
-    ):
-        store(server.url).connect("")
-
-
-@pytest.mark.parametrize(("access_key", "secret_key"), [("AKIA1", None), (None, "s3cr3t")])
-def test_half_of_the_keys_names_both_variables(access_key: str | None, secret_key: str | None) -> None:
-    with pytest.raises(ConfigError, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY") as caught:
-        store(None, access_key, secret_key).connect("")
-
-    assert "s3cr3t" not in str(caught.value)
+BOTH = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+KEYS = {"access_key": "AKIA1", "secret_key": "s3cr3t"}
 
 
 @pytest.mark.parametrize(
-    ("key", "token", "named"),
+    ("given", "named"),
     [
-        ("AKIA1\n", None, "AWS_ACCESS_KEY_ID"),
-        ('"AKIA 1"', None, "AWS_ACCESS_KEY_ID"),
-        ("AKIÄ", None, "AWS_ACCESS_KEY_ID"),
-        ("AKIA1", "t0ken\n", "AWS_SESSION_TOKEN"),
+        ({}, BOTH),
+        ({"access_key": "AKIA1"}, BOTH),
+        ({"secret_key": "s3cr3t"}, BOTH),
+        ({**KEYS, "access_key": "AKIA1\n"}, "AWS_ACCESS_KEY_ID holds a blank"),
+        ({**KEYS, "access_key": '"AKIA 1"'}, "AWS_ACCESS_KEY_ID holds a blank"),
+        ({**KEYS, "access_key": "AKIÄ"}, "AWS_ACCESS_KEY_ID holds a blank"),
+        ({**KEYS, "session_token": "t0ken\n"}, "AWS_SESSION_TOKEN holds a blank"),
+        ({**KEYS, "endpoint_url": "127.0.0.1:9000"}, "AWS_ENDPOINT_URL and AWS_REGION"),
+        ({**KEYS, "endpoint_url": None, "region": ""}, "AWS_ENDPOINT_URL and AWS_REGION"),
+        ({**KEYS, "endpoint_url": None, "region": "EU WEST"}, "AWS_ENDPOINT_URL and AWS_REGION"),
+        ({**KEYS, "bucket": "my lake"}, "S3_BUCKET"),
     ],
 )
-def test_a_key_or_token_that_cannot_be_one_is_named_and_not_shown(key: str, token: str | None, named: str) -> None:
-    with pytest.raises(ConfigError, match=f"{named} holds a blank") as caught:
-        store(None, key, "secret", token).connect("")
-
-    assert (token or key).strip() not in str(caught.value)
-
-
-@pytest.mark.parametrize(("endpoint_url", "region"), [("127.0.0.1:9000", "us-east-1"), (None, ""), (None, "EU WEST")])
-def test_an_address_that_is_none_names_its_variables(endpoint_url: str | None, region: str) -> None:
-    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL and AWS_REGION"):
-        store(endpoint_url, "AKIA1", "secret", region=region).connect("")
-
-
-def test_a_name_that_no_bucket_can_have_names_its_variable() -> None:
-    with CannedServer(STORED) as server, pytest.raises(ConfigError, match="S3_BUCKET"):
-        store(server.url, "AKIA1", "secret", bucket="my lake").connect("")
+def test_what_cannot_be_used_is_named_by_its_variable_and_no_key_is_shown(given: dict[str, Any], named: str) -> None:
+    with CannedServer(STORED) as server, pytest.raises(ConfigError, match=named) as caught:
+        store(**{"endpoint_url": server.url, **given}).connect("")
+    keys = [given[name].strip() for name in ("access_key", "secret_key", "session_token") if name in given]
+    assert not [key for key in keys if key in str(caught.value)]
 
 
 # --- keys that a token of the machine gives; renewed before they expire ---------------------------------------------
