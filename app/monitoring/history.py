@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, takewhile
+from statistics import linear_regression
 from typing import ClassVar, Final
 
 from app import formatting
@@ -71,7 +72,7 @@ class History:
         known = [sample for sample in reversed([*alike]) if sample.lag is not None]
         if not known or known[-1].at - known[0].at < _SLOPE_SECONDS:
             return None
-        return _slope([(sample.at, sample.lag or 0) for sample in known])
+        return linear_regression([sample.at for sample in known], [sample.lag or 0 for sample in known]).slope
 
     def rates(self, now: float, width: float) -> list[Point]:
         """Returns rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
@@ -109,12 +110,6 @@ class History:
 def _rate(begin: Sample, end: Sample) -> tuple[float, float]:
     seconds = end.at - begin.at
     return ((end.rows - begin.rows) / seconds, (end.size - begin.size) / seconds) if seconds > 0 else (0.0, 0.0)
-
-
-def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """Returns the slope of the least-squares line; the points differ in x."""
-    mean_x = sum(x for x, _ in points) / len(points)
-    return sum((x - mean_x) * y for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,26 +69,22 @@ class AllowedHosts:
         ``host`` is its ``Host``, with or without a port, ``None`` if it has none; every browser sends one. ``address``
         is our end of the connection.
         """
-        if host is None or not (self._is_checked_everywhere or _parsed(address).is_loopback):
+        own = _address(address)
+        if host is None or not (self._is_checked_everywhere or (own and own.is_loopback)):
             return True
         try:
             name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
         except ValueError:  # brackets without an address
             return False
-        return name in self._names or _is_address(name)
+        return name in self._names or _address(name) is not None  # an address cannot be rebound
 
 
-def _is_address(name: str) -> bool:
-    """Whether this is an IP address, which cannot be rebound."""
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Returns the IP address that this is, ``None`` for a name."""
     try:
-        ipaddress.ip_address(name)
+        found = ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
-
-
-def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    found = ipaddress.ip_address(address)
+        return None
     return getattr(found, "ipv4_mapped", None) or found  # from a socket for both IP versions
 
 

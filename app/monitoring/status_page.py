@@ -127,21 +127,19 @@ def _systems(status: Status) -> list[tuple[str, Tone, str]]:
     """Returns name, colour and state of each system that the connector works with."""
     live, identity = status.live, status.identity
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
-
-    def state_of(system: System, *, is_reached: bool) -> tuple[Tone, str]:
-        seconds = waits.get(system)
-        if seconds is not None:
-            return "bad" if seconds >= TOO_LONG_SECONDS else "wait", f"not available for {formatting.duration(seconds)}"
-        return ("good", "available") if is_reached else ("quiet", "not reached yet")
-
     tones: dict[SparkState, Tone] = {"running": "good", "starting": "quiet", "gone": "bad"}
-    catalog: tuple[Tone, str] = ("quiet", "not used")
-    if identity.has_catalog:
-        catalog = state_of("catalog", is_reached=identity.is_found)
+
+    def state_of(system: System, *, is_reached: bool) -> tuple[str, Tone, str]:
+        name, seconds = formatting.sentence(system), waits.get(system)
+        if seconds is not None:
+            tone: Tone = "bad" if seconds >= TOO_LONG_SECONDS else "wait"
+            return name, tone, f"not available for {formatting.duration(seconds)}"
+        return (name, "good", "available") if is_reached else (name, "quiet", "not reached yet")
+
     return [
-        ("Kafka", *state_of("Kafka", is_reached=live.state != "starting")),
-        ("Store", *state_of("store", is_reached=identity.is_found)),
-        ("Catalog", *catalog),
+        state_of("Kafka", is_reached=live.state != "starting"),
+        state_of("store", is_reached=identity.is_found),
+        state_of("catalog", is_reached=identity.is_found) if identity.has_catalog else ("Catalog", "quiet", "not used"),
         ("Spark", tones[live.spark], live.spark),
     ]
 
