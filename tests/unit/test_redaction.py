@@ -57,10 +57,7 @@ def test_a_secret_is_hidden_in_each_form(note: Callable[[str], None], form: str)
 )
 def test_secrets_inside_of_documents_are_known(document: str) -> None:
     add_secrets(document)
-    assert redact("the-bucket refuses inside-of-it") in (
-        "the-bucket refuses ***",
-        "the-bucket refuses inside-of-it"[:0],
-    )
+    assert redact("the-bucket refuses inside-of-it") == "the-bucket refuses ***"
 
 
 def test_a_login_that_was_issued_is_hidden_from_its_first_use_on() -> None:
