@@ -36,6 +36,9 @@ START_HINT = (
     f"Spark needs Java {OLDEST} or newer, SPARK_DRIVER_MEMORY of at least 512m, "
     "and a temporary folder that can be written"
 )
+_SMALL_HEAP = ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB"
+# Exit codes of a JVM with ExitOnOutOfMemoryError, of Spark's own handler, and of one that Linux has killed.
+_WHY_ENDED = {3: _SMALL_HEAP, 52: _SMALL_HEAP, -9: ": killed, as where the container has too little memory"}
 RESTART_HINT = "The process ends so that its platform starts a new one"
 EXTRA_OPTIONS = "SPARK_SUBMIT_OPTS"  # more options of Java; Spark's own script reads this variable too
 
@@ -221,10 +224,14 @@ def connect(java: JavaProcess) -> Any:
     return gateway
 
 
+def death(code: int) -> str:
+    return f"the Java process ended with code {code}{_WHY_ENDED.get(code, '')}"
+
+
 def ended_at_start(code: int) -> ConfigError | SparkLostError:
     """Returns the error of a Java that ended before Spark was up; only a killed or crashed one is worth a restart."""
     if code < 0:
-        return SparkLostError("starting Spark", f"the Java process ended with code {code}", RESTART_HINT)
+        return SparkLostError("starting Spark", death(code), RESTART_HINT)
     cause = f"Java ended with code {code}, what it printed is in the log above"
     return ConfigError("starting Spark", cause, START_HINT)
 

@@ -30,7 +30,16 @@ from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
 from app.spark.batch_offsets import as_column_metadata
 from app.spark.constant_columns import ConstantColumns
 from app.spark.java import find_java
-from app.spark.launch import RESTART_HINT, START_HINT, START_SECONDS, connect, ended_at_start, java_log, start_java
+from app.spark.launch import (
+    RESTART_HINT,
+    START_HINT,
+    START_SECONDS,
+    connect,
+    death,
+    ended_at_start,
+    java_log,
+    start_java,
+)
 from app.spark.options import SparkOptions
 from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
@@ -40,9 +49,6 @@ logger = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
-_SMALL_HEAP = ": out of memory, raise SPARK_DRIVER_MEMORY or lower MAX_BUFFER_MB"
-# Exit codes of a JVM with ExitOnOutOfMemoryError, of Spark's own handler, and of one that Linux has killed.
-_WHY_ENDED = {3: _SMALL_HEAP, 52: _SMALL_HEAP, -9: ": killed, as where the container has too little memory"}
 _WRITES_BETWEEN_COLLECTIONS = 20
 _T = TypeVar("_T")
 
@@ -265,7 +271,7 @@ class SparkWriter:
         code = self._process.poll() if self._process else None
         if code is None:
             return reason_of(error) if error else "no answer from Java"
-        return f"the Java process ended with code {code}{_WHY_ENDED.get(code, '')}"
+        return death(code)
 
     def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
         error = SparkLostError(doing, cause, RESTART_HINT)
