@@ -3,13 +3,16 @@
 The Quix application opens the topic with its deserializers, and its configuration makes Kafka's client.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
+from quixstreams.models import Topic
 
 from app.bad_records.refusals import ReadMessage
+from app.config.settings import Settings
 from app.consumer.deserializers import read_message
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.intake import Intake
@@ -17,9 +20,11 @@ from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
 from app.delivery.claimer import Wanted
+from app.delivery.limits import BatchLimits
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.connector import Connector, Lane
+from app.service.formats import Formats
 from app.service.kafka import new_application
 
 
@@ -37,20 +42,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     connector.check_group(application, admin, topic)
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
-    formats = connector.formats
-    read: ReadMessage = partial(read_message, topic)
-    transformer = None
-    if built is not None:
-        transformer = Transformer(
-            topic,
-            built,
-            connector.limits,
-            values_are_json=settings.value_deserializer == "json",
-            keys_are_text=settings.key_deserializer == "str",
-            clock=timings.clock,
-        )
-        # Rows come as text in JSON.
-        formats, read = replace(formats, parser=None, read_key=None, ask_with=None), row_of
+    formats, read, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
     member = connector.open_member(application, admin, topic, wanted, client.memberid, formats, read)
 
@@ -66,3 +58,20 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
     loop = PlainLoop(client, intake, member, on_turn)
     return Lane(topic, admin, member, loop.consumption, loop.stop, partial(loop.run, topic.name))
+
+
+def new_reader(
+    settings: Settings,
+    formats: Formats,
+    topic: Topic,
+    built: StreamingDataFrame | None,
+    limits: BatchLimits,
+    clock: Callable[[], float],
+) -> tuple[Formats, ReadMessage, Transformer | None]:
+    """What reads messages that were taken, many at once and single ones, and what runs ``transform()`` before that."""
+    if built is None:
+        return formats, partial(read_message, topic), None
+    is_json, is_text = settings.value_deserializer == "json", settings.key_deserializer == "str"
+    transformer = Transformer(topic, built, limits, values_are_json=is_json, keys_are_text=is_text, clock=clock)
+    # Rows come as text in JSON.
+    return replace(formats, parser=None, read_key=None, ask_with=None), row_of, transformer

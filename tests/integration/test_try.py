@@ -211,7 +211,6 @@ def test_other_deserializers_and_an_envelope(try_here: Here, tmp_path: Path) -> 
         (["--envelope"], '{"value": 1, "timestamp": 1e999}', "its timestamp is Infinity, no whole number"),
         (["--envelope"], '{"value": 1, "headers": ["x"]}', 'its headers are ["x"], no object'),
         (["--envelope"], '{"value": 1, "key": "\\ud800"}', "reading line 1: 'utf-8' codec can't encode"),
-        ([], "[" * 4_000_001, "reading line 1: it has 4,000,001 bytes, and `try` takes 4,000,000"),
         (["--envelope"], "[" * 100_000, "reading line 1: maximum recursion depth"),
     ],
 )
@@ -235,6 +234,63 @@ def test_lines_have_the_numbers_of_the_file_and_whole_numbers_all_their_digits(t
         'row   line 2  .  {"n":1,"ts_ms":1}',
         f'row   line 4  .  {{"ts_ms":1,"_rescued_data":"{{\\"n\\":{long}}}"}}',
     ]
+
+
+def test_a_record_may_be_as_long_as_one_of_the_topic(try_here: Here) -> None:
+    records = "".join(json.dumps({"ts_ms": 1, "text": "x" * size}) + "\n" for size in (4_100_000, 9_000_000))
+    _, printed, _ = try_here(records=records, MAX_BUFFER_MB="32")
+    first, second, _ = printed.splitlines()
+    assert first.startswith('row   line 1  .  {"ts_ms":1,"text":"xxx')
+    assert second.startswith("bad   line 2  its message has 9,000,024 bytes")
+
+
+STATELESS = "def transform(sdf):\n    return sdf[sdf['n'] > 0].apply(lambda value: {**value, 'more': True})\n"
+
+
+@pytest.mark.parametrize("text", ["", STATELESS])
+def test_functions_of_single_records_need_no_broker_even_in_this_process(
+    text: str, try_here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.commands.offline.Producer", lambda *_: pytest.fail("a broker was made"))
+    code, printed, errors = try_here(text=text)
+    assert code == 0, errors
+    assert printed.startswith('row   line 1  .  {"ts_ms":1704067200000,"n":1')
+
+
+BESIDE = """
+def send(app, topic):
+    with app.get_producer() as producer:
+        producer.produce(topic.name, b"hello")
+
+
+def transform(sdf, app):
+    notes = app.topic("notes", value_serializer="str")
+    sdf = sdf.update(lambda value: send(app, notes)).group_by("n")
+    sdf[sdf["n"] == 2].to_topic(notes)
+    others = app.dataframe(app.topic("others"))
+    return sdf.join_asof(others, how="left")
+"""
+
+
+def test_keys_clients_and_joined_topics_of_transform(try_here: Here) -> None:
+    code, printed, errors = try_here(text=BESIDE, records='{"n": 1, "ts_ms": 1}\n{"n": 2, "ts_ms": 1}\n')
+    assert code == 1, errors
+    first, second, *_ = printed.splitlines()
+    assert first == 'row   line 1  .  {"n":1,"ts_ms":1,"__key":1}'
+    assert second.startswith("bad   line 2  transform() raised SerializationError")
+    assert " at app/" not in second, "no line of the user's code"
+
+
+def test_a_message_of_several_records_gives_a_row_of_each(try_here: Here) -> None:
+    data = {"Timestamps": [1_000_000, 2_000_000], "NumericValues": {"n": [1, 2]}}
+    headers = {"__Q_ModelKey": "TimeseriesData", "__Q_CodecId": "JT"}
+    line = {"value": json.dumps(data), "headers": headers}
+    records = json.dumps(line) + "\n" + json.dumps({"value": None})
+    code, printed, _ = try_here("--envelope", records=records, KAFKA_VALUE_DESERIALIZER="quix")
+    assert code == 1
+    first, second, third, _ = printed.splitlines()
+    assert (first[:14], second[:14]) == ("row   line 1  ", "row   line 1  ")
+    assert third.startswith("bad   line 2  its value is null (a tombstone)")
 
 
 @pytest.mark.night

@@ -1,6 +1,7 @@
 """The connector's own way from the sink to the catalog; quixstreams alone is not there."""
 
 import logging
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,15 +9,17 @@ from pathlib import Path
 from quixstreams.models import MessageContext
 
 from app.bad_records.refusals import BadRecords, NotARowError, Refusal
-from app.commands.offline import offline_group
 from app.config.settings import Settings
 from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import Observed
+from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.pipeline import Writer
 from app.delivery.runtime import Runtime
+from app.kafka.questions import GroupOffsets, PartitionOffsets
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.reasons import reason_of
@@ -38,6 +41,22 @@ class _Folder(LocalStore):
         return f"s3://{BUCKET}"
 
 
+class _NothingCommitted(GroupOffsets):
+    """Each partition begins with its first record, and the topics are always the same."""
+
+    def __init__(self) -> None:
+        """Asks no broker."""
+
+    def of(self, tp: TopicPartition) -> PartitionOffsets:
+        return PartitionOffsets(committed=None, low=0, high=sys.maxsize, topic_id="")
+
+    def topic_id(self, topic: str) -> str:
+        return ""
+
+    def cluster_id(self) -> str:
+        return ""
+
+
 class Ours:
     """Writes the batches of a case into ``folder``, set up by variables as a user would."""
 
@@ -56,7 +75,9 @@ class Ours:
         self.schema.open()
         scratch.mkdir(exist_ok=True)
         limits = new_batch_limits(settings, DEFAULT, scratch)
-        group, runtime = offline_group(settings.consumer_group), Runtime(scratch, Metrics(), workers=2)
+        offsets = _NothingCommitted()
+        group = Group(settings.consumer_group, offsets, TopicIds(offsets.topic_id), KafkaWatch())
+        runtime = Runtime(scratch, Metrics(), workers=2)
         stager = new_stager(settings, lake, bad_records)
         self._member = member = Member(store, lake.registrar, stager, limits, writer, group, runtime)
         member.start()

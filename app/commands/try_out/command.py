@@ -5,231 +5,218 @@ import sys
 import time
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
+from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pyarrow.parquet as pq
-from quixstreams import Application
+from quixstreams import Application, message_context
+from quixstreams.models import Topic
 
 from app.bad_records.refusals import BadRecords
-from app.commands.offline import (
-    MOST_BYTES,
-    OfflineBroker,
-    OfflineTopics,
-    Record,
-    Sent,
-    offline_group,
-    without_other_sinks,
-)
+from app.commands.offline import offline_reader
 from app.commands.output import log_warnings_only, print_line
 from app.commands.try_out.avro_file import AvroFile, is_avro_file
 from app.commands.try_out.plan import Planner
 from app.config.settings import Settings
-from app.consumer.framework.application import Callbacks, run
-from app.consumer.framework.current import CurrentMessage, Due
-from app.consumer.framework.flushing import Flushing
-from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
-from app.consumer.sink_observer import Observed
+from app.consumer.plain.intake import Intake
 from app.convert.registered_schemas import Find
-from app.delivery.member import Member
-from app.delivery.runtime import Runtime
+from app.delivery.assignment import Assignment, Portion
+from app.delivery.stage import Stager
 from app.errors import ConfigError
 from app.formatting import counted
 from app.kafka.newest import Newest, newest
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.lenient_json import to_json
-from app.model import DataFile, Message, Rejected, StagedFile, headers_of, known_timestamp
-from app.monitoring.metrics import Metrics
+from app.model import (
+    Batch,
+    BatchPart,
+    Message,
+    OffsetRange,
+    Rejected,
+    StagedFile,
+    TopicPartition,
+    headers_of,
+    known_timestamp,
+)
 from app.monitoring.waits import Request, Waits
 from app.service.build import new_batch_limits, new_stager
 from app.service.customised import Choice, choose_lane, load_customised
 from app.service.formats import new_formats, new_registry
 from app.service.kafka import asking_for_topics, new_application
 from app.service.lake import new_lake, new_location
+from app.service.plain_lane import new_reader
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 from app.timings import DEFAULT
 
-_TOPIC, _OFFSET = "__topic", "__offset"
-_BEHIND: Final = -1  # stands for the offsets in topics of quixstreams
-_TICK_MS: Final = 200
-_COMMIT_SECONDS: Final = 0.2
+_OFFSET: Final = "__offset"
+_PORTION: Final = 1_000
 _BROKER_SECONDS: Final = 10.0
 _ENVELOPE: Final = frozenset({"value", "key", "timestamp", "headers"})
+
+
+Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes]] | None]
+"""Value, key, timestamp in milliseconds, and headers, as Kafka has them."""
 
 
 def try_out(settings: Settings, options: Namespace) -> int:
     """Put the records of standard input, a file or the topic through all steps but Spark's; returns 1 if any is bad."""
     log_warnings_only()
     with scratch_folder() as scratch:
+        now, planner, find = int(time.time() * 1000), None, None
+        records: Iterable[Record | None]
         if options.topic:
             found = _newest(settings, scratch, options.topic)
-            records = [_as_record(message) for message in found.messages if len(message) <= MOST_BYTES]
             planner = Planner(settings, scratch, found.a_second, options)
-            return _Trial(settings, scratch, records, range(1, len(records) + 1), None, planner).run()
-        data, find, now = _read(options.file), None, int(time.time() * 1000)
-        if is_avro_file(data):
+            records = [_as_record(message, now) for message in found.messages]
+        elif is_avro_file(data := _read(options.file)):
             file = _opened(data, settings, options)
-            find, records = file.find, [Record(value, None, now, None) for value in file.values]
-            numbers = list(range(1, len(records) + 1))
+            find, records = file.find, [(value, None, now, None) for value in file.values]
         else:
-            lines = [(number, line) for number, each in enumerate(data.split(b"\n"), 1) if (line := each.strip())]
-            records = list(_records(lines, settings, now, envelope=options.envelope))
-            numbers = [number for number, _ in lines]
-        _refuse_too_long(records, numbers)
-        return _Trial(settings, scratch, records, numbers, find).run()
+            records = _records(data, settings, now, envelope=options.envelope)
+        messages = [_Message(settings.input_topic, offset, *each) for offset, each in enumerate(records) if each]
+        return _Trial(settings, scratch, messages, find, planner).run()
+
+
+class _Message(SimpleNamespace):
+    """A record as Kafka's client gives it, of partition 0."""
+
+    def __init__(
+        self,
+        topic: str,
+        offset: int,
+        value: bytes | None,
+        key: bytes | None,
+        timestamp: int,
+        headers: list[tuple[str, bytes]] | None,
+    ) -> None:
+        super().__init__(
+            topic=lambda: topic,
+            partition=lambda: 0,
+            offset=lambda: offset,
+            value=lambda: value,
+            key=lambda: key,
+            timestamp=lambda: (1, timestamp),
+            headers=lambda: headers,
+            leader_epoch=lambda: None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.value() or b"")
 
 
 class _NotedBadRecords(BadRecords):
-    """Keeps all bad records, and notes each with what can be done about it."""
+    """Notes each bad record, and what can be done about it."""
 
-    def __init__(self, note: Callable[[str, str, int, str], None]) -> None:
+    def __init__(self, note: Callable[[str, int, str], None]) -> None:
         super().__init__("dead-letter", lambda _: None)  # each is shown with its line
         self._note = note
 
     def keep(self, rejected: Rejected, hint: str) -> bool:
-        self._note("bad", rejected.tp.topic, rejected.offset, f"{rejected.reason.whole}. {hint}")
+        self._note("bad", rejected.offset, f"{rejected.reason.whole}. {hint}")
         return super().keep(rejected, hint)
 
 
 class _Trial:
-    """Puts the records through a connector whose Kafka and lake are in this process, and whose writer shows rows."""
+    """Puts the records through all steps but Spark's, of a table that begins empty in the scratch folder."""
 
     def __init__(
         self,
         settings: Settings,
         scratch: Path,
-        records: Sequence[Record],
-        numbers: Sequence[int],
+        messages: Sequence[Any],
         find: Find | None,
-        planner: Planner | None = None,
+        planner: Planner | None,
     ) -> None:
         self._planner = planner
         self._settings = settings = settings.offline(scratch / "lake")
         self._scratch = scratch
-        self._records = records
-        self._line_numbers = numbers  # by the offset
-        self._outcomes: dict[int, list[tuple[str, str]]] = {}  # by the offset, or _BEHIND
-        self._produced = self._consumed = self._rescued = 0
+        self._messages = messages
+        self._outcomes: dict[int, list[tuple[str, str]]] = {each.offset(): [] for each in messages}
+        self._rescued = 0
         self._bad_records = _NotedBadRecords(self._note)
-        self.up: Future[None] = Future()  # as Spark's writer
-        self.up.set_result(None)
         store = new_store(settings)
         location = new_location(settings, store, None)
         store.connect(f"{location.root}/")
         self._lake = new_lake(settings, store, location)
         self._lake.schema.open()
-        columns = (*dict.fromkeys((*settings.metadata_columns, _TOPIC, _OFFSET)),)
-        with_offset = settings.model_copy(update={"metadata_columns": columns})
         if find is None and settings.needs_registry:
             find = new_registry(settings, scratch).find
         self._formats = new_formats(settings, find)
-        self._stager = new_stager(with_offset, self._lake, self._bad_records)
 
     def run(self) -> int:
-        settings, lake = self._settings, self._lake
-        keys, values = self._formats.key, self._formats.value
-        current = CurrentMessage(settings.memory.max_record_bytes, holds_several=values.split_values)
-        callbacks = Callbacks(current, lambda: self._go_on(application, sink, portions))
-        broker = OfflineBroker()
-        topics = OfflineTopics(broker, settings.consumer_group, self._note_sent)
-
-        def offline(**arguments: Any) -> Application:
-            of_consumer = callbacks.arguments(arguments["consumer_extra_config"])
-            of_consumer["consumer_extra_config"]["statistics.interval.ms"] = _TICK_MS
-            return Application(**arguments | of_consumer)
-
-        application = new_application(
-            offline,
-            settings,
-            lake.location,
-            self._scratch,
-            broker_address=broker.address,
-            topic_manager=topics,
-            use_changelog_topics=False,
-            state_dir=self._scratch / "state",
-            commit_interval=_COMMIT_SECONDS,
-        )
-        topic = application.topic(settings.input_topic, value_deserializer=values, key_deserializer=keys)
-        dataframe = application.dataframe(topic)
-        callbacks.notice_records(dataframe)
+        settings, formats, scratch = self._settings, self._formats, self._scratch
         customised = load_customised()
-        with without_other_sinks(self._note_sent):
-            built = customised.build(dataframe, application)
-        limits = new_batch_limits(settings, DEFAULT, self._scratch)
-        group, runtime = offline_group(settings.consumer_group), Runtime(self._scratch, Metrics(), workers=1)
-        member = Member(lake.store, lake.registrar, self._stager, limits, self, group, runtime)
-        sink = callbacks.sink = RowSink(
-            member,
-            Flushing(member, lambda **_: None),
-            self._bad_records,
-            current,
-            Due(_COMMIT_SECONDS, DEFAULT),
-            Observed(),
-        )
-        built.sink(sink)
-        current.watch([topic], topic.name)
-        portions = broker.produce(topic.name, self._records)
-        member.start()
-        try:
-            run(application)
-        finally:
-            member.stop()
-        return 1 if self._show(choose_lane(customised, settings))["bad"] else 0
+        lane = choose_lane(customised, settings)
+        limits = new_batch_limits(settings, DEFAULT, scratch)
+        topic = Topic(settings.input_topic, value_deserializer=formats.value, key_deserializer=formats.key)
+        new = partial(new_application, Application, settings, self._lake.location, scratch, state_dir=scratch / "state")
+        with (
+            nullcontext(new_reader(settings, formats, topic, lane.built, limits, DEFAULT.clock))
+            if lane.is_plain
+            else offline_reader(new, customised, settings, formats, limits, self._note_sent)
+        ) as (of_messages, read, transformer):
+            columns = (*dict.fromkeys((*settings.metadata_columns, _OFFSET)),)
+            with_offset = settings.model_copy(update={"metadata_columns": columns})
+            stager = new_stager(with_offset, self._lake, self._bad_records, of_messages, read)
+            intake = Intake(limits.max_record_bytes, self._bad_records, transformer=transformer)
+            no_log: Any = None  # nothing is claimed
+            tp, left = TopicPartition(topic.name, 0), self._messages
+            assignment = Assignment([tp], no_log, partial(self._stage, stager))
+            while left:
+                taken = intake.take(assignment, tp, left[:_PORTION], room=limits.max_buffer_bytes, until=inf)
+                left = left[taken.messages :]
+        return 1 if self._show(lane)["bad"] else 0
 
-    def _go_on(self, application: Application, sink: RowSink, portions: Iterator[int]) -> None:
-        """Produce the next portion once all that came is committed, and no more comes, as behind a ``group_by()``."""
-        consumed, self._consumed = self._consumed, sink.consumed
-        if consumed == sink.consumed >= self._produced and sink.has_delivered:
-            produced = next(portions, 0)
-            self._produced += produced
-            if not produced:
-                application.stop()
+    def _stage(self, stager: Stager, portion: Portion) -> None:
+        """Convert and stage a portion; note its rows, none of which is written."""
+        for tp, end, messages, rows in ((each.tp, each.end, each.messages, each.rows) for each in portion.pieces):
+            part = BatchPart(OffsetRange(tp, 0, end), "", portion.number)
+            batch = Batch((part,), ([*rows],), ([*messages],))
+            opened = stager.open(portion.number, self._scratch / "staged.parquet")
+            opened.append(batch, stager.convert(batch, lambda work: work()))
+            if staged := opened.close().file:
+                self._note_rows(staged)
 
-    def write(self, staged: StagedFile, out: Path) -> list[DataFile]:  # noqa: ARG002 - as Spark's writer
-        """Note the rows of a batch; none of them is written."""
+    def _note_rows(self, staged: StagedFile) -> None:
+        without = {_OFFSET}.difference(self._settings.metadata_columns)
         if self._planner:
-            self._planner.add(staged)
+            self._planner.add(staged, without)
         for row in pq.ParquetFile(staged.path).read().to_pylist():
-            group = staged.groups[row.pop(staged.group_column)]
-            topic, offset = row.get(_TOPIC, group.partition_values.get(_TOPIC)), row[_OFFSET]
-            for added in {_TOPIC, _OFFSET}.difference(self._settings.metadata_columns):
-                row.pop(added, None)
+            group, offset = staged.groups[row.pop(staged.group_column)], row[_OFFSET]
             self._rescued += row.get(RESCUED_COLUMN) is not None
-            values = {column: value for column, value in row.items() if value is not None}
-            self._note("row", topic, offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
-        return []
+            values = {name: value for name, value in row.items() if value is not None and name not in without}
+            self._note("row", offset, f"{folder(group.partition_values) or '.'}  {to_json(values)}")
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 
-    def _note(self, what: str, topic: str, offset: int, text: str) -> None:
-        place = offset if topic == self._settings.input_topic else _BEHIND
-        self._outcomes.setdefault(place, []).append((what, text))
+    def _note(self, what: str, offset: int, text: str) -> None:
+        self._outcomes[offset].append((what, text))
 
-    def _note_sent(self, sent: Sent) -> None:
-        self._note("sent", sent.topic, sent.offset, f"to {sent.to}: {_shown(sent.key)} {_shown(sent.value)}")
+    def _note_sent(self, to: str, key: Any, value: Any) -> None:
+        self._note("sent", message_context().offset, f"to {to}: {_shown(key)} {_shown(value)}")
 
     def _show(self, lane: Choice) -> Counter[str]:
         """Print what became of each record; returns how many outcomes there are of each kind."""
-        for offset, number in enumerate(self._line_numbers):
-            outcomes = self._outcomes.get(offset, [])
+        for offset, outcomes in self._outcomes.items():
             if not {"row", "bad"}.intersection(what for what, _ in outcomes):
-                self._note("none", self._settings.input_topic, offset, "no row")
-            for what, text in self._outcomes[offset] if not self._planner else ():
-                print_line(f"{what:<4}  line {number}  {text}")
-        for what, text in self._outcomes.get(_BEHIND, []) if not self._planner else ():
-            print_line(f"{what:<4}  after group_by()  {text}")
+                self._note("none", offset, "no row")
+            for what, text in outcomes if not self._planner else ():
+                print_line(f"{what:<4}  line {offset + 1}  {text}")
         counts = Counter(what for outcomes in self._outcomes.values() for what, _ in outcomes)
         if self._planner:
             self._show_plan(self._planner, counts)
             return counts
         print_line(
-            f"{counted(len(self._line_numbers), 'record')}: {counted(counts['row'], 'row')}, "
+            f"{counted(len(self._messages), 'record')}: {counted(counts['row'], 'row')}, "
             f"{self._rescued:,} of them with values in {RESCUED_COLUMN}; {counts['bad']:,} bad, "
             f"{counts['none']:,} without a row, {counts['sent']:,} sent elsewhere"
         )
@@ -241,9 +228,8 @@ class _Trial:
         return counts
 
     def _show_plan(self, planner: Planner, counts: Counter[str]) -> None:
-        without = {_TOPIC, _OFFSET}.difference(self._settings.metadata_columns)
         reasons = Counter(text for each in self._outcomes.values() for what, text in each if what == "bad")
-        plan = planner.plan(len(self._records), counts["bad"], reasons, self._rescued, frozenset(without))
+        plan = planner.plan(len(self._messages), counts["bad"], reasons, self._rescued)
         for line in [json.dumps(plan.as_json())] if planner.is_json else plan.lines():
             print_line(line)
 
@@ -268,9 +254,9 @@ def _newest(settings: Settings, scratch: Path, count: int) -> Newest:
         consumer.close()
 
 
-def _as_record(message: Message) -> Record:
+def _as_record(message: Message, now: int) -> Record:
     timestamp = known_timestamp(message.timestamp()[1])
-    return Record(message.value(), message.key(), timestamp or int(time.time() * 1000), headers_of(message))
+    return message.value(), message.key(), timestamp or now, headers_of(message)
 
 
 def _shown(value: Any) -> str:
@@ -299,24 +285,15 @@ def _opened(data: bytes, settings: Settings, options: Namespace) -> AvroFile:
         raise ConfigError(doing, str(error), "Write it again, with the codec null or deflate") from None
 
 
-def _records(lines: Sequence[tuple[int, bytes]], settings: Settings, now: int, *, envelope: bool) -> Iterator[Record]:
-    for number, line in lines:
-        if not envelope:
-            yield Record(line, None, now, None)
-            continue
+def _records(data: bytes, settings: Settings, now: int, *, envelope: bool) -> Iterator[Record | None]:
+    """The record of each line, ``None`` for a blank one."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        text = line.strip()
         try:
-            yield _unpacked(line, settings, now)
+            yield _unpacked(text, settings, now) if text and envelope else (text, None, now, None) if text else None
         except (ValueError, RecursionError) as error:
             hint = "With --envelope each line is a JSON object: see `python main.py try --help`"
             raise ConfigError(f"reading line {number}", str(error), hint) from None
-
-
-def _refuse_too_long(records: Sequence[Record], numbers: Sequence[int]) -> None:
-    for number, record in zip(numbers, records, strict=True):
-        size = len(record.value or b"") + len(record.key or b"")
-        if size > MOST_BYTES:
-            cause = f"it has {size:,} bytes, and `try` takes {MOST_BYTES:,}"
-            raise ConfigError(f"reading line {number}", cause, "Leave it out, or shorten it")
 
 
 def _unpacked(line: bytes, settings: Settings, now: int) -> Record:
@@ -332,7 +309,7 @@ def _unpacked(line: bytes, settings: Settings, now: int) -> Record:
     if not (headers is None or isinstance(headers, dict)):
         raise ValueError(f"its headers are {json.dumps(headers)}, no object of names and texts")
     as_is = settings.value_deserializer != "json" and isinstance(value, str)
-    return Record(
+    return (
         None if value is None else value.encode() if as_is else json.dumps(value).encode(),
         _bytes(record.get("key")),
         timestamp,

@@ -3,7 +3,7 @@
 import logging
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -107,17 +107,16 @@ class Planner:
         self._warnings = RecentWarnings()
         logging.getLogger("app").addHandler(self._warnings)
 
-    def add(self, staged: StagedFile) -> None:
+    def add(self, staged: StagedFile, without: Collection[str]) -> None:
+        """Take its rows; columns ``without`` are there for this command alone."""
         table = pq.ParquetFile(staged.path).read()
         ids = table[staged.group_column]
         table = table.take(pc.sort_indices(ids))  # as the rows of its files are together
         self._folders += [staged.groups[each].partition_values for each in ids.to_pylist()]
-        self._tables.append(table.drop_columns([staged.group_column]))
+        self._tables.append(table.drop_columns([staged.group_column, *without]))
 
-    def plan(self, records: int, bad: int, reasons: Counter[str], rescued: int, without: frozenset[str]) -> Plan:
-        """Reckons; columns ``without`` are in the rows for this command alone."""
+    def plan(self, records: int, bad: int, reasons: Counter[str], rescued: int) -> Plan:
         table = pa.concat_tables(self._tables, promote_options="permissive") if self._tables else pa.table({})
-        table = table.drop_columns([name for name in table.column_names if name in without])
         rows, a_row = len(table), self._bytes_a_row(table)
         a_second = self._a_second * rows / max(1, records)
         seconds = self._seconds_a_batch(a_second * a_row)

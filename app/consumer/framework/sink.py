@@ -88,11 +88,6 @@ class RowSink(BaseSink):
             is_held_up=self.is_held_up,
         )
 
-    @property
-    def has_delivered(self) -> bool:
-        """Whether all messages that came are in the lake and committed."""
-        return self._due.seconds is None and not self._processed.oldest_uncommitted
-
     def is_read(self, tp: TopicPartition) -> bool:
         """Whether messages of this partition come now, as far as this member knows."""
         return tp in self._processed.of

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from quixstreams.context import set_message_context
+from quixstreams.core.stream import Stream
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.dataframe.registry import DataFrameRegistry
 from quixstreams.models import MessageContext, Topic
@@ -92,6 +93,7 @@ class Transformer:
         built: the stream of ``transform()`` on a ``stateless_dataframe()``.
         limits: the largest message that becomes a row; the rows of one message may take the whole buffer.
         values_are_json, keys_are_text: whether the topic's deserializers read those; most are then read without them.
+        root: takes the messages, where the stream joins several topics.
         clock: monotonic seconds.
     """
 
@@ -100,6 +102,8 @@ class Transformer:
         topic: Topic,
         built: StreamingDataFrame,
         limits: BatchLimits,
+        root: Stream | None = None,
+        /,
         *,
         values_are_json: bool,
         keys_are_text: bool,
@@ -117,7 +121,7 @@ class Transformer:
         self._are_texts = keys_are_text  # the rows of the present run, so far
         self._runs_of_objects = 0  # one after another
         rows = built.apply(self._take_row, metadata=True)  # a branch that ends there, as of a sink
-        self._execute = rows.stream.compose_single()
+        self._execute = rows.stream.compose()[root] if root else rows.stream.compose_single()
 
     def run(self, messages: Sequence[Message], *, room: int, until: float) -> Transformed:
         """Run over messages until their rows and refusals take ``room`` bytes, or the clock shows ``until``.
