@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from app.config.fields import IN_QUOTES, is_quoted
 from app.config.settings import COMMAND, NOWHERE, VARIABLES, Settings, shown
-from app.errors import ConfigError
+from app.errors import ConfigError, cut
 from app.formatting import escape_control
 
 _MOST_BYTES: Final = 2**20
@@ -77,9 +77,7 @@ def remarks() -> tuple[str, ...]:
 def _as_set(variable: str) -> str:
     """Returns ``="value"`` as the user set it, where that can be shown."""
     value = os.environ.get(variable, "").strip()
-    text = shown(variable, value) if value else ""
-    if len(text) > _LONGEST_SHOWN:
-        text = f'{text[:_LONGEST_SHOWN]}…"'
+    text = cut(shown(variable, value), _LONGEST_SHOWN) if value else ""
     return text and f"={text}"
 
 

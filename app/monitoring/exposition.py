@@ -10,11 +10,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from app.monitoring.metrics import Position, Totals
-from app.monitoring.status import STATES, Live, Status
+from app.monitoring.metrics import Position
+from app.monitoring.status import STATES, Status
 
 _Read = Callable[[Status], float | None]
 _ReadPartition = Callable[[Position, float | None], float | None]
+
+
+def _total(field: str) -> _Read:
+    return lambda s: getattr(s.counts.totals, field)
 
 
 def _compacted(field: str) -> _Read:
@@ -22,29 +26,21 @@ def _compacted(field: str) -> _Read:
 
 
 # Name without "lake_sink_", documentation, and value; a gauge whose value is unknown is left out.
-_COUNTERS: Final[Iterable[tuple[str, str, Callable[[Totals, Live], int]]]] = (
-    ("rows", "Rows written to the lake since the process started.", lambda total, _: total.rows),
-    (
-        "bytes",
-        "Bytes of the Parquet files written to the lake since the process started.",
-        lambda total, _: total.size,
-    ),
-    ("files", "Parquet files written to the lake since the process started.", lambda total, _: total.files),
-    ("batches", "Batches written to the lake since the process started.", lambda total, _: total.batches),
-    (
-        "dead_letters",
-        "Records written to the dead letter since the process started.",
-        lambda total, _: total.dead_letters,
-    ),
-    ("rescued_values", "Values that fit no column and went to _rescued_data.", lambda total, _: total.rescued),
-    ("pauses", "Pauses of consuming because the store or the catalog took too long.", lambda total, _: total.pauses),
+_COUNTERS: Final[Iterable[tuple[str, str, _Read]]] = (
+    ("rows", "Rows written to the lake since the process started.", _total("rows")),
+    ("bytes", "Bytes of the Parquet files written to the lake since the process started.", _total("size")),
+    ("files", "Parquet files written to the lake since the process started.", _total("files")),
+    ("batches", "Batches written to the lake since the process started.", _total("batches")),
+    ("dead_letters", "Records written to the dead letter since the process started.", _total("dead_letters")),
+    ("rescued_values", "Values that fit no column and went to _rescued_data.", _total("rescued")),
+    ("pauses", "Pauses of consuming because the store or the catalog took too long.", _total("pauses")),
     (
         "fenced_partitions",
         "Partitions that another member had taken over while this one still wrote.",
-        lambda total, _: total.fenced,
+        _total("fenced"),
     ),
-    ("consumed_records", "Records that were read from Kafka.", lambda _, live: live.consumption.consumed),
-    ("skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", lambda _, live: live.skipped),
+    ("consumed_records", "Records that were read from Kafka.", lambda s: s.live.consumption.consumed),
+    ("skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", lambda s: s.live.skipped),
 )
 _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("assigned_partitions", "Partitions that are consumed.", lambda s: len(s.counts.positions)),
@@ -81,15 +77,10 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
         "Seconds between two compactions: COMPACT.",
         lambda s: s.identity.compaction_seconds,
     ),
-    *(
-        (f"compaction_{name}", what, _compacted(field))
-        for name, field, what in (
-            ("merged_files", "before", "Files that the last compaction merged."),
-            ("new_files", "after", "Files that they became."),
-            ("later_files", "later", "Small files that were too young for it."),
-            ("failed_folders", "failed", "Folders that it left because of an error."),
-        )
-    ),
+    ("compaction_merged_files", "Files that the last compaction merged.", _compacted("before")),
+    ("compaction_new_files", "Files that they became.", _compacted("after")),
+    ("compaction_later_files", "Small files that were too young for it.", _compacted("later")),
+    ("compaction_failed_folders", "Folders that it left because of an error.", _compacted("failed")),
     ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.identity.commit_interval),
 )
 # The same for each partition, from its position and the age of its oldest message that is not committed.
@@ -129,25 +120,21 @@ class Exposition:
     def collect(self) -> Iterator[Metric]:
         """Implements the collector's interface; the registry calls it."""
         status = self._status()
-        live, identity = status.live, status.identity
+        identity = status.identity
         yield from self._counted.collect()
-        for name, documentation, count in _COUNTERS:
-            yield CounterMetricFamily(f"lake_sink_{name}", documentation, count(status.counts.totals, live))
-        for name, documentation, read in _GAUGES:
-            value = read(status)
-            if value is not None:
-                yield GaugeMetricFamily(f"lake_sink_{name}", documentation, value)
+        for family, metrics in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            for name, documentation, read in metrics:
+                if (value := read(status)) is not None:
+                    yield family(f"lake_sink_{name}", documentation, value)
         yield from _of_partitions(status)
         state = GaugeMetricFamily("lake_sink_state", "1 for the state that the connector is in.", labels=["state"])
         for each in STATES:
-            state.add_metric([each], float(each == live.state))
+            state.add_metric([each], float(each == status.live.state))
         yield state
         if identity.is_found:  # a changing table would look like a second deployment
             names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
-            yield _info(
-                "lake_sink_deployment_info", "Topic, consumer group and table, as labels of the value 1.", names
-            )
-        yield _info("lake_sink_build_info", "Versions, as labels of the value 1.", identity.versions)
+            yield _info("deployment_info", "Topic, consumer group and table, as labels of the value 1.", names)
+        yield _info("build_info", "Versions, as labels of the value 1.", identity.versions)
 
 
 def _of_partitions(status: Status) -> Iterator[Metric]:
@@ -155,13 +142,12 @@ def _of_partitions(status: Status) -> Iterator[Metric]:
     for name, documentation, read in _PARTITION_GAUGES:
         gauge = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=["topic", "partition"])
         for tp, position, age in known:
-            value = read(position, age)
-            if value is not None:
+            if (value := read(position, age)) is not None:
                 gauge.add_metric([tp.topic, str(tp.partition)], value)
         yield gauge
 
 
 def _info(name: str, documentation: str, labels: Mapping[str, str]) -> Metric:
-    info = GaugeMetricFamily(name, documentation, labels=list(labels))
+    info = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=list(labels))
     info.add_metric(list(labels.values()), 1)
     return info

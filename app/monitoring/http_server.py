@@ -123,14 +123,12 @@ def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: Allowed
         ws="none",
         loop="asyncio",
         lifespan="off",
-        interface="asgi3",
         log_config=None,
         log_level=logging.CRITICAL + 1,  # the connector logs what an operator needs
         access_log=False,
         proxy_headers=False,
         date_header=False,
         headers=list(_HEADERS.items()),
-        workers=1,
         backlog=_ACCEPTED_AT_ONCE,
         h11_max_incomplete_event_size=_LONGEST_HEAD,
     )
