@@ -4,7 +4,6 @@ No message of this module repeats the document, because it holds secrets.
 """
 
 import re
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,8 @@ from typing import Any, Final
 from app.config import parsers as parse
 from app.storage.targets import AzureTarget, LocalTarget, S3Target, StorageTarget
 
+# The id of a user of Quix, as a key: the platform's gateway then takes the secret as session token.
+_USER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _GOOGLE_S3: Final = "https://storage.googleapis.com"  # the S3 interface of Google Cloud Storage
 
 
@@ -42,16 +43,8 @@ def _s3_target(section: "_Section", default_region: str, *required: str, service
         endpoint_url=section.optional("ServiceUrl", parse.http_url) or service_url,
         access_key=access_key,
         secret_key=secret_key,
-        session_token=secret_key if _is_user(access_key) else None,
+        session_token=secret_key if _USER.fullmatch(access_key) else None,
     )
-
-
-def _is_user(access_key: str) -> bool:
-    """Whether the key is the id of a user of Quix: the platform's gateway then takes the secret as session token."""
-    try:
-        return str(uuid.UUID(access_key)) == access_key.lower()
-    except ValueError:
-        return False
 
 
 def _azure_target(section: "_Section") -> AzureTarget:

@@ -96,19 +96,14 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
+        is_both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=is_both)
     except (OSError, UnicodeError) as error:  # a name with two dots in a row is a UnicodeError
         raise ConfigError(
             f"opening HTTP_PORT={port} on HTTP_HOST={host}",
-            getattr(error, "strerror", None) or str(error),
+            str(getattr(error, "strerror", None) or error).partition(" (while")[0],  # Python names the address again
             "Choose another port or host, or port 0 for none",
         ) from None
-    return listener
 
 
 def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: AllowedHosts) -> None:
