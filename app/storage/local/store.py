@@ -76,7 +76,9 @@ class LocalStore:
             _make_folder(target.parent)
             with path.open("rb") as source:
                 try:
-                    return _stored_object(key, _put_in_place(source, target, self._place))
+                    # Where the file system has links, only if no other file has the name.
+                    place = os.link if self.refuses_overwrites else os.replace
+                    return _stored_object(key, _put_in_place(source, target, place))
                 except FileExistsError:
                     with suppress(FileNotFoundError):  # a placeholder that was deleted meanwhile
                         if _etag_of_file(target) == _etag_of_file(path):
@@ -122,24 +124,19 @@ class LocalStore:
             return file.read(length)
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
+        """Writes as ``ObjectStore.write`` does. A lock excludes other writers, also those on other machines."""
         with self._reaching(f"writing {self.uri}/{key}", key) as target:
             _make_folder(target.parent)
-            self._swap(key, target, BytesIO(body), _etag(body), replaces)
+            with (target.parent / _LOCK).open("ab") as lock:  # closed, also by the end of the process, it is released
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                found = _etag(target.read_bytes()) if target.is_file() else None
+                if found == _etag(body):  # an earlier attempt failed after renaming
+                    _sync_folder(target.parent)
+                elif found == replaces:
+                    _put_in_place(BytesIO(body), target)
+                else:
+                    raise changed(self.uri, key)
         return _etag(body)
-
-    def _swap(self, key: str, target: Path, source: BinaryIO, ours: str, replaces: str | None) -> os.stat_result:
-        """Replaces a version by a file; ``ours`` is the new ETag.
-
-        A lock excludes other writers, also in other processes and on other machines.
-        """
-        with _locked(target.parent):
-            found = _etag_of_file(target) if target.is_file() else None
-            if found == ours:  # an earlier attempt failed after renaming
-                _sync_folder(target.parent)
-                return target.stat()
-            if found != replaces:
-                raise changed(self.uri, key)
-            return _put_in_place(source, target)
 
     def download(self, key: str, path: Path) -> str:
         """Copies the file and returns its ETag, a hash of its content; removes an incomplete copy."""
@@ -180,14 +177,6 @@ class LocalStore:
             self._look_anew(folder.parent)
         with suppress(OSError):  # the next step reports the error
             os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
-
-    def _place(self, unfinished: Path, target: Path) -> None:
-        """Gives a complete file its name; where the file system has links, only if no other file has it."""
-        if self.refuses_overwrites:
-            target.hardlink_to(unfinished)
-            unfinished.unlink()
-        else:
-            unfinished.replace(target)
 
     def _require_root(self, doing: str) -> None:
         """Refuses a missing folder: an unmounted share must not look like an empty lake."""
@@ -244,14 +233,6 @@ def _make_folder(folder: Path) -> None:
     _sync_folder(folder.parent)
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock for replacing files; waits for it."""
-    with (folder / _LOCK).open("ab") as lock:  # closing the file, or the end of the process, releases the lock
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _etag(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
@@ -261,27 +242,20 @@ def _etag_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _put_in_place(
-    source: BinaryIO, target: Path, place: Callable[[Path, Path], object] = Path.replace
-) -> os.stat_result:
+def _put_in_place(source: BinaryIO, target: Path, place: Callable[[Path, Path], object] = os.replace) -> os.stat_result:
     """Writes and syncs the file under another name; ``place`` then gives it its own."""
     unfinished = _unfinished_file_in(target.parent)
     try:
-        stat = _copy_to_disk(source, unfinished)
+        with unfinished.open("xb") as writer:
+            shutil.copyfileobj(source, writer, CHUNK)
+            writer.flush()
+            os.fsync(writer.fileno())
+            stat = os.fstat(writer.fileno())
         place(unfinished, target)
-    except BaseException:
+    finally:
         unfinished.unlink(missing_ok=True)
-        raise
     _sync_folder(target.parent)
     return stat
-
-
-def _copy_to_disk(source: BinaryIO, target: Path) -> os.stat_result:
-    with target.open("xb") as writer:
-        shutil.copyfileobj(source, writer, CHUNK)
-        writer.flush()
-        os.fsync(writer.fileno())
-        return os.fstat(writer.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
