@@ -40,7 +40,7 @@ def batches_in(key: str, footer: Mapping[bytes, bytes] | None) -> Sequence[Part]
         return [part]
     if shared := shared_file_of(key.rpartition("/")[2]):
         return [
-            Part(topic_in_names(each.tp.topic), each.tp.partition, each.first, each.last, shared.owner, shared.number)
+            Part(topic_in_names(each.tp.topic), each.tp.partition, each.first, each.last, *shared)
             for each in read_batch_offsets(footer)
         ]
     return _read(footer) if is_merged(key) else []

@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from app.model import BatchPart, OffsetRange, TopicPartition
 
@@ -80,14 +79,6 @@ class PartitionSpec:
     def virtual(self) -> tuple[str, ...]:
         """Levels without folders: columns of the records, even with the name of a time part."""
         return tuple(name for name in self.order if name not in self.columns)
-
-
-class SharedFile(NamedTuple):
-    """The name of a file with rows of several topic-partitions; ``topic`` is the first of their topics."""
-
-    topic: str
-    owner: str
-    number: int
 
 
 def escape(text: str) -> str:
@@ -194,12 +185,12 @@ def part_of(name: str) -> BatchPart | None:
     return BatchPart(OffsetRange(TopicPartition(found["topic"], partition), first, last), found["owner"], number)
 
 
-def shared_file_of(name: str) -> SharedFile | None:
-    """Reads the name of a file of several topic-partitions; ``None`` for any other name. A long topic stays cut."""
+def shared_file_of(name: str) -> tuple[str, int] | None:
+    """Reads owner and number in the name of a file of several topic-partitions; ``None`` for any other name."""
     found = _SHARED_FILE_NAME.fullmatch(name)
     if found is None or int(found["number"]) > _MAX_OFFSET:
         return None
-    return SharedFile(found["topic"], found["owner"], int(found["number"]))
+    return found["owner"], int(found["number"])
 
 
 def merged_key(table_root: str, folder_name: str, token: str) -> str:

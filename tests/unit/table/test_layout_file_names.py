@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.model import BatchPart, OffsetRange, TopicPartition
-from app.table.layout import SharedFile, file_name, part_of, shared_file_of, topic_in_names
+from app.table.layout import file_name, part_of, shared_file_of, topic_in_names
 from tests.support.batches import part
 
 TOKEN = "0a1b2c3d4e5f607100000003"
@@ -61,7 +61,7 @@ def test_every_name_is_read_back(wanted: BatchPart) -> None:
 @example(part(TopicPartition("t" * 121, 0), owner=TOKEN))
 def test_every_name_of_a_file_of_several_partitions_is_read_back(one: BatchPart) -> None:
     name = file_name([one, one])
-    assert shared_file_of(name) == SharedFile(topic_in_names(one.offsets.tp.topic), one.owner, one.number)
+    assert shared_file_of(name) == (one.owner, one.number)
     assert part_of(name) is None
     assert shared_file_of(file_name([one])) is None
     assert len(name) <= len(file_name([one])), "so that it fits wherever the other would"
