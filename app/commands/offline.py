@@ -19,9 +19,6 @@ from app.timings import DEFAULT
 _ANY_TOPIC = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}
 _ANSWER_SECONDS = 30.0
 
-OnSent = Callable[[str, Any, Any], None]
-"""Gets a record for another place than the table: the topic or the class of the sink, the key and the value."""
-
 
 class AnyTopic(TopicAdmin):
     """Each topic exists, with so many partitions; no broker is asked."""
@@ -66,11 +63,12 @@ def offline_reader(
     settings: Settings,
     formats: Formats,
     limits: BatchLimits,
-    on_sent: OnSent,
+    on_sent: Callable[[str, Any, Any], None],
 ) -> Iterator[tuple[None, None, Transformer]]:
     """Yields what ``new_reader`` returns, once ``transform()`` has built on a ``new`` application.
 
-    State begins empty. What is sent goes to ``on_sent`` alone; the broker is for clients that ``transform()`` makes.
+    State begins empty. ``on_sent`` alone gets what is sent: the topic or the class of the sink, the key and the value.
+    The broker is for clients that ``transform()`` makes.
     """
     broker = OfflineBroker()
     topics = TopicManager(broker, settings.consumer_group)
@@ -90,7 +88,7 @@ def offline_reader(
 
     vars(context.producer)["produce_row"] = produce_row
     vars(context.sink_manager)["register"] = register
-    records = dataframe.update(lambda _: context.printer.print())  # as quixstreams' loop does after each message
+    records = dataframe.update(lambda _: context.printer.print())  # as quixstreams' loop does
     if values is not formats.value:
         records = records.apply(lambda several: [None] if several is None else several, expand=True)
     built = customised.build(records, application)

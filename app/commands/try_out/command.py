@@ -37,7 +37,6 @@ from app.lenient_json import to_json
 from app.model import (
     Batch,
     BatchPart,
-    Message,
     OffsetRange,
     Rejected,
     StagedFile,
@@ -76,28 +75,24 @@ def try_out(settings: Settings, options: Namespace) -> int:
         if options.topic:
             found = _newest(settings, scratch, options.topic)
             planner = Planner(settings, scratch, found.a_second, options)
-            records = [_as_record(message, now) for message in found.messages]
+            records = [
+                (each.value(), each.key(), known_timestamp(each.timestamp()[1]) or now, headers_of(each))
+                for each in found.messages
+            ]
         elif is_avro_file(data := _read(options.file)):
             file = _opened(data, settings, options)
             find, records = file.find, [(value, None, now, None) for value in file.values]
         else:
             records = _records(data, settings, now, envelope=options.envelope)
-        messages = [_Message(settings.input_topic, offset, *each) for offset, each in enumerate(records) if each]
+        messages = [_Message(settings.input_topic, offset, each) for offset, each in enumerate(records) if each]
         return _Trial(settings, scratch, messages, find, planner).run()
 
 
 class _Message(SimpleNamespace):
     """A record as Kafka's client gives it, of partition 0."""
 
-    def __init__(
-        self,
-        topic: str,
-        offset: int,
-        value: bytes | None,
-        key: bytes | None,
-        timestamp: int,
-        headers: list[tuple[str, bytes]] | None,
-    ) -> None:
+    def __init__(self, topic: str, offset: int, record: Record) -> None:
+        value, key, timestamp, headers = record
         super().__init__(
             topic=lambda: topic,
             partition=lambda: 0,
@@ -178,9 +173,9 @@ class _Trial:
 
     def _stage(self, stager: Stager, portion: Portion) -> None:
         """Convert and stage a portion; note its rows, none of which is written."""
-        for tp, end, messages, rows in ((each.tp, each.end, each.messages, each.rows) for each in portion.pieces):
-            part = BatchPart(OffsetRange(tp, 0, end), "", portion.number)
-            batch = Batch((part,), ([*rows],), ([*messages],))
+        for piece in portion.pieces:
+            part = BatchPart(OffsetRange(piece.tp, 0, piece.end), "", portion.number)
+            batch = Batch((part,), ([*piece.rows],), ([*piece.messages],))
             opened = stager.open(portion.number, self._scratch / "staged.parquet")
             opened.append(batch, stager.convert(batch, lambda work: work()))
             if staged := opened.close().file:
@@ -252,11 +247,6 @@ def _newest(settings: Settings, scratch: Path, count: int) -> Newest:
         return newest(GroupOffsets(consumer, new_admin(connection)), topic.name, count)
     finally:
         consumer.close()
-
-
-def _as_record(message: Message, now: int) -> Record:
-    timestamp = known_timestamp(message.timestamp()[1])
-    return message.value(), message.key(), timestamp or now, headers_of(message)
 
 
 def _shown(value: Any) -> str:
