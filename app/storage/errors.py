@@ -60,17 +60,6 @@ class Rule:
     error: type[ConnectorError]
     hint: str = ""
 
-    @property
-    def may_pass(self) -> bool:
-        """Whether the error is retryable."""
-        return issubclass(self.error, RetryableError)
-
-    def apply(self, doing: str, cause: str, headers: Mapping[str, str], hint: str = "") -> ConnectorError:
-        """Makes the error; ``hint`` is for a rule without one, names in ``headers`` are in lower case."""
-        if self.may_pass:
-            return RetryableError(doing, cause, self.hint or hint, retry_after=retry_after(headers))
-        return self.error(doing, cause, self.hint or hint)
-
 
 PASSES: Final = Rule(RetryableError)
 
@@ -83,10 +72,17 @@ class ErrorRules:
     passing: frozenset[int] = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
     lasting: frozenset[int] = frozenset({HTTPStatus.NOT_IMPLEMENTED})
 
-    def find(self, name: str, status: int) -> Rule | None:
-        """Returns the rule for a refusal, or ``None``. A retryable status counts before the name."""
+    def error(
+        self, name: str, status: int, doing: str, cause: str, hint: str, headers: Mapping[str, str]
+    ) -> ConnectorError | None:
+        """Returns the error for a refusal, or ``None`` without a rule. A retryable status counts before the name.
+
+        ``hint`` is for a rule without one; names in ``headers`` are in lower case.
+        """
         rule = self.by_name.get(name)
-        if rule is not None and rule.may_pass:
-            return rule
         is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in self.lasting
-        return PASSES if is_server_error or status in self.passing else rule
+        if (is_server_error or status in self.passing) and not (rule and rule.error is RetryableError):
+            rule = PASSES
+        if rule and rule.error is RetryableError:
+            return RetryableError(doing, cause, rule.hint or hint, retry_after=retry_after(headers))
+        return rule.error(doing, cause, rule.hint or hint) if rule else None

@@ -150,9 +150,8 @@ def _from_answer(error: HttpResponseError, doing: str, access: Access) -> Connec
     code = error_code(error)
     status = error.status_code or 0
     cause = _cause(error, code, status)
-    rule = _RULES.find(code, status)
-    if rule is not None:
-        return rule.apply(doing, cause, _headers(error), "" if code else PROXY_HINT)
+    if known := _RULES.error(code, status, doing, cause, "" if code else PROXY_HINT, _headers(error)):
+        return known
     if not code:
         return FatalError(doing, cause, PROXY_HINT)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):

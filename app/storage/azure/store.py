@@ -106,7 +106,38 @@ class AzureStore(CloudStore):
 
     @cached_property
     def _client(self) -> ContainerClient:
-        return new_client(self._target, self._max_workers, self._limits)
+        """Makes the client for all threads, which raises only errors that ``app.storage.azure.errors`` translates."""
+        target, session = self._target, requests.Session()
+        adapter = HTTPAdapter(pool_maxsize=self._max_workers + SPARE_CONNECTIONS)
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        session.auth = lambda request: request  # else a user's .netrc would replace the signature
+        options: dict[str, Any] = {
+            # The time-outs go to the transport: the client ignores its own where a transport is given.
+            "transport": RequestsTransport(
+                session=session,
+                connection_timeout=self._limits.connect_timeout,
+                read_timeout=self._limits.read_timeout,
+                connection_data_block_size=_READ_BYTES,
+            ),
+            "retry_total": _RETRIES,
+            "initial_backoff": _FIRST_PAUSE,
+            "increment_base": 1,
+            "random_jitter_range": _FIRST_PAUSE,
+            "max_single_put_size": BLOCK,
+            "max_block_size": BLOCK,
+            "max_single_get_size": BLOCK,
+            "max_chunk_get_size": BLOCK,
+            "raw_response_hook": _refuse_what_is_not_azure,
+        }
+        try:
+            if target.connection_string:
+                return ContainerClient.from_connection_string(target.connection_string, target.container, **options)
+            address = target.endpoint_url or f"https://{target.account}.blob.core.windows.net"
+            return ContainerClient(address, target.container, _credential(target), **options)
+        except ValueError as error:  # its text names parts of a connection string, never their values
+            hint = "Check AZURE_STORAGE_CONNECTION_STRING, or AZURE_ENDPOINT_URL and AZURE_STORAGE_KEY"
+            raise ConfigError(f"connecting to {target.uri}", str(error).rstrip("."), hint) from None
 
     @property
     def _account(self) -> str:
@@ -144,44 +175,6 @@ class MachineIdentity:
             raise ClientAuthenticationError(f"the identity service of this machine fails: {error}") from error
         except ClientAuthenticationError as error:  # holds an answer of the identity service, not of the store
             raise ClientAuthenticationError(error.message) from error
-
-
-def new_client(target: AzureTarget, max_workers: int, limits: Limits) -> ContainerClient:
-    """Makes a client for all threads, which raises only errors that ``app.storage.azure.errors`` translates.
-
-    ``max_workers`` sizes its connection pool. Raises ``ConfigError`` if the credentials cannot be read.
-    """
-    session = requests.Session()
-    adapter = HTTPAdapter(pool_maxsize=max_workers + SPARE_CONNECTIONS)
-    session.mount("https://", adapter)
-    session.mount("http://", adapter)
-    session.auth = lambda request: request  # else a user's .netrc would replace the signature
-    options: dict[str, Any] = {
-        # The time-outs go to the transport: the client ignores its own where a transport is given.
-        "transport": RequestsTransport(
-            session=session,
-            connection_timeout=limits.connect_timeout,
-            read_timeout=limits.read_timeout,
-            connection_data_block_size=_READ_BYTES,
-        ),
-        "retry_total": _RETRIES,
-        "initial_backoff": _FIRST_PAUSE,
-        "increment_base": 1,
-        "random_jitter_range": _FIRST_PAUSE,
-        "max_single_put_size": BLOCK,
-        "max_block_size": BLOCK,
-        "max_single_get_size": BLOCK,
-        "max_chunk_get_size": BLOCK,
-        "raw_response_hook": _refuse_what_is_not_azure,
-    }
-    try:
-        if target.connection_string:
-            return ContainerClient.from_connection_string(target.connection_string, target.container, **options)
-        address = target.endpoint_url or f"https://{target.account}.blob.core.windows.net"
-        return ContainerClient(address, target.container, _credential(target), **options)
-    except ValueError as error:  # its text names parts of a connection string, never their values
-        hint = "Check AZURE_STORAGE_CONNECTION_STRING, or AZURE_ENDPOINT_URL and AZURE_STORAGE_KEY"
-        raise ConfigError(f"connecting to {target.uri}", str(error).rstrip("."), hint) from None
 
 
 def _credential(target: AzureTarget) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential:

@@ -105,10 +105,9 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
     message, reason = _said(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"
     words = next((each for each in _RULES.by_name if each in reason or each in message), "")
-    rule = _RULES.find(words, status)
-    if rule is not None:
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return rule.apply(doing, cause, headers, "" if message else PROXY_HINT)
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    if error := _RULES.error(words, status, doing, cause, "" if message else PROXY_HINT, headers):
+        return error
     if status == HTTPStatus.NOT_FOUND:  # a missing object is handled by the callers
         return MissingBucketError(doing, cause, _BUCKET_HINT)
     if status == HTTPStatus.UNAUTHORIZED:

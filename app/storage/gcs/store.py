@@ -52,10 +52,6 @@ class Limits:
     timeout: tuple[float, float] = (10.0, 60.0)
     retry: Retry = RETRY
 
-    def of_request(self) -> dict[str, Any]:
-        """Returns the arguments for every request of the library."""
-        return {"timeout": self.timeout, "retry": self.retry}
-
 
 LIMITS: Final = Limits()
 
@@ -70,7 +66,7 @@ class GcsStore(CloudStore):
         super().__init__(target.uri, PROXY_HINT)
         self._target = target
         self._max_workers = max_workers
-        self._asked = limits.of_request()
+        self._asked: dict[str, Any] = {"timeout": limits.timeout, "retry": limits.retry}  # of each request
 
     def _translated(self, doing: str, _key: str, /) -> AbstractContextManager[None]:
         return translated(doing)
@@ -136,7 +132,14 @@ class GcsStore(CloudStore):
     def _bucket(self) -> Bucket:
         """Makes the client at the first use: a machine's own credentials come over the network."""
         doing = f"connecting to {self.uri}"
-        client = new_client(self._target.credentials_json, self._max_workers, doing)
+        os.environ.setdefault(_NO_BUCKET_IN_TRACES, "true")
+        credentials = _credentials(self._target.credentials_json, doing)
+        session = AuthorizedSession(credentials)
+        connections = HTTPAdapter(pool_connections=1, pool_maxsize=self._max_workers + SPARE_CONNECTIONS)
+        session.mount("https://", connections)
+        session.mount("http://", connections)
+        session.auth = lambda request: request  # else a user's .netrc would replace the token
+        client = Client(project=None, credentials=credentials, _http=session)
         try:
             return client.bucket(self._target.bucket)
         except ValueError as error:
@@ -153,22 +156,6 @@ def _version(blob: Blob) -> Version:
     if blob.generation is None:
         raise UnexpectedAnswerError("the answer has no generation, so it is not that of a store")
     return Version(str(blob.generation), blob.time_created or datetime.now(UTC))  # shown for uploads, not for reads
-
-
-def new_client(credentials_json: str | None, max_workers: int, doing: str) -> Client:
-    """Makes a client without a request to the store; ``max_workers`` sizes the connection pool.
-
-    Without ``credentials_json``, the key of a service account, Google's libraries take their default chain: a file,
-    workload identity, the machine's own service account. A malformed key is a ``ConfigError``.
-    """
-    os.environ.setdefault(_NO_BUCKET_IN_TRACES, "true")
-    credentials = _credentials(credentials_json, doing)
-    session = AuthorizedSession(credentials)
-    connections = HTTPAdapter(pool_connections=1, pool_maxsize=max_workers + SPARE_CONNECTIONS)
-    session.mount("https://", connections)
-    session.mount("http://", connections)
-    session.auth = lambda request: request  # else a user's .netrc would replace the token
-    return Client(project=None, credentials=credentials, _http=session)
 
 
 def _credentials(key: str | None, doing: str) -> Credentials:

@@ -50,13 +50,24 @@ def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client"
             cause = f"{name} holds a blank or another character that no key has"
             raise ConfigError(doing, cause, "Set it again, without quotes and line ends")
     try:
+        # Some stores other than AWS refuse uploads with the checksums that boto3 adds since 1.36.
+        is_aws = target.endpoint_url is None or _is_aws(target.endpoint_url)
+        checksums: Literal["when_supported", "when_required"] = "when_supported" if is_aws else "when_required"
         client = _session(target).client(
             "s3",
             endpoint_url=target.endpoint_url,
             aws_access_key_id=target.access_key,
             aws_secret_access_key=target.secret_key,
             aws_session_token=target.session_token,
-            config=_config(target, max_workers, limits),
+            config=Config(
+                max_pool_connections=max_workers + SPARE_CONNECTIONS,
+                retries={"mode": "standard", "total_max_attempts": limits.attempts},
+                connect_timeout=limits.connect_timeout,
+                read_timeout=limits.read_timeout,
+                tcp_keepalive=True,
+                request_checksum_calculation=checksums,
+                response_checksum_validation=checksums,
+            ),
         )
     except ValueError as error:  # botocore's own check of endpoint and region
         raise ConfigError(doing, str(error), "Check AWS_ENDPOINT_URL and AWS_REGION") from error
@@ -87,23 +98,6 @@ def _session(target: S3Target) -> boto3.session.Session:
     return boto3.session.Session(botocore_session=core, region_name=target.region)
 
 
-def _is_aws(endpoint_url: str | None) -> bool:
-    """Whether the store is Amazon's own: no endpoint, or one of its public or private (VPC) addresses."""
-    host = urlsplit(endpoint_url).hostname if endpoint_url else None
-    return endpoint_url is None or (host or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))
-
-
-def _config(target: S3Target, max_workers: int, limits: Limits) -> Config:
-    # Some stores other than AWS refuse uploads with the checksums that boto3 adds since 1.36.
-    checksums: Literal["when_supported", "when_required"] = (
-        "when_supported" if _is_aws(target.endpoint_url) else "when_required"
-    )
-    return Config(
-        max_pool_connections=max_workers + SPARE_CONNECTIONS,
-        retries={"mode": "standard", "total_max_attempts": limits.attempts},
-        connect_timeout=limits.connect_timeout,
-        read_timeout=limits.read_timeout,
-        tcp_keepalive=True,
-        request_checksum_calculation=checksums,
-        response_checksum_validation=checksums,
-    )
+def _is_aws(endpoint_url: str) -> bool:
+    """Whether this is one of Amazon's public or private (VPC) addresses."""
+    return (urlsplit(endpoint_url).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))

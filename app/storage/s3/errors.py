@@ -16,6 +16,7 @@ from app.storage.errors import PASSES, ErrorRules, Rule
 
 PROXY_HINT = "Check AWS_ENDPOINT_URL, and any proxy on the way"
 _ADDRESS_HINT = "Check S3_BUCKET, AWS_ENDPOINT_URL and AWS_REGION"
+_TLS_HINT = "Check http:// or https:// in AWS_ENDPOINT_URL; for a private authority set AWS_CA_BUNDLE to its file"
 _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the one issued with AWS_ACCESS_KEY_ID"
 _ROLE_HINT = "The keys of a role renew themselves; check the role if this goes on"
@@ -84,7 +85,9 @@ def translated(doing: str, bucket: str, keys: str, *, fixed_token: bool) -> Iter
     except boto.ClientError as error:
         raise _from_answer(error, doing, bucket, keys, fixed_token=fixed_token) from error
     except boto.SSLError as error:
-        raise _from_tls(error, doing) from error
+        if "EOF" in str(error):  # cut off during the handshake: a restart of the store or its load balancer
+            raise RetryableError(doing, one_line(str(error))) from error
+        raise FatalError(doing, one_line(str(error)), _TLS_HINT) from error
     except (boto.ConnectionError, boto.HTTPClientError) as error:
         hint = "Check that AWS_ENDPOINT_URL and the network let us reach the store"
         raise RetryableError(doing, _reason(error), with_own_address(hint, str(error))) from error
@@ -116,13 +119,6 @@ def _from_settings(error: boto.BotoCoreError, doing: str) -> ConnectorError:
     return FatalError(doing, cause, "Check the AWS_ variables and the AWS configuration files")
 
 
-def _from_tls(error: boto.SSLError, doing: str) -> ConnectorError:
-    if "EOF" in str(error):  # cut off during the handshake: a restart of the store or its load balancer
-        return RetryableError(doing, one_line(str(error)))
-    hint = "Check http:// or https:// in AWS_ENDPOINT_URL; for a private authority set AWS_CA_BUNDLE to its file"
-    return FatalError(doing, one_line(str(error)), hint)
-
-
 def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *, fixed_token: bool) -> ConnectorError:
     """Translates errors that the store itself reported."""
     said = error.response.get("Error", {})
@@ -132,11 +128,10 @@ def _from_answer(error: boto.ClientError, doing: str, bucket: str, keys: str, *,
     cause = f"{message} ({code})" if message else f"HTTP {status}"
     # For an answer without an S3 error document, boto3 gives the HTTP status as the code.
     general_hint = PROXY_HINT if code.isdigit() else f"Look up {code} in the documentation of the store"
-    rule = _RULES.find(code, status)
     if code == "ExpiredToken" and fixed_token:
         return FatalError(doing, cause, "Set AWS_SESSION_TOKEN and the keys issued with it again, then restart")
-    if rule is not None:
-        return rule.apply(doing, cause, headers, PROXY_HINT if code.isdigit() else "")
+    if known := _RULES.error(code, status, doing, cause, PROXY_HINT if code.isdigit() else "", headers):
+        return known
     if code in _WRONG_REGION or status in _REDIRECTS:
         region = headers.get("x-amz-bucket-region") or str(said.get("Region", ""))
         hint = f"The bucket lies in {region}: set AWS_REGION to that" if region else _ADDRESS_HINT

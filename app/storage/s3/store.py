@@ -17,7 +17,6 @@ from app.errors import ConnectorError, FatalError
 from app.storage.base import CHUNK, ChangedError, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, MissingBucketError, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, NoConditionsError, Replaces, Version, changed
-from app.storage.probe import is_listed
 from app.storage.s3.client import LIMITS, Limits, new_client
 from app.storage.s3.errors import PROXY_HINT, error_code, status_of, translated
 from app.storage.targets import S3Target
@@ -107,7 +106,7 @@ class S3Store(CloudStore):
         """Whether there is no object. Without the right to list the whole bucket S3 says 403 instead of 404."""
         if error_code(error) == "AccessDenied":
             with suppress(FatalError):
-                return not is_listed(self, key)
+                return self.find(key) is None
         return error_code(error) == "NoSuchKey"
 
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
@@ -193,7 +192,7 @@ class S3Store(CloudStore):
             return
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
         # A web page comes with status 200; few stores answer it to a deletion.
-        if status != HTTPStatus.NO_CONTENT and is_listed(self, key):
+        if status != HTTPStatus.NO_CONTENT and self.find(key):
             raise UnexpectedAnswerError(f"the answer is {status}, and the object is still there")
 
     def delete_many(self, keys: Sequence[str]) -> None:
