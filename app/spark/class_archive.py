@@ -7,20 +7,16 @@ on that is its ahead-of-time cache, before it a dynamic archive. Java checks an 
 options, and starts without one that does not match. The image has an archive, named in ``SPARK_SUBMIT_OPTS``.
 """
 
-import subprocess
+import logging
 import sys
-import tempfile
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
 
 from app.errors import ConnectorError
 from app.spark.java import Java, find_java
-from app.spark.launch import JavaOutput, connect, start_java
-from app.spark.session import spark_conf, use_scratch_file_system
+from app.spark.launch import only_java
+from app.spark.options import SparkOptions
+from app.spark.scratch import scratch_folder
+from app.spark.writer import SparkWriter
 
 _WITH_AOT_CACHE = 25  # the first Java that makes one in a single run
 
@@ -36,34 +32,18 @@ def make(java: Java, archive: Path) -> None:
         ConnectorError: Java failed, or made none.
     """
     option = "AOTCacheOutput" if java.release >= _WITH_AOT_CACHE else "ArchiveClassesAtExit"
-    with tempfile.TemporaryDirectory(prefix="quix-archive-") as folder:
-        scratch = Path(folder)
-        started = start_java(java, "512m", scratch, JavaOutput(sys.stderr.fileno()), [f"-XX:{option}={archive}"])
-        SparkContext._ensure_initialized(gateway=connect(started))
-        conf = SparkConf().setMaster("local[1]").setAppName("class-archive")
-        conf.setAll(list(spark_conf(scratch, "snappy", 1_000_000, off_heap_mb=64).items()))
-        session = SparkSession.builder.config(conf=conf).getOrCreate()
-        use_scratch_file_system(session)
+    with scratch_folder() as scratch, only_java("512m", scratch, [f"-XX:{option}={archive}"]) as started:
         for compression in ("snappy", "zstd"):
-            _write(session, scratch / compression, compression)
-        session.stop()
+            options = SparkOptions("local[1]", 512, 64, compression, row_group_rows=1_000_000)
+            SparkWriter(options, scratch).start().result()  # it writes a small batch
         code = started.end()  # it writes the archive then
         if code != 0 or not archive.exists():
             raise ConnectorError("making an archive of classes", f"Java ended with code {code}")
 
 
-def _write(session: SparkSession, folder: Path, compression: str) -> None:
-    folder.mkdir()
-    staged = folder / "staged.parquet"
-    rows = range(1_000)
-    columns = {"number": [*rows], "fraction": [i / 7 for i in rows], "text": [f"row {i}" for i in rows]}
-    pq.write_table(pa.table({**columns, "group": [i % 4 for i in rows]}), staged)
-    frame = session.read.parquet(str(staged))
-    frame.write.partitionBy("group").option("compression", compression).parquet(str(folder / "out"))
-
-
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
     try:
         make(find_java(), Path(sys.argv[1]))
-    except (ConnectorError, OSError, subprocess.SubprocessError) as error:
+    except (ConnectorError, OSError) as error:
         sys.exit(f"ERROR: {sys.argv[1]}: {error}")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from subprocess import PIPE, Popen, TimeoutExpired
+from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
 from typing import Any
 
 import pyspark
@@ -111,20 +111,12 @@ ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 
 
 @dataclass(slots=True)
-class JavaOutput:
-    """The descriptor to which Java prints, and the exception that has ended its main thread, if any was logged."""
-
-    descriptor: int
-    uncaught: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class JavaProcess:
-    """A started Java process, the file to which it writes its port, and its output."""
+    """A started Java process, the file to which it writes its port, and what it logs of the end of its main thread."""
 
     process: Popen[bytes]
     address: Path
-    output: JavaOutput
+    uncaught: str = ""
 
     def end(self, seconds: float | None = None) -> int:
         """Lets Java end by itself and returns its exit code; waits without limit by default."""
@@ -133,10 +125,11 @@ class JavaProcess:
         return self.process.wait(seconds)
 
 
-def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options: Sequence[str] = ()) -> JavaProcess:
+def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()) -> JavaProcess:
     """Starts Java; it ends when its standard input is closed, and on Linux with this process, however that ends.
 
-    ``heap`` is a size like ``1g``. ``scratch`` is a private folder, for Java's temporary files and its address.
+    What it prints becomes lines of the log. ``heap`` is a size like ``1g``. ``scratch`` is a private folder, for Java's
+    temporary files and its address.
 
     Raises:
         ConfigError: it cannot be run.
@@ -160,7 +153,7 @@ def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options
     environment = java_environment()
     # Spark fails if the machine's own name has no address.
     environment |= {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
-    started: Future[Popen[bytes]] = Future()
+    started: Future[JavaProcess] = Future()
     ends_with_us = partial(end_with, os.getpid())
 
     def run() -> None:
@@ -168,20 +161,21 @@ def start_java(java: Java, heap: str, scratch: Path, output: JavaOutput, options
             process = Popen(
                 command,
                 stdin=PIPE,
-                stdout=output.descriptor,
-                stderr=output.descriptor,
+                stdout=PIPE,
+                stderr=STDOUT,
                 env=environment,
                 preexec_fn=ends_with_us,  # noqa: PLW1509 - some calls, which take no lock
             )
         except OSError as error:
             started.set_exception(error)
             return
-        started.set_result(process)
+        started.set_result(running := JavaProcess(process, address))
+        _log(running)
         process.wait()
 
     threading.Thread(target=run, name="java", daemon=True).start()  # Linux ends Java with the thread that started it
     try:
-        return JavaProcess(started.result(), address, output)
+        return started.result()
     except OSError as error:
         raise ConfigError("starting Spark", f"{java.path} cannot be run: {error.strerror}", START_HINT) from None
 
@@ -196,10 +190,10 @@ def connect(java: JavaProcess) -> Any:
     while not java.address.exists():
         if (code := java.process.poll()) is not None:
             raise ended_at_start(code)
-        if java.output.uncaught or time.monotonic() > give_up:
+        if java.uncaught or time.monotonic() > give_up:
             java.process.kill()
-            kind = ConfigError if java.output.uncaught else SparkLostError
-            cause = java.output.uncaught or f"Java does not listen after {START_SECONDS:.0f} s"
+            kind = ConfigError if java.uncaught else SparkLostError
+            cause = java.uncaught or f"Java does not listen after {START_SECONDS:.0f} s"
             raise kind("starting Spark", cause, START_HINT)
         time.sleep(_POLL_SECONDS)
     with java.address.open("rb") as stream:
@@ -260,19 +254,18 @@ def extra_options() -> list[str]:
 
 
 @contextmanager
-def only_java(heap: str, scratch: Path) -> Iterator[None]:
+def only_java(heap: str, scratch: Path, options: Sequence[str] = ()) -> Iterator[JavaProcess]:
     """Runs sessions of this block in a Java of its own, in local mode. No other one may run in this process.
 
-    ``heap`` is a size like ``1g``; ``scratch`` is a private folder.
+    The arguments are those of ``start_java``.
 
     Raises:
         ConfigError: there is no Java that Spark can use.
     """
-    with java_log() as output:
-        java = start_java(find_java(), heap, scratch, output)
+    java = start_java(find_java(), heap, scratch, options)
     try:
         SparkContext._ensure_initialized(gateway=connect(java))
-        yield
+        yield java
     finally:
         try:
             java.end(_ENDING_SECONDS)
@@ -287,24 +280,13 @@ def forget_java() -> None:
     SparkSession._instantiatedSession = None
 
 
-@contextmanager
-def java_log() -> Iterator[JavaOutput]:
-    """Yields where a process started inside prints; its lines are logged until it ends."""
-    read_end, write_end = os.pipe()
-    output = JavaOutput(write_end)
-    threading.Thread(target=_hand_on, args=(read_end, output), name="java-log", daemon=True).start()
-    try:
-        yield output
-    finally:
-        os.close(write_end)
-
-
-def _hand_on(descriptor: int, output: JavaOutput) -> None:
-    with open(descriptor, encoding="utf-8", errors="replace") as lines:
+def _log(java: JavaProcess) -> None:
+    assert java.process.stdout is not None  # noqa: S101 - it was asked for
+    with java.process.stdout as lines:
         for line in lines:
-            if text := line.rstrip():
+            if text := line.decode(errors="replace").rstrip():
                 if text.startswith(_UNCAUGHT):
-                    output.uncaught = text
+                    java.uncaught = text
                 logged = _LOGGED.fullmatch(text)
                 otherwise = logging.DEBUG if _NOTICE.match(text) else logging.INFO
                 level, message = (_LEVELS[logged[1]], logged[2]) if logged else (otherwise, text)

@@ -37,7 +37,6 @@ from app.spark.launch import (
     connect,
     death,
     ended_at_start,
-    java_log,
     start_java,
 )
 from app.spark.options import SparkOptions
@@ -190,8 +189,7 @@ class SparkWriter:
         return session
 
     def _start_java(self) -> None:
-        with java_log() as output:
-            started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, output, self._java_options)
+        started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
         # Set before a session writes into the scratch folder, so that close() can end it.
         self._process = started.process
         if self._closing.is_set():  # close() came too early to know it

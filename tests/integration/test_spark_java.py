@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from app.errors import ConfigError, SparkLostError
 from app.spark.class_archive import archive_option
 from app.spark.java import find_java
-from app.spark.launch import MODULE_OPTIONS, JavaOutput, connect, forget_java, start_java
+from app.spark.launch import MODULE_OPTIONS, connect, forget_java, start_java
 from app.spark.merge import merge_session
 from dev.parsed_classes import make_archive
 from tests.services.spark import new_spark_writer, staged_file
@@ -234,14 +234,11 @@ def test_java_starts_with_the_archive_that_the_command_makes(monkeypatch: pytest
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     archive = tmp_path / "spark.archive"
     make_archive(archive)
-    with tempfile.TemporaryFile() as output:
-        started = start_java(
-            find_java(), "512m", tmp_path, JavaOutput(output.fileno()), [archive_option(find_java(), archive)]
-        )
-        try:
-            connect(started)
-            assert str(archive) in Path(f"/proc/{started.process.pid}/maps").read_text()
-        finally:
-            started.process.kill()
-            started.process.wait()
-            forget_java()
+    started = start_java(find_java(), "512m", tmp_path, [archive_option(find_java(), archive)])
+    try:
+        connect(started)
+        assert str(archive) in Path(f"/proc/{started.process.pid}/maps").read_text()
+    finally:
+        started.process.kill()
+        started.process.wait()
+        forget_java()

@@ -56,7 +56,9 @@ HOMES = {
     "app.catalog.iceberg.table": (
         "app.service.lake app.catalog.iceberg.rewrite app.commands.compact.iceberg app.commands.audit.command"
     ),
-    "app.spark.writer": "app.service.connector app.service.overview app.service.run app.commands.*",
+    "app.spark.writer": (
+        "app.service.connector app.service.overview app.service.run app.commands.* app.spark.class_archive"
+    ),
 }
 
 

@@ -11,20 +11,19 @@ import pytest
 
 from app.errors import ConfigError, ConnectorError, SparkLostError
 from app.spark.java import Java
-from app.spark.launch import connect, extra_options, java_log, start_java
+from app.spark.launch import connect, extra_options, start_java
 from dev.connector import REPO
 from tests.support.waiting import wait_until
 
 
-def test_what_java_prints_becomes_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_java_prints_becomes_lines_of_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     printed = (
         "WARNING: Using incubator modules\n[0.150s][warning][aot,codecache] Saved blob's name 'LLIL'\n"
         "[0.1s][error  ][aot] java.lang.NoClassDefFoundError\n"
         "ERROR Task failed: java.io.IOException\nJAVA_HOME is not set\n\nFATAL bye\n"
     )
-    with java_log() as output:
-        subprocess.run(["printf", "%s", printed], stdout=output.descriptor, check=True)
+    start_java(_program(tmp_path, f'printf %s "{printed}"'), "512m", tmp_path)
     wait_until(lambda: len(caplog.records) >= 6, "all lines are in the log")
     assert [(each.name, each.levelname, each.message) for each in caplog.records] == [
         ("spark", "DEBUG", "WARNING: Using incubator modules"),
@@ -55,8 +54,7 @@ def test_a_java_that_lives_and_never_listens_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, seconds: float, kind: type[ConnectorError], cause: str
 ) -> None:
     monkeypatch.setattr("app.spark.launch.START_SECONDS", seconds)
-    with java_log() as output:
-        java = start_java(_program(tmp_path, f"echo '{said}'\nexec sleep 600"), "512m", tmp_path, output)
+    java = start_java(_program(tmp_path, f"echo '{said}'\nexec sleep 600"), "512m", tmp_path)
     with pytest.raises(kind, match=cause):
         connect(java)
     assert java.end() < 0
@@ -75,7 +73,7 @@ def test_java_ends_with_us_also_where_it_does_not_read_its_input(tmp_path: Path,
     java = _program(tmp_path, "exec sleep 600")
     script = (
         "import os; from pathlib import Path; from app.spark.java import Java; from app.spark.launch import *\n"
-        f"java = start_java(Java(Path({str(java.path)!r}), 25), '512m', Path({str(tmp_path)!r}), JavaOutput(2))\n"
+        f"java = start_java(Java(Path({str(java.path)!r}), 25), '512m', Path({str(tmp_path)!r}))\n"
         f"print(java.process.pid, flush=True)\n{end}"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=REPO, stdout=PIPE, stderr=DEVNULL, check=False)
@@ -84,6 +82,6 @@ def test_java_ends_with_us_also_where_it_does_not_read_its_input(tmp_path: Path,
 
 
 def test_java_outlives_the_thread_that_asks_for_it(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as pool, java_log() as output:
-        java = pool.submit(start_java, _program(tmp_path, "read line; exit 7"), "512m", tmp_path, output).result()
+    with ThreadPoolExecutor(1) as pool:
+        java = pool.submit(start_java, _program(tmp_path, "read line; exit 7"), "512m", tmp_path).result()
     assert java.end() == 7
