@@ -27,12 +27,15 @@ def new_parser() -> ArgumentParser:
     parser.set_defaults(needs_broker=True, needs_store=True)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
 
-    def add_command(name: str, summary: str, work: str = "", **needs: bool) -> ArgumentParser:
+    def add_command(name: str, summary: str, work: str = "", needs: str = "store") -> ArgumentParser:
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-        command.set_defaults(work=f"app.commands.{work or f'{name}.command:{name}'}", **needs)
+        work = f"app.commands.{work or f'{name}.command:{name}'}"
+        command.set_defaults(work=work, needs_broker="broker" in needs, needs_store="store" in needs)
         return command
 
-    check = add_command("check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.")
+    check = add_command(
+        "check", "Try out broker, topic, store, catalog and Spark, and say what is wrong.", needs="broker store"
+    )
     check.add_argument("--json", action="store_true", help="answer with an object in JSON for each check")
     check.add_argument(
         "--without",
@@ -46,8 +49,7 @@ def new_parser() -> ArgumentParser:
         "try",
         "Show what becomes of sample records, one JSON value a line on standard input.",
         "try_out.command:try_out",
-        needs_broker=False,
-        needs_store=False,
+        needs="",
     )
     try_out.add_argument("file", nargs="?", type=Path, help="instead of standard input")
     try_out.add_argument(
@@ -73,11 +75,7 @@ def new_parser() -> ArgumentParser:
             help=f"of {what} (%(default)s), with --topic",
         )
 
-    audit = add_command(
-        "audit",
-        "Show which offsets the table's files hold, which twice, and which are missing.",
-        needs_broker=False,
-    )
+    audit = add_command("audit", "Show which offsets the table's files hold, which twice, and which are missing.")
     audit.add_argument(
         "--offsets",
         action="store_true",
@@ -86,7 +84,9 @@ def new_parser() -> ArgumentParser:
     audit.add_argument("--json", action="store_true", help="answer in JSON")
     audit.add_argument("--most", metavar="N", type=int, default=20, help="list so many of each kind (%(default)s)")
 
-    replay = add_command("replay", "Send the records of the table's dead letter to a topic again.")
+    replay = add_command(
+        "replay", "Send the records of the table's dead letter to a topic again.", needs="broker store"
+    )
     replay.add_argument(
         "--to", metavar="TOPIC", help="the topic for all of them (default: the topic and partition that each came from)"
     )
@@ -98,9 +98,7 @@ def new_parser() -> ArgumentParser:
     mode.add_argument("--delete", action="store_true", help="delete each file once all of its records are sent")
 
     compact = add_command(
-        "compact",
-        "Merge small files of the table, and bring old ones to the table's types, folder by folder.",
-        needs_broker=False,
+        "compact", "Merge small files of the table, and bring old ones to the table's types, folder by folder."
     )
     add_folders(compact)
     compact.add_argument(
@@ -119,7 +117,7 @@ def new_parser() -> ArgumentParser:
     )
     compact.add_argument("--dry-run", action="store_true", help="write nothing, list what would be merged")
 
-    erase = add_command("erase", "Delete rows from the table's files.", "compact.erase:erase", needs_broker=False)
+    erase = add_command("erase", "Delete rows from the table's files.", "compact.erase:erase")
     add_folders(erase)
     which = erase.add_mutually_exclusive_group(required=True)
     which.add_argument(
@@ -135,21 +133,10 @@ def new_parser() -> ArgumentParser:
         help="folders of year, month, day and hour that ended so long ago",
     )
     erase.add_argument("--dry-run", action="store_true", help="delete nothing, count the rows")
-    schema = add_command(
-        "schema",
-        "Print the statement with which an engine reads the table.",
-        "schema.command:schema",
-        needs_broker=False,
-    )
+    schema = add_command("schema", "Print the statement with which an engine reads the table.", "schema:schema")
     schema.add_argument("--for", dest="engine", required=True, choices=_ENGINES)
 
-    add_command(
-        "config-schema",
-        "Print the settings as JSON Schema.",
-        "config_schema:config_schema",
-        needs_broker=False,
-        needs_store=False,
-    )
+    add_command("config-schema", "Print the settings as JSON Schema.", "config_schema:config_schema", needs="")
     return parser
 
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
-from app.commands.schema.statements import Table, statement
+from app.commands.schema import ENGINES, Table
 from app.journal.rolled_back import Placeholders
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
@@ -66,7 +66,7 @@ def printed(engine: str, table: Path) -> str:
         "__key": pa.string(),
         "_rescued_data": pa.string(),
     }
-    return statement(engine, Table("sensor-data", str(table), "", columns, FOLDERS))
+    return ENGINES[engine](Table("sensor-data", str(table), "", columns, FOLDERS))
 
 
 def _duckdb(table: Path) -> pa.Table:

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.commands.command_line import new_parser
-from app.commands.schema.command import schema
-from app.commands.schema.statements import ENGINES, Table, statement
+from app.commands.schema import ENGINES, Table, schema
 from app.errors import ConfigError
 from app.service.lake import new_lake, new_location
 from app.service.stores import new_store
@@ -41,7 +40,7 @@ def test_a_statement_has_columns_and_folders(engine: str) -> None:
         *("sensor-data", f"{scheme}://my-lake/{path}", f"https://my-lake.s3.eu-west-1.amazonaws.com/{path}"),
         *(COLUMNS, FOLDERS),
     )
-    assert without_space(statement(engine, table)) == without_space((STATEMENTS / f"{engine}.sql").read_text())
+    assert without_space(ENGINES[engine](table)) == without_space((STATEMENTS / f"{engine}.sql").read_text())
 
 
 def test_every_engine_can_be_asked_for() -> None:
@@ -57,7 +56,7 @@ def test_every_type_and_name_has_a_form(engine: str) -> None:
         "price": pa.decimal128(38, 18),
         'odd `name"': pa.list_(pa.list_(pa.struct({"a b": pa.int32()}))),
     }
-    told = statement(engine, Table("1. order", "s3://b/t", "https://b/t", columns, ()))
+    told = ENGINES[engine](Table("1. order", "s3://b/t", "https://b/t", columns, ()))
     assert re.search('["`]1__order["`]', told)
     assert "PARTITION" not in told.upper().replace("HIVE_PARTITIONING", "")
 
@@ -79,7 +78,7 @@ NAME, PLACE = 'a\\`"\n', "//b/it's\\"
 )
 def test_no_name_and_no_address_ends_its_quotes(engine: str, name: str, place: str) -> None:
     """Producers choose the names of columns."""
-    told = statement(engine, Table("t", f"s3:{PLACE}", f"https:{PLACE}", {NAME: pa.int64()}, ()))
+    told = ENGINES[engine](Table("t", f"s3:{PLACE}", f"https:{PLACE}", {NAME: pa.int64()}, ()))
     assert name in told
     assert place in told
 

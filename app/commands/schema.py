@@ -1,13 +1,21 @@
-"""Statements for engines that read the table's files, in the words of each. docs/engines.md tells more of them."""
+"""``python main.py schema``: prints the statement with which an engine reads the table. docs/engines.md tells more."""
 
 import re
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from app.table.layout import escape
+from app.commands.output import print_line
+from app.config.settings import Settings
+from app.errors import ConfigError
+from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
+from app.service.stores import new_store
+from app.storage.targets import S3Target
+from app.table.layout import RESCUED_COLUMN, escape
 
 _KINDS = (
     *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
@@ -104,11 +112,6 @@ _CLICKHOUSE = Dialect(
 )
 
 
-def statement(engine: str, table: Table) -> str:
-    """Returns the statement for one of ``ENGINES``."""
-    return ENGINES[engine](table)
-
-
 def _pattern(address: str, table: Table) -> str:
     return "/".join([address, *(f"{escape(name)}=*" for name in table.folders), "*.parquet"])
 
@@ -194,3 +197,32 @@ ENGINES: Final[Mapping[str, Callable[[Table], str]]] = {
     "spark": _spark,
     "trino": _trino,
 }
+
+
+def schema(settings: Settings, options: Namespace) -> int:
+    """Print the statement for the columns that the table has now."""
+    if settings.is_iceberg:
+        raise ConfigError("reading the schema", "the table is in the Iceberg catalog", "Engines find its columns there")
+    store = new_store(settings)
+    catalog = new_catalog(settings, store)
+    known = catalog.check() if catalog else None
+    location = new_location(settings, store, known)
+    lake = new_lake(settings, store, location, known)
+    columns = lake.schema.would_be().columns
+    if not columns:
+        raise ConfigError("reading the schema", f"there is no table in {location.uri} yet", CHECK_THE_NAME)
+    columns = {RESCUED_COLUMN: pa.string(), **columns}  # it may come with any file
+    https = _https(settings, location.uri)
+    print_line(ENGINES[options.engine](Table(settings.table, location.uri, https, columns, lake.spec.columns)))
+    return 0
+
+
+def _https(settings: Settings, uri: str) -> str:
+    """The table's address for engines that read S3 by HTTP; that of another store stays as it is."""
+    target = settings.storage
+    if not isinstance(target, S3Target):
+        return uri
+    parts = urlsplit(uri)
+    if target.endpoint_url:
+        return f"{target.endpoint_url}/{parts.netloc}{parts.path}"
+    return f"https://{parts.netloc}.s3.{target.region}.amazonaws.com{parts.path}"
