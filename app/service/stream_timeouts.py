@@ -12,7 +12,7 @@ from app.errors import ConfigError
 from app.kafka.topics import open_topic
 from app.model import TopicPartition
 from app.stream_timeouts.events import Announcer, EventTopic, Hook
-from app.stream_timeouts.tracker import KeyObserver, RawKeys, TimeoutTracker
+from app.stream_timeouts.tracker import RawKeys, TimeoutTracker
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +51,11 @@ class StreamTimeouts:
         """The observer of the sink, which restarts the timer of each arriving key while its partition ``is_heard``."""
         if not (announcer and self._raw_keys and self._settings.stream_timeout_ms):
             return NOBODY
-        tracker = TimeoutTracker(
+        return TimeoutTracker(
             timeout_ms=self._settings.stream_timeout_ms,
             max_bytes=self._settings.memory.buffer_mb * 2**20 // 2,
             is_heard=is_heard,
+            raw_keys=self._raw_keys,
             notify=announcer.notify,
+            on_turn=announcer.turn,
         )
-        return KeyObserver(tracker, self._raw_keys, announcer.turn)

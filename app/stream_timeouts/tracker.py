@@ -66,12 +66,27 @@ class _Timers:
         return found
 
 
-class TimeoutTracker:
+class RawKeys(Deserializer):
+    """Deserializes keys and remembers the bytes of the last one: events carry them as they came."""
+
+    def __init__(self, deserialize: Deserializer) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._deserialize = deserialize
+        self.topic = ""
+        self.last: bytes | None = None
+
+    def __call__(self, value: bytes, ctx: SerializationContext) -> Any:
+        self.topic, self.last = ctx.topic, value
+        return self._deserialize(value, ctx)
+
+
+class TimeoutTracker(SinkObserver):
     """Watches the keys of all assigned partitions; notifies once of each silence.
 
-    A key that comes on several partitions times out when it does on all of them. The keys of a revoked partition are
+    Only records that reach the sink count, as rows or as bad records; those dropped by ``transform()`` do not. A key
+    that comes on several partitions times out when it does on all of them. The keys of a revoked partition are
     forgotten: its next owner sees them with their next records. Beyond ``max_bytes`` new keys are not watched.
-    ``is_heard``: whether a partition is being consumed.
+    ``is_heard``: whether a partition is being consumed. ``on_turn`` is called at each turn of the consumer's loop.
     """
 
     def __init__(
@@ -80,14 +95,18 @@ class TimeoutTracker:
         timeout_ms: int,
         max_bytes: int,
         is_heard: Callable[[TopicPartition], bool],
+        raw_keys: RawKeys,
         notify: Callable[[bytes], None],
+        on_turn: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timed_out = OnceAMinute(clock)
         self._timeout = timeout_ms / 1000
         self._max_bytes = max_bytes
         self._is_heard = is_heard
+        self._raw_keys = raw_keys
         self._notify = notify
+        self._on_turn = on_turn
         self._clock = clock
         self._check_every = max(
             _SHORTEST_CHECK_SECONDS, min(_LONGEST_CHECK_SECONDS, self._timeout / _CHECKS_IN_TIMEOUT)
@@ -98,14 +117,28 @@ class TimeoutTracker:
         self._turned = clock()
         self._is_full = False
 
-    def begin(self, tps: Iterable[TopicPartition]) -> None:
+    def assigned(self, tps: Iterable[TopicPartition]) -> None:
         self._timers |= {tp: _Timers() for tp in tps}
 
-    def forget(self, tps: Iterable[TopicPartition]) -> None:
+    def unassigned(self, tps: Iterable[TopicPartition]) -> None:
         for tp in tps:
             self._timers.pop(tp, None)
 
-    def heard(self, tp: TopicPartition, keys: Iterable[bytes | None]) -> None:
+    def row_added(self, tp: TopicPartition, key: Any) -> None:
+        # A message without a key leaves that of the one before it, and one of another topic than the input's too.
+        if key is not None and tp.topic == self._raw_keys.topic:
+            self._heard(tp, (self._raw_keys.last,))
+
+    def messages_added(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
+        self._heard(tp, map(_key, messages))
+
+    def record_rejected(self, rejected: Rejected) -> None:
+        if not rejected.is_truncated:
+            self.row_added(rejected.tp, rejected.key)
+        elif rejected.key is not None and rejected.tp.topic == self._raw_keys.topic:  # no deserializer has seen it
+            self._heard(rejected.tp, (rejected.key,))
+
+    def _heard(self, tp: TopicPartition, keys: Iterable[bytes | None]) -> None:
         """Restarts the timers of these keys, whose records were just consumed from an assigned partition."""
         now = self._listened + self._since_turn(self._clock())
         room = self._max_bytes - sum(timers.held_bytes for timers in self._timers.values())
@@ -118,9 +151,14 @@ class TimeoutTracker:
                 self._max_bytes // 2**20,
             )
 
-    def turn(self) -> None:
-        """Counts the time since the last turn of the consumer's loop."""
+    def turn(self, *, is_in_trouble: bool) -> None:
+        """Counts the time since the last turn, but in trouble.
+
+        Between the pauses of an outage old records are read again and again, and new ones hardly ever.
+        """
         now = self._clock()
+        if is_in_trouble:
+            self._turned = now
         passed = self._since_turn(now)
         self._turned = now
         self._listened += passed
@@ -128,13 +166,17 @@ class TimeoutTracker:
             if not self._is_heard(tp):
                 timers.paused += passed
         if self._listened >= self._next_check:
-            self.check()
+            self._check()
+        self._on_turn()
 
-    def did_not_listen(self) -> None:
-        """Leaves out the time since the last turn."""
-        self._turned = self._clock()
+    def waited(self) -> None:
+        self._turned = self._clock()  # the time since the last turn does not count
 
-    def check(self) -> None:
+    def flushed(self) -> None:
+        self.waited()
+        self._check()
+
+    def _check(self) -> None:
         self._next_check = self._listened + self._check_every
         for timers in self._timers.values():
             for key, silence in timers.pop_timed_out(self._listened, self._timeout):
@@ -150,64 +192,3 @@ class TimeoutTracker:
 
 def _size(keys: list[bytes]) -> int:
     return sum(map(len, keys)) + _KEY_OVERHEAD * len(keys)
-
-
-class RawKeys(Deserializer):
-    """Deserializes keys and remembers the bytes of the last one: events carry them as they came."""
-
-    def __init__(self, deserialize: Deserializer) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._deserialize = deserialize
-        self.topic = ""
-        self.last: bytes | None = None
-
-    def __call__(self, value: bytes, ctx: SerializationContext) -> Any:
-        self.topic, self.last = ctx.topic, value
-        return self._deserialize(value, ctx)
-
-
-class KeyObserver(SinkObserver):
-    """Restarts the timers of the keys whose records come to the sink.
-
-    Only records that reach the sink count, as rows or as bad records; those dropped by ``transform()`` do not.
-    ``on_turn`` is called at each turn of the consumer's loop.
-    """
-
-    def __init__(self, tracker: TimeoutTracker, raw_keys: RawKeys, on_turn: Callable[[], None]) -> None:
-        self._tracker = tracker
-        self._raw_keys = raw_keys
-        self._on_turn = on_turn
-
-    def assigned(self, tps: Iterable[TopicPartition]) -> None:
-        self._tracker.begin(tps)
-
-    def unassigned(self, tps: Iterable[TopicPartition]) -> None:
-        self._tracker.forget(tps)
-
-    def row_added(self, tp: TopicPartition, key: Any) -> None:
-        # A message without a key leaves that of the one before it, and one of another topic than the input's too.
-        if key is not None and tp.topic == self._raw_keys.topic:
-            self._tracker.heard(tp, (self._raw_keys.last,))
-
-    def messages_added(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
-        self._tracker.heard(tp, map(_key, messages))
-
-    def record_rejected(self, rejected: Rejected) -> None:
-        if not rejected.is_truncated:
-            self.row_added(rejected.tp, rejected.key)
-        elif rejected.key is not None and rejected.tp.topic == self._raw_keys.topic:  # no deserializer has seen it
-            self._tracker.heard(rejected.tp, (rejected.key,))
-
-    def turn(self, *, is_in_trouble: bool) -> None:
-        if is_in_trouble:
-            # Between the pauses of an outage old records are read again and again, and new ones hardly ever.
-            self._tracker.did_not_listen()
-        self._tracker.turn()
-        self._on_turn()
-
-    def flushed(self) -> None:
-        self._tracker.did_not_listen()
-        self._tracker.check()
-
-    def waited(self) -> None:
-        self._tracker.did_not_listen()

@@ -16,7 +16,7 @@ from app.consumer.sink_observer import NOBODY
 from app.errors import ConfigError
 from app.service.stream_timeouts import StreamTimeouts
 from app.stream_timeouts.events import Announcer, EventTopic
-from app.stream_timeouts.tracker import KeyObserver, RawKeys
+from app.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from tests.support.environment import load
 
 APPLICATION: Any = None  # is not asked where there is no topic for events
@@ -174,7 +174,7 @@ def test_off_observes_nothing(timeout_ms: str) -> None:
 def test_on_with_a_topic_or_a_function_alone(topic: dict[str, str], function: Any) -> None:
     timeouts = StreamTimeouts(load(**topic, **ON), function, OF_KEYS)
     announcer = Announcer(None, print) if topic else timeouts.new_announcer(APPLICATION, [])
-    assert isinstance(timeouts.new_observer(lambda _: True, announcer), KeyObserver)
+    assert isinstance(timeouts.new_observer(lambda _: True, announcer), TimeoutTracker)
     assert isinstance(timeouts.key_deserializer, RawKeys)
 
 

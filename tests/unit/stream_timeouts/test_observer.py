@@ -12,7 +12,7 @@ from app.consumer.deserializers import new_deserializer
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
 from app.reasons import Reason
-from app.stream_timeouts.tracker import KeyObserver, RawKeys, TimeoutTracker
+from app.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON
@@ -29,10 +29,15 @@ class Bench(row_sink_bench.Bench):
         self.raw_keys = RawKeys(new_deserializer(deserializer))
 
         clock = Clock()
-        tracker = TimeoutTracker(
-            timeout_ms=TIMEOUT * 1000, max_bytes=10**6, is_heard=lambda _: True, notify=self.told.append, clock=clock
+        self.observer = TimeoutTracker(
+            timeout_ms=TIMEOUT * 1000,
+            max_bytes=10**6,
+            is_heard=lambda _: True,
+            raw_keys=self.raw_keys,
+            notify=self.told.append,
+            on_turn=self._count_turn,
+            clock=clock,
         )
-        self.observer = KeyObserver(tracker, self.raw_keys, self._count_turn)
         super().__init__(clock=clock, observer=self.observer)
         self.member.flow.on_wait = lambda: None
 

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from app.consumer.deserializers import new_deserializer
 from app.model import TopicPartition
-from app.stream_timeouts.tracker import TimeoutTracker
+from app.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from tests.fakes.clock import Clock
+from tests.fakes.kafka_message import KafkaMessage
 
 ONE, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 A, B = b"sensor-a", b"sensor-b"
@@ -25,22 +27,24 @@ class Watch:
             timeout_ms=timeout_ms,
             max_bytes=max_bytes,
             is_heard=lambda tp: tp not in self.unheard,
+            raw_keys=RawKeys(new_deserializer("bytes")),
             notify=self.notify,
+            on_turn=lambda: None,
             clock=self.clock,
         )
-        self.tracker.begin([ONE, OTHER])
+        self.tracker.assigned([ONE, OTHER])
 
     def notify(self, key: bytes) -> None:
         self.told.append(key)
         self.on_tell(key)
 
     def hear(self, *keys: bytes | None, tp: TopicPartition = ONE) -> None:
-        self.tracker.heard(tp, keys)
+        self.tracker.messages_added(tp, [KafkaMessage(b"{}", key, 0) for key in keys])
 
     def listen(self, seconds: float, step: float = 0.5) -> None:
         for _ in range(round(seconds / step)):
             self.clock.advance(step)
-            self.tracker.turn()
+            self.tracker.turn(is_in_trouble=False)
 
     def told_since(self) -> list[bytes]:
         told, self.told = self.told, []
@@ -79,7 +83,7 @@ def test_the_time_of_a_key_begins_when_its_record_is_consumed_and_not_at_the_tur
     watch.clock.advance(0.4)  # the consumer waits for a message
     watch.hear(A)
     watch.clock.advance(0.1)
-    watch.tracker.turn()
+    watch.tracker.turn(is_in_trouble=False)
     watch.listen(59.5, step=0.1)
     assert watch.told == []
 
@@ -134,7 +138,7 @@ def test_a_loop_that_is_held_up_makes_no_key_silent(watch: Watch, is_heard: bool
     watch.clock.advance(3_600)  # frozen with the machine
     if is_heard:
         watch.hear(A)  # before the first turn
-    watch.tracker.turn()
+    watch.tracker.turn(is_in_trouble=False)
     watch.listen(59 if is_heard else 8)  # a second of the pause counts
     assert watch.told == []
     watch.listen(2)
@@ -148,8 +152,8 @@ def test_a_partition_that_was_given_away_begins_anew(watch: Watch) -> None:
     watch.hear(A)
     watch.hear(B, tp=OTHER)
     watch.listen(50)
-    watch.tracker.forget([ONE])
-    watch.tracker.begin([ONE])
+    watch.tracker.unassigned([ONE])
+    watch.tracker.assigned([ONE])
     watch.listen(100)
     assert watch.told_since() == [B]
 
@@ -200,7 +204,7 @@ def test_keys_beyond_the_bound_are_not_watched_and_those_within_go_on(caplog: py
 def test_a_partition_that_is_given_away_makes_room() -> None:
     watch = Watch(max_bytes=180 * 100)
     watch.hear(*_keys(range(100)))
-    watch.tracker.forget([ONE])
+    watch.tracker.unassigned([ONE])
     watch.hear(*_keys(range(100, 200)), tp=OTHER)
     watch.listen(61)
     assert len(watch.told) == 100
