@@ -106,6 +106,7 @@ class _Attempts:
         events, registry = settings.stream_timeout_topic, settings.registry_url
         catalog = settings.catalog and settings.catalog.url
         hook = settings.stream_timeout_ms and not events
+        plan_needs = ("topic", "transform", "registry", "broker")
         table_needs = ("store", "catalog") if catalog else ("store",)
         spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
         every = [
@@ -118,16 +119,7 @@ class _Attempts:
             (True, Check("group", settings.consumer_group, self._look_at_group, ("topic", "broker"))),
             (True, Check("transform", "app/transform.py", self._build)),
             (registry, Check("registry", str(registry), self._ask_registry)),
-            (
-                True,
-                Check(
-                    "plan",
-                    "by the newest records",
-                    self._plan,
-                    ("topic", "transform", "registry", "broker"),
-                    _PLAN_SECONDS,
-                ),
-            ),
+            (True, Check("plan", "by the newest records", self._plan, plan_needs, _PLAN_SECONDS)),
             (True, Check("store", settings.storage.uri, self._try_store)),
             (True, Check("table", settings.table, self._compare_table, table_needs, _TABLE_SECONDS)),
             (True, Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)),

@@ -43,13 +43,13 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
     require_table(store, location)
     rewrite = Rewrite(catalog, store, settings.spec.sort_column, settings.spark.row_group_rows)
     listed = {found.key: found for found in store.list(f"{location.root}/") if _is_own(found.key, location.root)}
-    selection = _Selection(
-        rewrite, listed, location.root, options, partial(_with_columns, store, settings.max_write_workers)
-    )
+    with_columns = partial(_with_columns, store, settings.max_write_workers)
+    selection = _Selection(rewrite, listed, location.root, options, with_columns)
     before = after = 0
     for _, of_spec in groupby(selection.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
         for some in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
-            for files, size in _unchanged(some) if options.dry_run else _merged(rewrite, some):
+            unchanged = ((fitting.files, 0) for fitting in some)
+            for files, size in unchanged if options.dry_run else _merged(rewrite, some):
                 before, after = before + len(files), after + 1
                 former = f"{counted(len(files), 'file')}, {sum(each.size for each in files):,} bytes"
                 print_line(
@@ -113,8 +113,7 @@ class _Selection:
                 continue  # no footer is worth reading
             for columns, fitting in self._rewrite.fitting(self._with_columns(cold)):
                 for bin_ in bins_worth_merging(fitting, self._target_bytes):
-                    some = sorted(bin_, key=attrgetter("key"))
-                    parts = (some[first : first + _FILES_AT_ONCE] for first in range(0, len(some), _FILES_AT_ONCE))
+                    parts = by_size(sorted(bin_, key=attrgetter("key")), _FILES_AT_ONCE, lambda _: 1)
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
 
     def _is_cold(self, key: str) -> bool:
@@ -140,10 +139,6 @@ def _is_own(key: str, root: str) -> bool:
 def _with_columns(store: ObjectStore, workers: int, files: Sequence[LiveFile]) -> Iterator[tuple[LiveFile, pa.Schema]]:
     for file, footer in side_by_side(workers, lambda its: read_footer(store, its.key, its.size), files):
         yield file, footer.schema.to_arrow_schema().remove_metadata()
-
-
-def _unchanged(bins: Sequence[Fitting]) -> Iterator[tuple[Sequence[LiveFile], int]]:
-    return ((fitting.files, 0) for fitting in bins)
 
 
 def _merged(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequence[LiveFile], int]]:

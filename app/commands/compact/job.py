@@ -22,6 +22,7 @@ from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
 
 _Item = TypeVar("_Item")
+_Folder = tuple[str, FolderRecord, list[StoredObject]]  # its path below the table, its record, its data files
 
 _CHEAP_BYTES = 1 << 20
 _FILES_AT_ONCE = 5_000  # of which the listing and the footers are in memory
@@ -161,25 +162,20 @@ class Job:
         """
         table = self.table
         before = survey(table.store, table.root)
-        folders = (
-            (path, read_record(table.store, table.root, path), table.files_in(path))
-            for path, listed in self._folders()
-            if is_candidate(path, listed)
-        )
-        for some in by_size(folders, _FILES_AT_ONCE, lambda folder: len(folder[2])):
+        for some in by_size(self._folders(is_candidate), _FILES_AT_ONCE, lambda folder: len(folder[2])):
             yield self._settled(some, before)
         if self._globs and not self._has_any:
             cause = f"no folder of the table is like {' or '.join(self._globs)}"
             raise ConfigError("going through the table", cause, "Check --folder")
 
-    def _folders(self) -> Iterator[tuple[str, list[StoredObject]]]:
-        for found in self.table.folders(self._globs):
+    def _folders(self, is_candidate: Callable[[str, Sequence[StoredObject]], bool]) -> Iterator[_Folder]:
+        table = self.table
+        for path, listed in table.folders(self._globs):
             self._has_any = True
-            yield found
+            if is_candidate(path, listed):
+                yield path, read_record(table.store, table.root, path), table.files_in(path)
 
-    def _settled(
-        self, folders: Sequence[tuple[str, FolderRecord, list[StoredObject]]], before: Survey
-    ) -> Sequence[Candidate]:
+    def _settled(self, folders: Sequence[_Folder], before: Survey) -> Sequence[Candidate]:
         table = self.table
         now = survey(table.store, table.root)
         left_out = before.left_out | now.left_out
