@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +112,20 @@ class Registrar:
             MovedError: the catalog has it elsewhere, or with partitions that such files do not have.
         """
         with self._lock:
-            if self._catalog is not None and not self._is_prepared:
-                self._prepare(self._catalog, has_batch=has_batch)
+            if (catalog := self._catalog) is None or self._is_prepared:
+                return
+            found = self._known or catalog.table()  # another member may have created it since the start
+            table = found or catalog.create_table(self.location.uri, self._wanted)
+            if table is not self._known:
+                self._check(table, has_batch=has_batch)
+            if found:
+                catalog.sync_properties(found, self._wanted)
+            else:
+                logger.info("registered the table at %s in the catalog", self.location.uri)
+            self._known = table
+            self._address = table.location if "://" in table.location else self.location.uri
+            self._is_prepared = True
+            catalog.add_source(self._topic)
 
     def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:
         """Writes the indexes of virtual partitions that go beside these local files into this folder."""
@@ -134,7 +145,7 @@ class Registrar:
         """
         wanted = files if self._catalog else ()
         described = [replace(file, footer=file.footer or pq.read_metadata(file.path)) for file in wanted]
-        return Registration(described, self._portions, partial(self._add, marks=marks), has_counted=has_counted)
+        return Registration(self, described, marks, has_counted=has_counted)
 
     def register_again(self, files: Sequence[DataFile], marks: Sequence[Mark] = ()) -> None:
         """Registers files that may be registered already, without counting them for their source once more."""
@@ -146,11 +157,12 @@ class Registrar:
         with self._lock, blaming("catalog"):
             return self._catalog is not None and self._catalog.has(marks)
 
-    def _portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+        """Divides files into those that one request takes."""
         return self._catalog.portions(files) if self._catalog else iter(())
 
-    def _add(self, files: Sequence[DataFile], *, count: bool, marks: Sequence[Mark]) -> None:
-        """Sends one request. The files get the address under which the catalog has the table."""
+    def add(self, files: Sequence[DataFile], marks: Sequence[Mark], *, count: bool) -> None:
+        """Sends one request; safe to repeat. The files get the address under which the catalog has the table."""
         self.prepare()
         if self._catalog is None:
             return
@@ -160,35 +172,20 @@ class Registrar:
         if self._on_registered is not None:
             self._on_registered(named)
 
-    def _prepare(self, catalog: Catalog, *, has_batch: bool) -> None:
-        found = self._known or catalog.table()  # another member may have created it since the start
-        table = found or catalog.create_table(self.location.uri, self._wanted)
-        if table is not self._known:
-            self._check(table, has_batch=has_batch)
-        if found:
-            catalog.sync_properties(found, self._wanted)
-        else:
-            logger.info("registered the table at %s in the catalog", self.location.uri)
-        self._known = table
-        self._address = table.location if "://" in table.location else self.location.uri
-        self._is_prepared = True
-        catalog.add_source(self._topic)
-
     def _check(self, table: CatalogTable, *, has_batch: bool) -> None:
         if table.columns is None:
             check_catalog_table(table, self._wanted)
         elif {*table.partition_spec} != {*self._wanted.order} or (has_batch and table.computed()):
-            raise MovedError(
-                f"registering the table at {self.location.uri}",
-                f"meanwhile another writer has made it, partitioned by {', '.join(table.partitions)}",
-                "Restart: the connector then writes these partitions, beginning with what is not in the lake yet",
-            )
+            raise self._moved(f"made it, partitioned by {', '.join(table.partitions)}", "these partitions")
         if table.location and not self.location.is_named_by(table.location):
-            raise MovedError(
-                f"registering the table at {self.location.uri}",
-                f"meanwhile another writer has registered it at {table.location}",
-                "Restart: the connector then writes there, beginning with what is not in the lake yet",
-            )
+            raise self._moved(f"registered it at {table.location}", "there")
+
+    def _moved(self, how: str, what: str) -> MovedError:
+        return MovedError(
+            f"registering the table at {self.location.uri}",
+            f"meanwhile another writer has {how}",
+            f"Restart: the connector then writes {what}, beginning with what is not in the lake yet",
+        )
 
 
 class Registration:
@@ -196,36 +193,27 @@ class Registration:
 
     A request without an answer may have been carried out. Asked again, its files come without their source, in whose
     totals they would count twice; files that were not asked for yet come with it.
-
-    Args:
-        portions: divides files into those that one request takes.
-        add: sends one request; safe to repeat with the same files.
-        has_counted: whether the source's totals may have all of the files already.
+    ``has_counted``: the source's totals may have all of the files already.
     """
 
     def __init__(
-        self,
-        files: Sequence[DataFile],
-        portions: Callable[[Sequence[DataFile]], Iterator[Sequence[DataFile]]],
-        add: Callable[..., None],
-        *,
-        has_counted: bool,
+        self, registrar: Registrar, files: Sequence[DataFile], marks: Sequence[Mark], *, has_counted: bool
     ) -> None:
+        self._registrar = registrar
         self._missing = {file.key: file for file in files}
-        self._portions = portions
-        self._add = add
+        self._marks = marks
         self._doubtful = set(self._missing if has_counted else ())
 
     def run(self) -> None:
         """Registers those of the files that are not registered yet; safe to repeat."""
         for is_doubtful in (True, False):
             files = [file for key, file in self._missing.items() if (key in self._doubtful) == is_doubtful]
-            for portion in self._portions(files):
+            for portion in self._registrar.portions(files):
                 self._ask(portion, count=not is_doubtful)
 
     def _ask(self, files: Sequence[DataFile], *, count: bool) -> None:
         try:
-            self._add(files, count=count)
+            self._registrar.add(files, self._marks, count=count)
         except TooLargeError:
             if len(files) == 1:
                 raise

@@ -80,11 +80,6 @@ class PartitionField:
     def is_text_column(self) -> bool:
         return isinstance(self.transform, IdentityTransform) and isinstance(self.kind, StringType)
 
-    @property
-    def is_written(self) -> bool:
-        """Whether files can be written for it."""
-        return is_written(self.transform, self.kind)
-
     def texts(self, rows: pa.Table) -> pa.Array:
         """Returns the value of each row as text.
 

@@ -103,7 +103,18 @@ class Rewrite:
 
         def plan() -> list[LiveFile]:
             table = self._loaded()
-            return [_live(table, task) for task in table.scan().plan_files()]
+            key = cast(StoreIO, table.io).key
+            return [
+                LiveFile(
+                    key=key(task.file.file_path),
+                    size=task.file.file_size_in_bytes,
+                    rows=task.file.record_count,
+                    group=(task.file.spec_id, task.file.partition),
+                    has_deletes=bool(task.delete_files),
+                    task=task,
+                )
+                for task in table.scan().plan_files()
+            ]
 
         return self._ask("planning", plan)
 
@@ -113,7 +124,7 @@ class Rewrite:
         def look() -> set[str]:
             table = self._loaded()
             paths = table.inspect.all_files()["file_path"].to_pylist() if table.snapshots() else []
-            return {*map(_io(table).key, paths)}
+            return {*map(cast(StoreIO, table.io).key, paths)}
 
         return self._ask("reading the snapshots of", look)
 
@@ -275,19 +286,3 @@ def _is_copied(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         return all(_is_copied(kind.field(index).type) for index in range(kind.num_fields))
     return kind in _COPIED or pa.types.is_decimal128(kind) or pa.types.is_fixed_size_binary(kind)
-
-
-def _io(table: Table) -> StoreIO:
-    return cast(StoreIO, table.io)
-
-
-def _live(table: Table, task: FileScanTask) -> LiveFile:
-    file = task.file
-    return LiveFile(
-        _io(table).key(file.file_path),
-        file.file_size_in_bytes,
-        file.record_count,
-        (file.spec_id, file.partition),
-        bool(task.delete_files),
-        task,
-    )

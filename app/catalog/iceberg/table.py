@@ -35,7 +35,6 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import IDENTITY, TimeTransform, parse_transform
 from pyiceberg.utils.config import Config
 
@@ -136,11 +135,7 @@ class IcebergTable:
         return found
 
     def table(self) -> CatalogTable | None:
-        """Returns the table, or ``None`` if the catalog does not know it.
-
-        Raises:
-            ConfigError: it is partitioned in a way that the connector does not write.
-        """
+        """Returns what ``Catalog.table`` does; a table that the connector cannot write is a ``ConfigError``."""
         return self.ask(f"reading {self.words}", self._described)
 
     def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
@@ -254,7 +249,11 @@ class IcebergTable:
         if metadata.format_version > _FORMAT:
             cause = f"has format version {metadata.format_version}"
         try:
-            others = [f"{each.words}, of type {each.kind}" for each in partitions(metadata) if not each.is_written]
+            others = [
+                f"{each.words}, of type {each.kind}"
+                for each in partitions(metadata)
+                if not is_written(each.transform, each.kind)
+            ]
             cause = cause or (f"is partitioned by {', '.join(others)}" if others else "")
         except ValueError as error:
             cause = cause or str(error)
@@ -330,22 +329,18 @@ class IcebergTable:
             logger.info("%s has the files of this batch already", self.words)
             return table
         self._check(table.metadata)
-        prepare(table, self._spec_id(table.metadata, files))
-        self._commit(table, files, marks)
-        with suppress(ValueError):  # the next batch is refused
-            self._learn(table.metadata)
-        return table
-
-    def _spec_id(self, metadata: TableMetadata, files: Sequence[DataFile]) -> int:
-        """Returns the spec of the files of a batch, which have the same folder columns."""
-        spec = spec_of(metadata, files[0].partition_values)
+        spec = spec_of(table.metadata, files[0].partition_values)  # all have the same folder columns
         if spec is None:
             raise FatalError(
                 f"committing files to {self.words}",
                 f"{files[0].uri} fits no partitions that the table has or had",
                 "Partition the table as it was, in your engine",
             )
-        return spec.spec_id
+        prepare(table, spec.spec_id)
+        self._commit(table, files, marks)
+        with suppress(ValueError):  # the next batch is refused
+            self._learn(table.metadata)
+        return table
 
     def _follow(self) -> None:
         """Ends the process where the records have to bring the text of a new partition."""
@@ -359,8 +354,15 @@ class IcebergTable:
         schemas = [*map(schema_of, files)]
         with table.transaction() as transaction:
             with transaction.update_schema() as schema:
-                for arrow in dict.fromkeys(schemas):
-                    self._widen(schema, table.metadata, arrow)
+                try:
+                    for arrow in dict.fromkeys(schemas):
+                        schema.union_by_name(columns_of_table(table.metadata, arrow))
+                except (ValueError, ValidationError) as error:
+                    raise FatalError(
+                        f"adding columns to {self.words}",
+                        one_line(str(error)),
+                        "Somebody has added or renamed such a column: drop it in the table, or see docs/iceberg.md",
+                    ) from None
             map_names(transaction)
             transaction.set_properties(properties_of(table.properties, self._group, marks))
             metadata = transaction.table_metadata
@@ -369,16 +371,6 @@ class IcebergTable:
                 values = (record(file.partition_values) for file in files)
                 for entry in entries(metadata, zip(files, schemas, values, strict=True)):
                     append.append_data_file(entry)
-
-    def _widen(self, schema: UpdateSchema, metadata: TableMetadata, arrow: pa.Schema) -> None:
-        try:
-            schema.union_by_name(columns_of_table(metadata, arrow))
-        except (ValueError, ValidationError) as error:
-            raise FatalError(
-                f"adding columns to {self.words}",
-                one_line(str(error)),
-                "Somebody has added or renamed such a column: drop it in the table, or see docs/iceberg.md",
-            ) from None
 
     def _broken(self, missing: str) -> ConnectorError:
         """Returns the error where an object of the table's metadata is gone."""
