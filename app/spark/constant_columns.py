@@ -6,6 +6,7 @@ in some milliseconds: pyarrow writes them, and Java puts their pages behind the 
 
 import json
 from collections.abc import Mapping
+from os import SEEK_END
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from app.spark.batch_offsets import ROW_METADATA
 from app.spark.session import compiled
 
+_ENDING: Final = 8  # of a file: the footer's length, and a magic number
 _CLASS: Final = "datalake.ConstantColumns"
 _SOURCE: Final = """
 package datalake;
@@ -22,30 +24,15 @@ package datalake;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import org.apache.parquet.format.*;
 
 public class ConstantColumns {
-    private static final int ENDING = 8; // of a file: the footer's length, and a magic number
+    private static final int ENDING = 8;
 
-    /** Appends the columns of a file, which has as many rows in each row group. */
-    public void append(String path, byte[] others) throws IOException {
-        RandomAccessFile file = new RandomAccessFile(path, "rw");
-        try {
-            file.seek(file.length() - ENDING);
-            byte[] footer = new byte[Integer.reverseBytes(file.readInt())];
-            long start = file.length() - ENDING - footer.length;
-            file.seek(start);
-            file.readFully(footer);
-            file.seek(start);
-            file.write(joined(footer, start, ByteBuffer.wrap(others)));
-        } finally {
-            file.close();
-        }
-    }
-
-    private static byte[] joined(byte[] footer, long start, ByteBuffer others) throws IOException {
+    /** The end of a file from its footer on, which begins at start, with the columns of a file of as many rows. */
+    public byte[] joined(byte[] footer, long start, byte[] file) throws IOException {
+        ByteBuffer others = ByteBuffer.wrap(file);
         int length = Integer.reverseBytes(others.getInt(others.capacity() - ENDING));
         int end = others.capacity() - ENDING - length;
         FileMetaData all = Util.readFileMetaData(new ByteArrayInputStream(footer));
@@ -116,7 +103,11 @@ class ConstantColumns:
                 columns = [_repeated(text, rows) for text in texts.values()]
                 writer.write_table(pa.table(columns, schema), row_group_size=rows)
             writer.add_key_value_metadata(_with_columns(written.metadata, texts))
-        self._java.append(str(path), file.getvalue().to_pybytes())
+        with path.open("r+b") as spark_file:
+            start = spark_file.seek(-_ENDING - written.serialized_size, SEEK_END)
+            footer = spark_file.read(written.serialized_size)
+            spark_file.seek(start)
+            spark_file.write(self._java.joined(footer, start, file.getvalue().to_pybytes()))
 
 
 def _repeated(text: str | None, rows: int) -> pa.Array:

@@ -36,9 +36,10 @@ class StagedWriter:
 
     def append(self, table: pa.Table) -> None:
         """Appends rows, in one row group, or in several where the rows are large."""
-        largest = _largest_row(table)
+        largest = sum(map(_largest_value, table.columns))
         if largest > _LARGE_VALUE_BYTES:  # no value exceeds the largest row
-            self._large.update(_with_large_values(table))
+            for name in table.column_names:
+                self._large.update(_with_large_values((name,), table.column(name)))
         self._largest = max(self._largest, largest)
         self.rows += len(table)
         self.nbytes += table.nbytes
@@ -74,10 +75,6 @@ class StagedWriter:
         )
 
 
-def _largest_row(table: pa.Table) -> int:
-    return sum(map(_largest_value, table.columns))
-
-
 def _largest_value(column: pa.ChunkedArray) -> int:
     """Returns an upper bound of a value's bytes. In the worst case the longest list has the largest element."""
     kind = column.type
@@ -105,23 +102,19 @@ def _sort_bytes(column: pa.ChunkedArray | pa.Array) -> int:
     return 2 * _WORD_BYTES * len(column) + int(column.nbytes)
 
 
-def _with_large_values(table: pa.Table) -> list[tuple[str, ...]]:
-    leaves = (leaf for name in table.column_names for leaf in _leaves((name,), table.column(name)))
-    return [path for path, values in leaves if _max(pc.binary_length(values)) > _LARGE_VALUE_BYTES]
-
-
-def _leaves(path: tuple[str, ...], column: pa.ChunkedArray) -> Iterator[tuple[tuple[str, ...], pa.ChunkedArray]]:
-    """Yields the leaf columns of text and bytes."""
+def _with_large_values(path: tuple[str, ...], column: pa.ChunkedArray) -> Iterator[tuple[str, ...]]:
+    """Yields the paths of the leaf columns of text and bytes with a large value."""
     kind = column.type
     if column.nbytes <= _LARGE_VALUE_BYTES:
         return
     if _has_bytes(kind):
-        yield path, column
+        if _max(pc.binary_length(column)) > _LARGE_VALUE_BYTES:
+            yield path
     elif pa.types.is_list(kind):
-        yield from _leaves((*path, "list", "element"), pc.list_flatten(column))
+        yield from _with_large_values((*path, "list", "element"), pc.list_flatten(column))
     elif pa.types.is_struct(kind):
         for index in range(kind.num_fields):
-            yield from _leaves((*path, kind.field(index).name), pc.struct_field(column, index))
+            yield from _with_large_values((*path, kind.field(index).name), pc.struct_field(column, index))
 
 
 def _has_bytes(kind: pa.DataType) -> bool:

@@ -20,7 +20,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -46,7 +46,6 @@ from app.spark.staged_file import StagedWriter
 
 logger = logging.getLogger(__name__)
 
-_WATCH_SECONDS = 1.0
 _ENDING_SECONDS = 2.0
 _WRITES_BETWEEN_COLLECTIONS = 20
 _T = TypeVar("_T")
@@ -168,7 +167,7 @@ class SparkWriter:
         finally:
             watchdog.cancel()
         self.is_up = True
-        threading.Thread(target=self._watch, name="spark-watch", daemon=True).start()
+        threading.Thread(target=self._watch, args=(self._process,), name="spark-watch", daemon=True).start()
 
     def _start_error(self, error: Exception) -> ConnectorError:
         if self.lost.done():  # the watchdog has ended Java
@@ -181,20 +180,15 @@ class SparkWriter:
 
     def _new_session(self) -> SparkSession:
         if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
-            self._start_java()
+            started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
+            # Set before a session writes into the scratch folder, so that close() can end it.
+            self._process = started.process
+            if self._closing.is_set():  # close() came too early to know it
+                self._process.kill()
+            SparkContext._ensure_initialized(gateway=connect(started))
         self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
-        conf = SparkConf().setMaster(self._options.master).setAppName("quix-ts-datalake-sink")
-        conf.setAll(list(self._conf.items()))
-        session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
-        return session
-
-    def _start_java(self) -> None:
-        started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
-        # Set before a session writes into the scratch folder, so that close() can end it.
-        self._process = started.process
-        if self._closing.is_set():  # close() came too early to know it
-            self._process.kill()
-        SparkContext._ensure_initialized(gateway=connect(started))
+        builder = SparkSession.builder.master(self._options.master).appName("quix-ts-datalake-sink")
+        return builder.config(map={**self._conf}).getOrCreate()
 
     def _warm_up(self) -> None:
         rows = 1_000
@@ -251,12 +245,8 @@ class SparkWriter:
             reader = reader.schema(from_arrow_schema(pq.read_schema(path), prefer_timestamp_ntz=True))
         return reader.parquet(str(path))
 
-    def _watch(self) -> None:
-        process = self._process
-        while process is not None and not self._closing.wait(_WATCH_SECONDS):
-            if process.poll() is not None:
-                self._declare_lost("running Spark", self._death_or(None))
-                return
+    def _watch(self, process: Popen[bytes]) -> None:
+        self._declare_lost("running Spark", death(process.wait()))
 
     def _has_ended(self) -> bool:
         """Whether the JVM has ended. Its connections break some moments before the system reports it."""
@@ -265,11 +255,9 @@ class SparkWriter:
         except TimeoutExpired:
             return False
 
-    def _death_or(self, error: Exception | None) -> str:
+    def _death_or(self, error: Exception) -> str:
         code = self._process.poll() if self._process else None
-        if code is None:
-            return reason_of(error) if error else "no answer from Java"
-        return death(code)
+        return reason_of(error) if code is None else death(code)
 
     def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
         error = SparkLostError(doing, cause, RESTART_HINT)
