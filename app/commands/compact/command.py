@@ -9,11 +9,11 @@ from typing import TypeVar
 import pyarrow as pa
 
 from app.commands.compact.job import Bin, bins_worth_merging, new_job
-from app.commands.compact.table import TableAtWork, TableFile
+from app.commands.compact.table import TableAtWork, schema_of
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.formatting import counted, duration
-from app.model import Compaction
+from app.model import Compaction, DataFile
 from app.storage.base import StoredObject
 from app.table.last_compaction import keep_compaction
 from app.table.layout import is_merged, schema_key
@@ -23,7 +23,7 @@ from app.table.type_names import type_name
 _MEGABYTE = 1 << 20
 _WHILE_KEPT = timedelta(days=1)  # how long the name of a merged file stays taken, against uploads that are late
 _CODEC = "ZSTD"
-_File = TypeVar("_File", StoredObject, TableFile)
+_File = TypeVar("_File", StoredObject, DataFile)
 
 
 def compact(settings: Settings, options: Namespace) -> int:
@@ -84,7 +84,7 @@ class _Selection:
             return True
         return any(len(some) > 1 for some in self._bins(cold))
 
-    def bins(self, files: Sequence[TableFile]) -> Iterator[Bin]:
+    def bins(self, files: Sequence[DataFile]) -> Iterator[Bin]:
         """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
 
         No file is deleted that a catalog lists, so there those without rows stay.
@@ -107,11 +107,11 @@ class _Selection:
         return bins_worth_merging((file for file in files if file.size < self._target_bytes), self._target_bytes)
 
 
-def _reasons(file: TableFile, table: Mapping[str, pa.DataType]) -> set[str]:
+def _reasons(file: DataFile, table: Mapping[str, pa.DataType]) -> set[str]:
     """The types and the codecs of a file that are not those of the table."""
     differences = {
         f"{name} {type_name(kind)} → {type_name(table[name])}"
-        for name, kind in TableSchema.from_arrow(file.schema).columns.items()
+        for name, kind in TableSchema.from_arrow(schema_of(file)).columns.items()
         if kind != table[name]
     }
     codecs = {

@@ -11,12 +11,13 @@ from time import sleep
 from app.commands.compact.job import Bin, Candidate, Change, Job, by_size, new_job
 from app.commands.compact.merger import EVERY_ROW
 from app.commands.compact.record import staged_files
-from app.commands.compact.table import TableAtWork, TableFile
+from app.commands.compact.table import TableAtWork
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted
 from app.journal.survey import survey
+from app.model import DataFile
 from app.service.lake import dead_letter_address
 from app.spark.merge import may_match
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
@@ -89,7 +90,7 @@ def _matching(job: Job, candidates: Sequence[Candidate], conditions: Sequence[st
         raise ConfigError(f"understanding --where {' --where '.join(conditions)}", str(error)) from None
 
 
-def _in_bins(files: Sequence[TableFile]) -> Iterator[Bin]:
+def _in_bins(files: Sequence[DataFile]) -> Iterator[Bin]:
     """Some files at a time, so that one with such rows does not make a large folder be written anew as a whole.
 
     Files without rows stay: the name of a merged one is to be taken for a day.

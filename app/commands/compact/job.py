@@ -11,13 +11,14 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from app.commands.compact.merger import Merger, SkippedError
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
-from app.commands.compact.table import TableAtWork, TableFile
+from app.commands.compact.table import TableAtWork
 from app.commands.output import print_line
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
 from app.formatting import counted
 from app.journal.survey import Survey, survey
+from app.model import DataFile
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
 
@@ -38,7 +39,7 @@ _UNSETTLED = "it has files of a batch that is not finished, or was rolled back; 
 class Bin:
     """Files that become one, and why, besides that they are several."""
 
-    files: Sequence[TableFile]
+    files: Sequence[DataFile]
     reasons: Sequence[str] = ()
 
     @property
@@ -70,7 +71,7 @@ class Candidate(NamedTuple):
 
     path: str
     record: FolderRecord
-    files: Sequence[TableFile]
+    files: Sequence[DataFile]
 
 
 def by_size(items: Iterable[_Item], most: int, size_of: Callable[[_Item], int]) -> Iterator[list[_Item]]:
@@ -183,7 +184,7 @@ class Job:
         pending = {table.folder_of(key) for key in unsettled & (before.pending | now.pending)}
         candidates: list[Candidate] = []
         for path, record, listed in folders:
-            files: Sequence[TableFile] = ()
+            files: Sequence[DataFile] = ()
             try:
                 if record.current:
                     self.hindered[path] = _BUSY
@@ -206,7 +207,7 @@ class Job:
     def work(
         self,
         candidates: Sequence[Candidate],
-        bins: Callable[[Sequence[TableFile]], Iterable[Bin]],
+        bins: Callable[[Sequence[DataFile]], Iterable[Bin]],
         erased: Sequence[str] = (),
     ) -> Iterator[tuple[str, Sequence[Change]]]:
         """Merge the bins of each folder, several folders at a time, and yield those where anything was changed.
@@ -226,7 +227,7 @@ class Job:
                 self.leave(path, error, "files left as they are" if changes else "left as it is")
 
     def _change(
-        self, bins: Callable[[Sequence[TableFile]], Iterable[Bin]], erased: Sequence[str], candidate: Candidate
+        self, bins: Callable[[Sequence[DataFile]], Iterable[Bin]], erased: Sequence[str], candidate: Candidate
     ) -> tuple[Sequence[Change], FatalError | SkippedError | None]:
         """Plan, prepare and commit; returns what was changed, and what keeps the rest from it."""
         path, record, files = candidate

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 from app.catalog.registrar import write_index
 from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.commands.compact.record import FolderRecord, Replacement, staging_folder
-from app.commands.compact.table import TableAtWork, TableFile
+from app.commands.compact.table import TableAtWork, schema_of
 from app.commands.side_by_side import side_by_side
 from app.errors import FatalError
 from app.journal.rolled_back import Placeholders
+from app.model import DataFile
 from app.service.stores import access_of_executors, uri_for_executors
 from app.spark.merge import Merge, Target, merge_session
 from app.storage.base import ChangedError, StoredObject
@@ -64,7 +65,7 @@ class Merger:
         return TemporaryDirectory(dir=self._scratch)
 
     def prepare(
-        self, folder: str, files: Sequence[TableFile], erased: Sequence[str], scratch: Path
+        self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path
     ) -> tuple[Replacement, Path | None]:
         """Make the file of the rows that do not meet all conditions; without conditions that is all of them.
 
@@ -133,17 +134,17 @@ class Merger:
         columns = {**self._table.schema.columns, RESCUED_COLUMN: pa.string()}
         return Target(columns, RESCUED_COLUMN, spec.sort_column or spec.timestamp_column)
 
-    def _merge(self, folder: str, files: Sequence[TableFile], erased: Sequence[str], scratch: Path) -> Merge | None:
+    def _merge(self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path) -> Merge | None:
         """Spark's view of the files; ``None`` if there are no rows."""
         sources: dict[pa.Schema, list[str]] = {}
         full = [file for file in files if file.rows and tuple(erased) != EVERY_ROW]
         for file, uri in side_by_side(self._workers, partial(self._address, scratch), full):
-            sources.setdefault(file.schema, []).append(uri)
+            sources.setdefault(schema_of(file), []).append(uri)
         if not full:
             return None
         return Merge(self.session(), sources, self._target(), self._table.partition_values(folder), erased)
 
-    def _address(self, scratch: Path, file: TableFile) -> str:
+    def _address(self, scratch: Path, file: DataFile) -> str:
         """Where Spark reads a file."""
         if self._uri is not None:
             return f"{self._uri}/{file.key}"
@@ -153,7 +154,7 @@ class Merger:
             raise SkippedError
         return str(path)
 
-    def _written(self, merge: Merge, files: Sequence[TableFile], rows: int, scratch: Path) -> Path:
+    def _written(self, merge: Merge, files: Sequence[DataFile], rows: int, scratch: Path) -> Path:
         """The merged file, with so many rows."""
         metadata = as_merged_metadata(batches_in(file.key, file.footer.metadata) for file in files)
         if self._uri is None:

@@ -1,7 +1,6 @@
 """The table that ``compact`` and ``erase`` work on: its folders, its files with their footers, and its schema."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from heapq import merge
@@ -22,26 +21,6 @@ from app.storage.probe import try_out
 from app.table.layout import is_data_file, journal_folder, spec_of_key
 from app.table.parquet_reader import read_footer
 from app.table.schema import TableSchema
-
-
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """A data file with its footer."""
-
-    key: str
-    size: int
-    last_modified: datetime
-    footer: pq.FileMetaData = field(repr=False)
-
-    @property
-    def rows(self) -> int:
-        """The number of its rows."""
-        return int(self.footer.num_rows)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Its columns, without metadata."""
-        return self.footer.schema.to_arrow_schema().remove_metadata()
 
 
 class TableAtWork:
@@ -100,10 +79,20 @@ class TableAtWork:
         """The values in a file's key, as folders have them."""
         return dict(zip(*spec_of_key(key, self.root), strict=True))
 
-    def with_footers(self, files: Iterable[StoredObject]) -> Sequence[TableFile]:
+    def with_footers(self, files: Iterable[StoredObject]) -> Sequence[DataFile]:
         """The files with their footers; ``FatalError`` for an object that is no Parquet file."""
         read = side_by_side(self.settings.max_write_workers, self._footer, files)
-        return [TableFile(found.key, found.size, found.last_modified, footer) for found, footer in read]
+        return [
+            DataFile(
+                found.key,
+                self.texts_of(found.key),
+                footer.num_rows,
+                found.size,
+                last_modified=found.last_modified,
+                footer=footer,
+            )
+            for found, footer in read
+        ]
 
     def rows_of(self, found: StoredObject | None) -> int:
         """The number of rows of a file; 0 without one."""
@@ -112,11 +101,11 @@ class TableAtWork:
     def _footer(self, found: StoredObject) -> pq.FileMetaData:
         return read_footer(self.store, found.key, found.size)
 
-    def cover(self, files: Sequence[TableFile]) -> None:
+    def cover(self, files: Sequence[DataFile]) -> None:
         """Make the table's schema have all columns of the files; ``ValueError`` if two differ only in capitals."""
         wanted = TableSchema()
         fixed = self.settings.column_types
-        found = [TableSchema.from_arrow(schema).columns for schema in {file.schema for file in files}]
+        found = [TableSchema.from_arrow(schema).columns for schema in {*map(schema_of, files)}]
         for columns in found:
             wanted = wanted.merge(TableSchema({name: fixed.get(name, kind) for name, kind in columns.items()}))
         self.schema = self._stored_schema.extend(wanted) if self.writes else self.schema.merge(wanted)
@@ -127,14 +116,7 @@ class TableAtWork:
     def register(self, files: Iterable[StoredObject]) -> None:
         """Inform the catalog, where there is one, of files that are new or have other rows than before."""
         if self.registrar.is_needed:
-            self.registrar.register_again([self._described(found) for found in files])
-
-    def _described(self, found: StoredObject) -> DataFile:
-        footer = read_footer(self.store, found.key, found.size)
-        values = self.texts_of(found.key)
-        return DataFile(
-            found.key, values, footer.num_rows, found.size, last_modified=found.last_modified, footer=footer
-        )
+            self.registrar.register_again(self.with_footers(files))
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, in one request for many where the store has one."""
@@ -143,6 +125,11 @@ class TableAtWork:
             return
         for _ in side_by_side(self.settings.max_write_workers, self.store.delete, keys):
             pass
+
+
+def schema_of(file: DataFile) -> pa.Schema:
+    """The columns of a file, by its footer, without metadata."""
+    return file.footer.schema.to_arrow_schema().remove_metadata()
 
 
 def is_chosen(path: str, globs: Sequence[str]) -> bool:
