@@ -85,7 +85,7 @@ def new_parser() -> ArgumentParser:
     audit.add_argument("--most", metavar="N", type=int, default=20, help="list so many of each kind (%(default)s)")
 
     replay = add_command(
-        "replay", "Send the records of the table's dead letter to a topic again.", needs="broker store"
+        "replay", "Send the records of the table's dead letter to a topic again.", "replay:replay", "broker store"
     )
     replay.add_argument(
         "--to", metavar="TOPIC", help="the topic for all of them (default: the topic and partition that each came from)"

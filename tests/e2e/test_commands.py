@@ -159,6 +159,6 @@ def test_a_command_reads_the_settings_and_answers(tmp_path: Path) -> None:
 def test_no_stack_trace_stands_in_for_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], raised: BaseException, code: int, message: str
 ) -> None:
-    with patch("app.commands.replay.command.replay", side_effect=raised):
+    with patch("app.commands.replay.replay", side_effect=raised):
         assert run_command(local_settings(tmp_path), "replay") == code
     assert capsys.readouterr().err.startswith(message)

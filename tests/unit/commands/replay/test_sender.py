@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import Producer
 
-from app.commands.replay.sender import Sender
+from app.commands.replay import Sender
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import Rejected, TopicPartition
 from app.reasons import Reason

@@ -1,22 +1,31 @@
-"""``python main.py replay``: brings records of the dead letter back to Kafka."""
+"""``python main.py replay``: brings records of the dead letter back to Kafka, as they came.
+
+Bytes, headers and timestamps are those of the dead letter.
+"""
 
 import logging
+import re
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from confluent_kafka import KafkaError, KafkaException
 from quixstreams import Application
+from quixstreams.kafka import Producer
 
 from app.bad_records.dead_letter import DeadLetter, read
 from app.commands.output import print_line
-from app.commands.replay.sender import PRODUCER_SETTINGS, Sender
 from app.config.settings import Settings
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.formatting import counted
 from app.journal.survey import survey
 from app.kafka.connection import EVERY_CLIENT
 from app.kafka.topics import listing_topics
+from app.model import Rejected
 from app.monitoring.waits import Request, Waits
+from app.service.customised import REPARTITIONED
 from app.service.kafka import asking_for_topics, new_application
 from app.service.lake import find_table
 from app.storage.base import ObjectStore
@@ -24,6 +33,27 @@ from app.table.existing import TableLocation
 from app.table.layout import dead_letter_root
 
 logger = logging.getLogger(__name__)
+
+_REPLAYED_FROM = "quix-replayed-from"
+_PRODUCER_SETTINGS = {
+    "acks": "all",
+    "enable.idempotence": True,  # keeps the order, and tries of the client itself never double a record
+    "message.max.bytes": 1_000_000_000,  # the topic's own limit is the one that counts
+    "message.timeout.ms": 60_000,
+}
+_EARLIEST_MS = 1  # Kafka's client takes the timestamp 0 for none, and sends the time of now
+_FLUSH_SECONDS = 1.0  # a signal is noticed between two flushes
+_LASTING = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+_HINT = "Run the command again; records sent before this one are then sent twice"
 
 
 def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0) -> int:
@@ -60,6 +90,87 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
             for reason, count in letters.reasons.most_common():
                 print_line(f"{count:>10,}  {reason}")
     return 0
+
+
+class Sender:
+    """Sends records, each to its own topic and partition if this group reads that topic, or all to the topic ``to``.
+
+    ``topics`` are all there are, ``workspace`` is what the platform puts before their names.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        topics: Collection[str],
+        *,
+        input_topic: str,
+        group: str,
+        workspace: str,
+        to: str | None,
+    ) -> None:
+        self._producer = producer
+        self._topics = frozenset(topics)
+        self._input_topic = input_topic
+        # After the group a topic is named that it is made of: the input topic, or another one of this kind.
+        nested = rf"(?:repartition\.)+{re.escape(input_topic.replace('--', '.'))}\."
+        names = rf"{REPARTITIONED}{re.escape(group)}--(?:{re.escape(input_topic)}--|{nested})"
+        self._repartitioned = re.compile(names)
+        self._workspace = workspace
+        self._to = self._existing(to) if to else None
+        self._failure: ConnectorError | None = None
+        self.acknowledged = 0
+
+    def send(self, record: Rejected) -> None:
+        """Queue the record; an error also if one before it was not delivered."""
+        tp, offset = record.tp, record.offset
+        topic = self._to or self._own(tp.topic)
+        origin = f"{tp.topic}/{tp.partition}/{offset}"
+
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is None:
+                self.acknowledged += 1
+            else:
+                self._failure = self._failure or _translated(error, origin, topic)
+
+        try:
+            self._producer.produce(
+                topic,
+                key=record.key,
+                value=record.value,
+                headers=[*(record.headers or ()), (_REPLAYED_FROM, origin.encode())],  # type: ignore[list-item]
+                partition=None if self._to else tp.partition,
+                timestamp=_EARLIEST_MS if record.timestamp == 0 else record.timestamp,
+                on_delivery=delivered,
+            )
+        except KafkaException as error:
+            raise _translated(error.args[0], origin, topic) from None
+        except BufferError:
+            raise RetryableError(f"sending {origin} to topic {topic}", "Kafka takes no more records", _HINT) from None
+        self._raise_failure()
+
+    def finish(self) -> None:
+        """Return once all records are acknowledged."""
+        while self._producer.flush(_FLUSH_SECONDS):
+            self._raise_failure()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure:
+            raise self._failure
+
+    def _own(self, topic: str) -> str:
+        """The record's topic: a file of the dead letter may name any, for others may write to the store."""
+        name = topic.removeprefix(f"{self._workspace}-") if self._workspace else topic
+        if self._input_topic not in (topic, name) and not self._repartitioned.match(name):
+            cause = f"the input topic is {self._input_topic}"
+            raise ConfigError(f"sending records to topic {topic}", cause, "Name the topic with --to")
+        return self._existing(topic)
+
+    def _existing(self, topic: str) -> str:
+        for name in (topic, f"{self._workspace}-{topic}"):
+            if name in self._topics:
+                return name
+        raise ConfigError(f"finding topic {topic}", "it does not exist", "Create it, or name another with --to")
 
 
 class _Letters:
@@ -115,7 +226,7 @@ class _Letters:
 def _new_sender(
     settings: Settings, location: TableLocation, to: str | None, scratch: Path, broker_seconds: float
 ) -> Sender:
-    producing = {**EVERY_CLIENT, **PRODUCER_SETTINGS}
+    producing = {**EVERY_CLIENT, **_PRODUCER_SETTINGS}
     application = new_application(Application, settings, location, scratch, producer_extra_config=producing)
     with asking_for_topics(settings):
         connection = application.config.broker_address
@@ -129,3 +240,11 @@ def _new_sender(
         workspace=workspace,
         to=to,
     )
+
+
+def _translated(error: KafkaError, origin: str, topic: str) -> ConnectorError:
+    doing = f"sending {origin} to topic {topic}"
+    if error.code() in _LASTING:
+        hint = "Check the topic's settings, partitions and the user's rights, or name another topic with --to"
+        return FatalError(doing, error.str(), hint)
+    return RetryableError(doing, error.str(), _HINT)

@@ -1,1 +1,0 @@
-"""``python main.py replay``: sends records of the dead letter back to Kafka."""
