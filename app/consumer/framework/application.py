@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from quixstreams import Application, message_context
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.dataframe import StreamingDataFrame
@@ -98,7 +98,7 @@ class Callbacks:
         return True
 
     def _not_produced(self, error: Exception, _: Row | None, __: logging.Logger) -> bool:
-        if isinstance(error, KafkaException):  # of the producer as a whole, not of the record
+        if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):  # not of the record
             raise producing_failed(error) from None
         return False
 

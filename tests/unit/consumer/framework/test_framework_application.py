@@ -12,6 +12,7 @@ from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError, 
 from quixstreams.exceptions import PartitionAssignmentError
 from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
 from quixstreams.models import MessageContext, Row
+from quixstreams.models.serializers.exceptions import SerializationError
 
 from app.bad_records.refusals import Refusal, TooBigError
 from app.consumer.errors import translated
@@ -120,6 +121,13 @@ def test_an_error_of_something_else_is_no_bad_record(bench: Bench, error: Except
 def test_an_error_that_ends_the_process(bench: Bench, error: Exception, kind: type[Exception], told: str) -> None:
     with pytest.raises(kind, match=told):
         bench.arguments["on_consumer_error"](error, None, LOGGER)
+
+
+def test_a_refused_producer_ends_the_process_and_a_record_that_cannot_be_sent_does_not(bench: Bench) -> None:
+    told = bench.arguments["on_producer_error"]
+    with pytest.raises(FatalError, match="Write"):
+        told(KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED)), None, LOGGER)
+    assert not told(SerializationError("no JSON"), None, LOGGER), "it is the record's, and raised for it"
 
 
 @pytest.mark.parametrize(
