@@ -17,6 +17,12 @@ class TooLargeError(FatalError):
     """The catalog, or a proxy before it, refuses a request of this size. Nothing of it was carried out."""
 
 
+class RestartError(FatalError):
+    """A restart helps: it takes the table as it is in the catalog now, and asks on new connections."""
+
+    exit_code = 75
+
+
 class Catalog(Protocol):
     """One table in a catalog.
 

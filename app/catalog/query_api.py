@@ -24,9 +24,6 @@ class QueryApi:
     """Sends notifications from a thread of its own. The catalog has the files already: losing one loses no file.
 
     Batches beyond ``most_waiting`` are left out.
-
-    Raises:
-        ConfigError: the token cannot be sent.
     """
 
     def __init__(self, target: QuixTarget, most_waiting: int = 100) -> None:

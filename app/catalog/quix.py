@@ -36,13 +36,10 @@ _IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
 
 
 class QuixCatalog:
-    """One table of the catalog; to be used by one thread at a time.
-
-    Raises:
-        ConfigError: the token cannot be sent.
-    """
+    """One table of the catalog; to be used by one thread at a time."""
 
     def __init__(self, target: QuixTarget, patience: Patience = _PATIENCE) -> None:
+        self._url = target.url
         self._client = RestClient(_SERVICE, target.url, Credentials(target.token))
         self._patience = patience
         self._most_bytes = MOST_BYTES
@@ -50,11 +47,10 @@ class QuixCatalog:
         self._table_words = f"table {target.namespace}.{target.table} in the catalog at {target.url}"
         self._workspace_id = target.workspace_id
         self._stats_columns = frozenset(target.stats_columns) or None
-        self._catalog_words = f"the catalog at {target.url}"
 
     def check(self) -> CatalogTable | None:
         """Proves that the catalog answers and authorises us: its health page may be open to everybody, no table is."""
-        doing = f"connecting to {self._catalog_words}"
+        doing = f"connecting to the catalog at {self._url}"
         answer = self._ask("GET", "/health", doing)
         if answer.status not in _DONE:
             raise answer.refused(doing, "Check CATALOG_URL, its path included: the catalog's /health lies below it")

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.catalog.base import Catalog, NotTakenError, TooLargeError
-from app.errors import ConfigError, FatalError, blaming, cut
+from app.catalog.base import Catalog, NotTakenError, RestartError, TooLargeError
+from app.errors import ConfigError, blaming, cut
 from app.formatting import counted
 from app.model import DataFile, LocalObject, Mark
 from app.table.existing import CatalogTable, Computed, TableLocation, check_catalog_table
@@ -25,12 +25,6 @@ _LEFT_OUT = (
     "%s left out of column %s: it was dropped from the table, or has two names there and a record has both. "
     "docs/iceberg.md says how to get it back"
 )
-
-
-class MovedError(FatalError):
-    """The table was registered otherwise since the start; the next start writes it as it is there."""
-
-    exit_code = 75
 
 
 class Registrar:
@@ -109,7 +103,7 @@ class Registrar:
             has_batch: whether files may have been made already.
 
         Raises:
-            MovedError: the catalog has it elsewhere, or with partitions that such files do not have.
+            RestartError: the catalog has it elsewhere, or with partitions that such files do not have.
         """
         with self._lock:
             if (catalog := self._catalog) is None or self._is_prepared:
@@ -180,8 +174,8 @@ class Registrar:
         if table.location and not self.location.is_named_by(table.location):
             raise self._moved(f"registered it at {table.location}", "there")
 
-    def _moved(self, how: str, what: str) -> MovedError:
-        return MovedError(
+    def _moved(self, how: str, what: str) -> RestartError:
+        return RestartError(
             f"registering the table at {self.location.uri}",
             f"meanwhile another writer has {how}",
             f"Restart: the connector then writes {what}, beginning with what is not in the lake yet",

@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError, NewConnectionError
 
 from app.catalog.base import NotTakenError
 from app.container import with_own_address
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, innermost, last_words
 from app.http_headers import fits_header, retry_after
 from app.redaction import add_login, add_secrets, redact
 
@@ -107,11 +107,7 @@ class Answer:
 
 
 class RestClient:
-    """One service's API; to be used by one thread at a time. ``url`` has no slash at its end.
-
-    Raises:
-        ConfigError: the token cannot be sent.
-    """
+    """One service's API; to be used by one thread at a time. ``url`` has no slash at its end."""
 
     def __init__(self, service: Service, url: str, credentials: Credentials) -> None:
         token = credentials.token
@@ -210,8 +206,7 @@ class RestClient:
 
 def _start_of(body: bytes) -> str:
     """Returns the first words of a body on one line, without secrets that the other side repeats."""
-    text = " ".join(redact(body[:_REFUSAL_LIMIT].decode(errors="replace")).split())
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+    return cut(" ".join(redact(body[:_REFUSAL_LIMIT].decode(errors="replace")).split()), _SHOWN_CHARACTERS)
 
 
 def _read(response: requests.Response, limit: int, give_up: float) -> bytes:

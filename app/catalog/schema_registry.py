@@ -41,11 +41,7 @@ class LatestSchema:
 
 
 class SchemaRegistry:
-    """A registry; to be used by one thread at a time.
-
-    Raises:
-        ConfigError: a credential cannot be sent.
-    """
+    """A registry; to be used by one thread at a time."""
 
     def __init__(
         self, url: str, credentials: Credentials, topic: str = "", clock: Callable[[], float] = time.monotonic

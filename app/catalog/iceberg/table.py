@@ -24,7 +24,6 @@ from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
     ForbiddenError,
-    NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
     NoSuchTableError,
     NotInstalledError,
@@ -38,6 +37,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IDENTITY, TimeTransform, parse_transform
 from pyiceberg.utils.config import Config
 
+from app.catalog.base import RestartError
 from app.catalog.iceberg.entries import (
     columns_of_table,
     entries,
@@ -88,12 +88,6 @@ _NEW_TABLE: Final = {
 REFUSALS = (BadRequestError, ValueError)
 _LASTING = (*REFUSALS, ArithmeticError, NotImplementedError, NotInstalledError, TypeError, ValidationError)
 _T = TypeVar("_T")
-
-
-class RestartError(FatalError):
-    """A restart helps: the catalog takes requests without an answer, or the table was dropped."""
-
-    exit_code = 75
 
 
 class IcebergTable:
@@ -275,8 +269,7 @@ class IcebergTable:
         assert self._catalog is not None, "the table was looked for"  # noqa: S101
         try:
             for depth in range(1, len(self._namespace) + 1):
-                with suppress(NamespaceAlreadyExistsError):
-                    self._catalog.create_namespace(self._namespace[:depth])
+                self._catalog.create_namespace_if_not_exists(self._namespace[:depth])
         except ForbiddenError:
             logger.debug("the namespace is there, or the next request says that it is not")
         sources = {name: kind for _, name, kind in self._transforms}

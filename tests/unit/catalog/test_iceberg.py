@@ -22,11 +22,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
+from app.catalog.base import RestartError
 from app.catalog.iceberg import table as iceberg
 from app.catalog.iceberg.entries import prepare
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
-from app.catalog.iceberg.table import IcebergTable, RestartError
+from app.catalog.iceberg.table import IcebergTable
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import DataFile, Mark, TopicPartition
 from tests.fakes.canned_server import Answer, CannedServer

@@ -29,7 +29,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from app.catalog.iceberg.table import IcebergTable, RestartError
+from app.catalog.base import RestartError
+from app.catalog.iceberg.table import IcebergTable
 from app.errors import ConfigError, FatalError
 from app.model import DataFile
 from app.table.layout import HIVE_NULL

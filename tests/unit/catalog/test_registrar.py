@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.catalog.base import NotTakenError, TooLargeError
-from app.catalog.registrar import MovedError, Registrar
+from app.catalog.base import NotTakenError, RestartError, TooLargeError
+from app.catalog.registrar import Registrar
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.model import DataFile
 from app.table.existing import CatalogTable, TableLocation
@@ -164,7 +164,7 @@ def test_no_files_make_no_table() -> None:
     [
         (CatalogTable(LOCATION, ("place",)), ConfigError, r"\[place\], HIVE_COLUMNS says \[place, driver\]"),
         (CatalogTable("s3://elsewhere/data/t", ()), ConfigError, "s3://elsewhere/data/t, which is not in s3://lake"),
-        (CatalogTable(MOVED, ("place", "driver")), MovedError, rf"the table at {LOCATION}: .* {MOVED}\. Restart"),
+        (CatalogTable(MOVED, ("place", "driver")), RestartError, rf"the table at {LOCATION}: .* {MOVED}\. Restart"),
     ],
     ids=["without the virtual partition", "in another bucket", "put elsewhere meanwhile"],
 )
@@ -174,7 +174,7 @@ def test_another_table_of_this_name_is_left_alone(there: CatalogTable, error: ty
         register(registrar(catalog), "a")
 
     assert (catalog.wanted, catalog.sources, catalog.requests) == ([], [], [])
-    assert MovedError.exit_code == 75, "asks for a restart"
+    assert RestartError.exit_code == 75, "asks for a restart"
 
 
 def test_the_place_of_a_quicker_creator_counts() -> None:
@@ -183,7 +183,7 @@ def test_the_place_of_a_quicker_creator_counts() -> None:
             return CatalogTable(MOVED, ())
 
     catalog = Quicker()
-    with pytest.raises(MovedError):
+    with pytest.raises(RestartError):
         register(registrar(catalog), "a")
 
     assert (catalog.sources, catalog.requests) == ([], [])
@@ -202,10 +202,10 @@ def test_files_that_lack_the_partitions_of_a_quicker_creator_are_not_uploaded() 
     there = CatalogTable(
         LOCATION, ("place", "driver"), columns=pa.schema([]), computed=lambda: [Day()], partitions=("place", "day(at)")
     )
-    with pytest.raises(MovedError, match="partitioned by place"):
+    with pytest.raises(RestartError, match="partitioned by place"):
         registrar(MemoryCatalog(replace(there, partition_spec=("place",)))).prepare(has_batch=False)
     registering = registrar(MemoryCatalog(there))
-    with pytest.raises(MovedError, match=r"meanwhile another writer has made it, partitioned by place, day\(at\)"):
+    with pytest.raises(RestartError, match=r"meanwhile another writer has made it, partitioned by place, day\(at\)"):
         registering.prepare()
     registering.prepare(has_batch=False)
     assert [each.name for each in registering.computed()] == ["at_day"]
