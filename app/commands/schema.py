@@ -160,11 +160,8 @@ def _spark(table: Table) -> str:
 def _trino(table: Table) -> str:
     columns = _TRINO.columns(_with_folders(table))
     partitioned = f",\n  partitioned_by = ARRAY[{', '.join(map(_TRINO.text, table.folders))}]" if table.folders else ""
-    sync = (
-        f"\n\nCALL hive.system.sync_partition_metadata('default', '{table.plain_name}', 'ADD');"
-        if table.folders
-        else ""
-    )
+    call = f"\n\nCALL hive.system.sync_partition_metadata('default', '{table.plain_name}', 'ADD');"
+    sync = call if table.folders else ""
     return (
         f'CREATE TABLE hive.default."{table.plain_name}" (\n{columns}\n)\nWITH (\n'
         f"  external_location = {_TRINO.text(table.uri)}, format = 'PARQUET'{partitioned}\n);{sync}"

@@ -18,8 +18,15 @@ _FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides a
 def parquet_options(staged: StagedFile) -> Mapping[str, str]:
     """Returns the options for the files that become of a staged one."""
     largest_file = max(file.rows for file in staged.groups) * (staged.largest_row + _LENGTH_BYTES)
-    options = _encodings(staged.without_dictionary) | _statistics(staged.large_values)
-    return options | _size_checks(staged.largest_row) | _page_size(largest_file)
+    # In a setting's name a dot separates a column and its field; other names are left to Parquet.
+    names = [name for name in staged.without_dictionary if name.isidentifier()]
+    return {
+        # Parquet allocates a whole compressed page for each file, also for a small one.
+        "parquet.page.size": str(max(_SMALLEST_PAGE, min(_LARGEST_PAGE, largest_file))),
+        **{f"parquet.enable.dictionary#{name}": "false" for name in names},
+        **_statistics(staged.large_values),
+        **_size_checks(staged.largest_row),
+    }
 
 
 def _size_checks(largest: int) -> dict[str, str]:
@@ -30,16 +37,6 @@ def _size_checks(largest: int) -> dict[str, str]:
     """
     rows = str(max(1, min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, largest))))
     return {f"parquet.{what}.size.row.check.{bound}": rows for what in ("page", "block") for bound in ("min", "max")}
-
-
-def _page_size(file_bytes: int) -> dict[str, str]:
-    """Makes pages fit small files: Parquet allocates a whole compressed page for each file, by default a megabyte."""
-    return {"parquet.page.size": str(max(_SMALLEST_PAGE, min(_LARGEST_PAGE, file_bytes)))}
-
-
-def _encodings(without_dictionary: Sequence[str]) -> dict[str, str]:
-    # In a setting's name a dot separates a column and its field; other names are left to Parquet.
-    return {f"parquet.enable.dictionary#{name}": "false" for name in without_dictionary if name.isidentifier()}
 
 
 def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:

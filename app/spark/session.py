@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +76,13 @@ def use_scratch_file_system(session: Any) -> None:
     """Makes the file system that is compiled here the one for ``file:`` paths."""
     jvm, loader = session._jvm, compiled(session, _FILE_SYSTEM_SOURCE)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
-    _forget_defaults(jvm, hadoop, session.sparkContext.getConf().getAll())
+    # Only our own settings stay: Parquet scans all of Hadoop's for every file, and every job copies them. The thousand
+    # others repeat defaults of the code, or are for unused services.
+    jvm.org.apache.hadoop.mapred.JobConf()  # the first of its kind adds defaults to every configuration there is
+    hadoop.clear()
+    for name, value in session.sparkContext.getConf().getAll():
+        if name.startswith(_HADOOP_PREFIX):
+            hadoop.set(name.removeprefix(_HADOOP_PREFIX), value)
     hadoop.setClassLoader(loader)
     hadoop.set("fs.file.impl", _FILE_SYSTEM_CLASS)
     jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # instances of the former class are cached
@@ -89,19 +94,6 @@ def compiled(session: Any, source: str) -> Any:
     compiler.setParentClassLoader(session._jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(source)
     return compiler.getClassLoader()
-
-
-def _forget_defaults(jvm: Any, hadoop: Any, conf: Iterable[tuple[str, str]]) -> None:
-    """Leaves only our own settings in Hadoop's configuration.
-
-    Parquet scans all of it for every file, and every job copies it. The thousand others repeat defaults of the code, or
-    are for unused services.
-    """
-    jvm.org.apache.hadoop.mapred.JobConf()  # the first of its kind adds defaults to every configuration there is
-    hadoop.clear()
-    for name, value in conf:
-        if name.startswith(_HADOOP_PREFIX):
-            hadoop.set(name.removeprefix(_HADOOP_PREFIX), value)
 
 
 def quoted(name: str) -> Column:

@@ -192,14 +192,9 @@ class SparkWriter:
 
     def _warm_up(self) -> None:
         rows = 1_000
-        table = pa.table(
-            {
-                "number": pa.array(range(rows), pa.int64()),
-                "fraction": pa.array([i / 7 for i in range(rows)], pa.float64()),
-                "text": pa.array([f"row {i}" for i in range(rows)], pa.string()),
-                "group": pa.array([i % 4 for i in range(rows)], pa.int32()),
-            }
-        )
+        numbers = range(rows)
+        columns = {"number": [*numbers], "fraction": [i / 7 for i in numbers], "text": [f"row {i}" for i in numbers]}
+        table = pa.table({**columns, "group": pa.array([i % 4 for i in numbers], pa.int32())})
         writer = StagedWriter(self._scratch / "warm-up.parquet", table.schema)
         writer.append(table)
         offsets = OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1)

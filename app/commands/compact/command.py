@@ -2,9 +2,8 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -23,7 +22,6 @@ from app.table.type_names import type_name
 _MEGABYTE = 1 << 20
 _WHILE_KEPT = timedelta(days=1)  # how long the name of a merged file stays taken, against uploads that are late
 _CODEC = "ZSTD"
-_File = TypeVar("_File", StoredObject, DataFile)
 
 
 def compact(settings: Settings, options: Namespace) -> int:
@@ -82,7 +80,7 @@ class _Selection:
         self.warm += sum(file.last_modified > self._cold and not is_merged(file.key) for file in files)
         if any(not is_merged(file.key) or file.last_modified < self._schema_changed for file in cold):
             return True
-        return any(len(some) > 1 for some in self._bins(cold))
+        return any(len(some) > 1 for some in bins_worth_merging(cold, self._target_bytes))
 
     def bins(self, files: Sequence[DataFile]) -> Iterator[Bin]:
         """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
@@ -94,17 +92,15 @@ class _Selection:
         empty = [file for file in files if not file.rows and file.last_modified < is_free]
         if empty and not self._table.registrar.is_needed:
             yield Bin(empty, ["without rows"])
-        reasons = {file.key: _reasons(file, self._table.schema.columns) for file in files if file.rows}
-        bins = list(self._bins(file for file in files if file.rows))
+        full = [file for file in files if file.rows]
+        reasons = {file.key: _reasons(file, self._table.schema.columns) for file in full}
+        bins = [*bins_worth_merging(full, self._target_bytes)]
         merged = {file.key for some in bins for file in some}
-        bins += ([file] for file in files if file.rows and file.key not in merged)
+        bins += ([file] for file in full if file.key not in merged)
         for some in bins:
             why = {reason for file in some for reason in reasons[file.key]}
             if len(some) > 1 or why:
                 yield Bin(some, sorted(why))
-
-    def _bins(self, files: Iterable[_File]) -> Iterator[list[_File]]:
-        return bins_worth_merging((file for file in files if file.size < self._target_bytes), self._target_bytes)
 
 
 def _reasons(file: DataFile, table: Mapping[str, pa.DataType]) -> set[str]:

@@ -97,13 +97,14 @@ _File = TypeVar("_File", bound=_Sized)
 
 
 def bins_worth_merging(files: Iterable[_File], target_bytes: int) -> Iterator[list[_File]]:
-    """Yield files that may become one of so many bytes at the most, smallest first; at times only one or none.
+    """Yield smaller files that may become one of so many bytes at the most; at times only one or none.
 
     The largest of such a group are left out while they have over a megabyte, and over twice the bytes of the others
     together. So where small files come again and again, a merged one is not written anew each time.
     """
     size_of = attrgetter("size")
-    for bin_ in by_size(sorted(files, key=size_of), target_bytes, size_of):
+    small = sorted((file for file in files if file.size < target_bytes), key=size_of)
+    for bin_ in by_size(small, target_bytes, size_of):
         others = sum(map(size_of, bin_[:-1]))
         while bin_ and bin_[-1].size > max(_CHEAP_BYTES, 2 * others):
             bin_.pop()

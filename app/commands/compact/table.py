@@ -8,7 +8,6 @@ from itertools import groupby
 from operator import attrgetter
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
@@ -81,25 +80,18 @@ class TableAtWork:
 
     def with_footers(self, files: Iterable[StoredObject]) -> Sequence[DataFile]:
         """The files with their footers; ``FatalError`` for an object that is no Parquet file."""
-        read = side_by_side(self.settings.max_write_workers, self._footer, files)
-        return [
-            DataFile(
-                found.key,
-                self.texts_of(found.key),
-                footer.num_rows,
-                found.size,
-                last_modified=found.last_modified,
-                footer=footer,
-            )
-            for found, footer in read
-        ]
+        return [file for _, file in side_by_side(self.settings.max_write_workers, self._with_footer, files)]
 
     def rows_of(self, found: StoredObject | None) -> int:
         """The number of rows of a file; 0 without one."""
-        return int(self._footer(found).num_rows) if found else 0
+        return self._with_footer(found).rows if found else 0
 
-    def _footer(self, found: StoredObject) -> pq.FileMetaData:
-        return read_footer(self.store, found.key, found.size)
+    def _with_footer(self, found: StoredObject) -> DataFile:
+        footer = read_footer(self.store, found.key, found.size)
+        values = self.texts_of(found.key)
+        return DataFile(
+            found.key, values, footer.num_rows, found.size, last_modified=found.last_modified, footer=footer
+        )
 
     def cover(self, files: Sequence[DataFile]) -> None:
         """Make the table's schema have all columns of the files; ``ValueError`` if two differ only in capitals."""
