@@ -3,7 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -49,8 +49,8 @@ class CloudStore(ABC):
     # --- the calls of an SDK -----------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _translated(self, doing: str, key: str, /) -> AbstractContextManager[None]:
-        """Translates errors of the SDK to ``ConnectorError``, a missing bucket to ``MissingBucketError``."""
+    def _translate(self, error: Exception, doing: str, key: str, /) -> None:
+        """Raises an error of the SDK as ``ConnectorError``, a missing bucket as ``MissingBucketError``."""
 
     @abstractmethod
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
@@ -162,8 +162,12 @@ class CloudStore(ABC):
         """Translates errors raised inside; yields the operation in their words."""
         doing = f"{verb} {self._uri}{f'/{key}' if key else ''}{self._account}"
         try:
-            with os_translated(doing), self._translated(doing, key):
-                yield doing
+            with os_translated(doing):
+                try:
+                    yield doing
+                except Exception as error:
+                    self._translate(error, doing, key)
+                    raise
         except UnexpectedAnswerError as error:
             raise RetryableError(doing, str(error), self._proxy_hint) from error
 

@@ -1,8 +1,7 @@
 """Translates errors of Azure's libraries into the connector's own."""
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import parse_qsl
@@ -20,7 +19,7 @@ from requests.exceptions import SSLError
 
 from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, last_words, one_line
-from app.storage.cloud_store import MissingBucketError, UnexpectedAnswerError
+from app.storage.cloud_store import MissingBucketError
 from app.storage.errors import PASSES, ErrorRules, Rule
 from app.storage.targets import AzureTarget
 
@@ -109,24 +108,14 @@ def access_of(target: AzureTarget) -> Access:
     )
 
 
-@contextmanager
-def translated(doing: str, access: Access, *, was_authorised: bool) -> Iterator[None]:
-    """Translates errors raised inside; ``was_authorised``: the service has accepted the credentials before."""
-    try:
-        yield
-    except AzureError as error:
-        raise _translate(error, doing, access, was_authorised=was_authorised) from None  # its text may hold a signature
-    except UnicodeDecodeError as error:  # the library reads every refusal as UTF-8
-        raise UnexpectedAnswerError("the answer is not that of Azure Blob Storage") from error
-
-
 def error_code(error: HttpResponseError) -> str:
     """Returns the service's name for the error, ``BlobNotFound``; empty where the answer has none."""
     code = getattr(error, "error_code", None) or _headers(error).get("x-ms-error-code", "")
     return str(getattr(code, "value", code))
 
 
-def _translate(error: AzureError, doing: str, access: Access, *, was_authorised: bool) -> ConnectorError:
+def translate(error: AzureError, doing: str, access: Access, *, was_authorised: bool) -> ConnectorError:
+    """Returns the connector's error; ``was_authorised``: the service has accepted the credentials before."""
     if isinstance(error, HttpResponseError) and error.response is not None and not isinstance(error, _BROKEN):
         return _from_answer(error, doing, access)
     if isinstance(error, ClientAuthenticationError):

@@ -1,7 +1,6 @@
 """Azure Blob Storage, and Azurite, which emulates it: the container, and the client that talks to it."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, BinaryIO, Final, cast
@@ -9,14 +8,14 @@ from typing import Any, BinaryIO, Final, cast
 import requests
 from azure.core import MatchConditions
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential, TokenCredential
-from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceNotFoundError
 from azure.core.pipeline import PipelineResponse
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import ContainerClient, ContentSettings
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
-from app.storage.azure.errors import PROXY_HINT, access_of, error_code, translated
+from app.storage.azure.errors import PROXY_HINT, access_of, error_code, translate
 from app.storage.base import SPARE_CONNECTIONS, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
@@ -58,8 +57,12 @@ class AzureStore(CloudStore):
         super().connect(prefix)
         self._was_authorised = True
 
-    def _translated(self, doing: str, _key: str, /) -> AbstractContextManager[None]:
-        return translated(doing, self._access, was_authorised=self._was_authorised)
+    def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
+        if isinstance(error, AzureError):
+            known = translate(error, doing, self._access, was_authorised=self._was_authorised)
+            raise known from None  # its text may hold a signature
+        if isinstance(error, UnicodeDecodeError):  # the library reads every refusal as UTF-8
+            raise UnexpectedAnswerError("the answer is not that of Azure Blob Storage") from error
 
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
         for page in self._client.list_blobs(

@@ -1,8 +1,6 @@
 """Translates errors of Google's libraries into the connector's own."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 
 import requests
@@ -23,7 +21,7 @@ _CREDENTIALS_HINT = (
 _BUCKET_HINT = "Check STORAGE_URL; create the bucket, then restart"
 _SHOWN_CHARACTERS = 300
 
-_OF_GOOGLE = (
+OF_GOOGLE = (
     ConnectionError,  # Python's own: the library raises it for an interrupted download
     DataCorruption,
     GoogleAPICallError,
@@ -64,18 +62,9 @@ _RULES = ErrorRules(
 )
 
 
-@contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Translates errors raised inside to a ``ConnectorError`` about ``doing``."""
-    try:
-        yield
-    except _OF_GOOGLE as error:
-        raise translate(error, doing) from error
-
-
 def translate(error: BaseException, doing: str) -> ConnectorError:
     if isinstance(error, RetryError):  # the library's own tries are used up
-        if not isinstance(error.cause, _OF_GOOGLE):
+        if not isinstance(error.cause, OF_GOOGLE):
             return RetryableError(doing, _plain(str(error.cause or error)))
         error = error.cause
     if isinstance(error, ConnectionError):

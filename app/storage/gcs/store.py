@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,7 +24,7 @@ from app.errors import ConfigError
 from app.storage.base import SPARE_CONNECTIONS, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
-from app.storage.gcs.errors import PROXY_HINT, message_of, translated
+from app.storage.gcs.errors import OF_GOOGLE, PROXY_HINT, message_of, translate
 from app.storage.targets import GcsTarget
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -68,8 +67,9 @@ class GcsStore(CloudStore):
         self._max_workers = max_workers
         self._asked: dict[str, Any] = {"timeout": limits.timeout, "retry": limits.retry}  # of each request
 
-    def _translated(self, doing: str, _key: str, /) -> AbstractContextManager[None]:
-        return translated(doing)
+    def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
+        if isinstance(error, OF_GOOGLE):
+            raise translate(error, doing) from error
 
     def _pages(self, prefix: str, size: int | None = None) -> Iterator[list[StoredObject]]:
         listing = self._bucket.client.list_blobs(

@@ -1,8 +1,6 @@
 """Translates errors of boto3 into the connector's own."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 
 from botocore import exceptions as boto
@@ -74,28 +72,24 @@ _OF_THE_BUCKET = {"s3:ListBucket", "s3:CreateBucket"}
 _NAMED_RIGHT = re.compile(r"not authorized to perform: ([\w-]+:\w+)")
 
 
-@contextmanager
-def translated(doing: str, bucket: str, keys: str, *, fixed_token: bool) -> Iterator[None]:
-    """Translates errors of boto3 raised inside to a ``ConnectorError``.
+def translate(error: Exception, doing: str, bucket: str, keys: str, *, fixed_token: bool) -> ConnectorError | None:
+    """Returns the connector's error for one of boto3, ``None`` for any other.
 
     A missing right is named with the ``keys``, such as ``data/t/*``. Nothing renews a ``fixed_token`` of the settings.
     """
-    try:
-        yield
-    except boto.ClientError as error:
-        raise _from_answer(error, doing, bucket, keys, fixed_token=fixed_token) from error
-    except boto.SSLError as error:
+    if isinstance(error, boto.ClientError):
+        return _from_answer(error, doing, bucket, keys, fixed_token=fixed_token)
+    if isinstance(error, boto.SSLError):
         if "EOF" in str(error):  # cut off during the handshake: a restart of the store or its load balancer
-            raise RetryableError(doing, one_line(str(error))) from error
-        raise FatalError(doing, one_line(str(error)), _TLS_HINT) from error
-    except (boto.ConnectionError, boto.HTTPClientError) as error:
+            return RetryableError(doing, one_line(str(error)))
+        return FatalError(doing, one_line(str(error)), _TLS_HINT)
+    if isinstance(error, boto.ConnectionError | boto.HTTPClientError):
         hint = "Check that AWS_ENDPOINT_URL and the network let us reach the store"
-        raise RetryableError(doing, _reason(error), with_own_address(hint, str(error))) from error
-    except (boto.IncompleteReadError, boto.FlexibleChecksumError, ResponseParserError, HTTPError) as error:
+        return RetryableError(doing, _reason(error), with_own_address(hint, str(error)))
+    if isinstance(error, boto.IncompleteReadError | boto.FlexibleChecksumError | ResponseParserError | HTTPError):
         cause = f"the answer arrived damaged: {one_line(str(innermost(error)))}"
-        raise RetryableError(doing, cause, PROXY_HINT) from error
-    except boto.BotoCoreError as error:
-        raise _from_settings(error, doing) from error
+        return RetryableError(doing, cause, PROXY_HINT)
+    return _from_settings(error, doing) if isinstance(error, boto.BotoCoreError) else None
 
 
 def error_code(error: boto.ClientError) -> str:

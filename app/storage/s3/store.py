@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -18,7 +18,7 @@ from app.storage.base import CHUNK, ChangedError, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, MissingBucketError, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, NoConditionsError, Replaces, Version, changed
 from app.storage.s3.client import LIMITS, Limits, new_client
-from app.storage.s3.errors import PROXY_HINT, error_code, status_of, translated
+from app.storage.s3.errors import PROXY_HINT, error_code, status_of, translate
 from app.storage.targets import S3Target
 
 if TYPE_CHECKING:
@@ -156,12 +156,9 @@ class S3Store(CloudStore):
     def _abort(self, key: str, upload: str) -> None:
         """Aborts an upload in parts; its own errors are not raised, because an earlier error matters more."""
         try:
-            with self._doing("giving up the upload of", key):
-                try:
-                    self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
-                except ClientError as error:
-                    if error_code(error) != "NoSuchUpload":  # it was completed, and the answer was lost
-                        raise
+            # Without it, it was completed, and the answer was lost.
+            with self._doing("giving up the upload of", key), suppress(self._client.exceptions.NoSuchUpload):
+                self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
         except ConnectorError as error:
             logger.warning(_PARTS_STAY, error)
 
@@ -186,9 +183,7 @@ class S3Store(CloudStore):
     def _remove(self, key: str) -> None:
         try:
             answer = self._client.delete_object(Bucket=self._bucket, Key=key)
-        except ClientError as error:
-            if error_code(error) != "NoSuchKey":  # AWS answers 204 here, other stores may not
-                raise
+        except self._client.exceptions.NoSuchKey:  # AWS answers 204 here, other stores may not
             return
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
         # A web page comes with status 200; few stores answer it to a deletion.
@@ -212,9 +207,11 @@ class S3Store(CloudStore):
         """Makes the client at the first use: boto3 then asks for a role's keys, which may need a retry."""
         return new_client(self._target, self._max_workers, self._limits)
 
-    def _translated(self, doing: str, key: str, /) -> AbstractContextManager[None]:
+    def _translate(self, error: Exception, doing: str, key: str, /) -> None:
         keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # to name in a missing right
-        return translated(doing, self._bucket, keys, fixed_token=self._target.session_token is not None)
+        fixed_token = self._target.session_token is not None
+        if known := translate(error, doing, self._bucket, keys, fixed_token=fixed_token):
+            raise known from error
 
     @contextmanager
     def _condition_heeded(self, key: str, replaces: Replaces) -> Iterator[None]:
