@@ -52,8 +52,8 @@ class InputVariables(Area):
     """File with the key of the client certificate, without a password, or its text in PEM."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
     """Any text, such as today's date. With a new text, each partition whose offset in the group was set by a tool or
-    another program begins there, once; with a time in `AUTO_OFFSET_RESET` all begin at that time. Empty: always after
-    the last row in the table.
+    another program begins there, once; with a time in `AUTO_OFFSET_RESET` all partitions of that moment begin there.
+    Empty: always after the last row in the table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     """What to do with records that cannot become rows. `dead-letter`: keep them with the reason, beside the table.
