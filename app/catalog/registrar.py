@@ -52,7 +52,7 @@ class Registrar:
         self._topic = topic
         self._known = known
         self._on_registered = on_registered
-        self._is_prepared = False
+        self.is_prepared = catalog is None  # whether the catalog is ready for an upload
         self._left_out: set[str] = set()
         self._address = location.uri
         self._lock = new_lock()  # claims register too, and the catalog is for one thread at a time
@@ -91,11 +91,6 @@ class Registrar:
         """Whether files are registered in a catalog."""
         return self._catalog is not None
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether the catalog is ready for an upload."""
-        return self._catalog is None or self._is_prepared
-
     def prepare(self, *, has_batch: bool = True) -> None:
         """Checks, before the first upload, that the catalog has the table here; creates it where it is unknown.
 
@@ -106,7 +101,7 @@ class Registrar:
             RestartError: the catalog has it elsewhere, or with partitions that such files do not have.
         """
         with self._lock:
-            if (catalog := self._catalog) is None or self._is_prepared:
+            if (catalog := self._catalog) is None or self.is_prepared:
                 return
             found = self._known or catalog.table()  # another member may have created it since the start
             table = found or catalog.create_table(self.location.uri, self._wanted)
@@ -118,7 +113,7 @@ class Registrar:
                 logger.info("registered the table at %s in the catalog", self.location.uri)
             self._known = table
             self._address = table.location if "://" in table.location else self.location.uri
-            self._is_prepared = True
+            self.is_prepared = True
             catalog.add_source(self._topic)
 
     def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:

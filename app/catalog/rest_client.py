@@ -170,7 +170,9 @@ class RestClient:
 
     def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
-        answer = Answer(self._service, status, response.reason or "", body, _start_of(body))
+        # The first words on one line, without secrets that the other side repeats.
+        shown = cut(" ".join(redact(body[:_REFUSAL_LIMIT].decode(errors="replace")).split()), _SHOWN_CHARACTERS)
+        answer = Answer(self._service, status, response.reason or "", body, shown)
         if status in _BUSY:
             raise NotTakenError(doing, answer.summary, retry_after=retry_after(response.headers))
         is_server_error = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.NOT_IMPLEMENTED
@@ -202,11 +204,6 @@ class RestClient:
             hint = with_own_address(f"Check {variable}, and that {self._service.name} is up", self._url)
             return kind(doing, last_words(error), hint)
         return FatalError(doing, last_words(error), f"Check {variable}")
-
-
-def _start_of(body: bytes) -> str:
-    """Returns the first words of a body on one line, without secrets that the other side repeats."""
-    return cut(" ".join(redact(body[:_REFUSAL_LIMIT].decode(errors="replace")).split()), _SHOWN_CHARACTERS)
 
 
 def _read(response: requests.Response, limit: int, give_up: float) -> bytes:

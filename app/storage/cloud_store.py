@@ -39,12 +39,12 @@ class CloudStore(ABC):
     """
 
     def __init__(self, uri: str, proxy_hint: str) -> None:
-        self._uri = uri
+        self.uri = uri
         self._proxy_hint = proxy_hint
-        self._documents: ConditionalWriter[_Content] = ConditionalWriter(
-            uri, partial(self._put, "writing"), self._found
-        )
-        self._files: ConditionalWriter[_Content] = ConditionalWriter(uri, partial(self._put, "uploading"), self._found)
+        self._prefix = ""  # of all keys to be written
+        self._is_connected = False
+        self._documents = ConditionalWriter[_Content](uri, partial(self._put, "writing"), self._found)
+        self._files = ConditionalWriter[_Content](uri, partial(self._put, "uploading"), self._found)
 
     # --- the calls of an SDK -----------------------------------------------------------------------------------------
 
@@ -78,20 +78,18 @@ class CloudStore(ABC):
 
     # --- as ``ObjectStore`` -----------------------------------------------------------------------------------------
 
-    @property
-    def uri(self) -> str:
-        return self._uri
-
     def connect(self, prefix: str) -> None:
         """Checks that the bucket exists, by a listing below the prefix.
 
         A listing needs no further right, and its refusals give the reason.
         """
+        self._prefix = prefix
         try:
             self._list_one(prefix)
         except MissingBucketError as error:
             self._create_bucket(error)
             self._list_one(prefix)
+        self._is_connected = True
 
     def probe_conditions(self, prefix: str) -> None:
         """Tries conditional writes and all needed rights on a test object, then deletes it."""
@@ -160,7 +158,7 @@ class CloudStore(ABC):
     @contextmanager
     def _doing(self, verb: str, key: str = "") -> Iterator[str]:
         """Translates errors raised inside; yields the operation in their words."""
-        doing = f"{verb} {self._uri}{f'/{key}' if key else ''}{self._account}"
+        doing = f"{verb} {self.uri}{f'/{key}' if key else ''}{self._account}"
         try:
             with os_translated(doing):
                 try:

@@ -17,8 +17,17 @@ def try_out(store: ObjectStore, prefix: str) -> None:
     """
     store.probe_conditions(prefix)
     with own_object(prefix, store.delete) as key:
-        _exercise(store, key)
-    if is_listed(store, key):
+        try:
+            first = store.write(key, _FIRST, replaces=None)
+            second = store.write(key, _SECOND, replaces=first)
+        except ChangedError:
+            raise _unlike_a_store(store, key, "its own versions are taken for somebody else's") from None
+        found = store.read(key)
+        if found is None or (found.body, found.etag) != (_SECOND, second):
+            raise _unlike_a_store(store, key, "what was written does not come back")
+        if not _is_listed(store, key):
+            raise _unlike_a_store(store, key, "it was written, and is not listed")
+    if _is_listed(store, key):
         raise _unlike_a_store(store, key, "it was deleted, and is listed still")
 
 
@@ -35,20 +44,7 @@ def own_object(prefix: str, delete: Callable[[str], None]) -> Iterator[str]:
     delete(key)
 
 
-def _exercise(store: ObjectStore, key: str) -> None:
-    try:
-        first = store.write(key, _FIRST, replaces=None)
-        second = store.write(key, _SECOND, replaces=first)
-    except ChangedError:
-        raise _unlike_a_store(store, key, "its own versions are taken for somebody else's") from None
-    found = store.read(key)
-    if found is None or (found.body, found.etag) != (_SECOND, second):
-        raise _unlike_a_store(store, key, "what was written does not come back")
-    if not is_listed(store, key):
-        raise _unlike_a_store(store, key, "it was written, and is not listed")
-
-
-def is_listed(store: ObjectStore, key: str) -> bool:
+def _is_listed(store: ObjectStore, key: str) -> bool:
     return any(found.key == key for found in store.list(key))
 
 

@@ -51,15 +51,10 @@ class AzureStore(CloudStore):
         self._max_workers = max_workers
         self._limits = limits
         self._access = access_of(target)
-        self._was_authorised = False
-
-    def connect(self, prefix: str) -> None:
-        super().connect(prefix)
-        self._was_authorised = True
 
     def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
         if isinstance(error, AzureError):
-            known = translate(error, doing, self._access, was_authorised=self._was_authorised)
+            known = translate(error, doing, self._access, was_authorised=self._is_connected)
             raise known from None  # its text may hold a signature
         if isinstance(error, UnicodeDecodeError):  # the library reads every refusal as UTF-8
             raise UnexpectedAnswerError("the answer is not that of Azure Blob Storage") from error
@@ -86,13 +81,16 @@ class AzureStore(CloudStore):
 
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:
         """Stores an object with checksums for the service to verify, in blocks where it is large."""
+        condition: dict[str, Any] = {"overwrite": replaces is not None}
+        if isinstance(replaces, str):
+            condition |= {"etag": replaces, "match_condition": MatchConditions.IfNotModified}
         try:
             answer = self._client.get_blob_client(key).upload_blob(
                 body,
                 length=size,
                 content_settings=ContentSettings(content_type=content_type(key)),
                 validate_content=True,
-                **_condition(replaces),
+                **condition,
             )
         except HttpResponseError as error:
             if replaces is not WHATEVER_IS_THERE and error_code(error) in _CHANGED:
@@ -145,15 +143,6 @@ class AzureStore(CloudStore):
     @property
     def _account(self) -> str:
         return f" (storage account {self._client.account_name or self._client.primary_hostname})"
-
-
-def _condition(replaces: Replaces) -> dict[str, Any]:
-    """Returns the condition as the library takes it."""
-    if replaces is WHATEVER_IS_THERE:
-        return {"overwrite": True}
-    if replaces is None:
-        return {"overwrite": False}
-    return {"overwrite": True, "etag": replaces, "match_condition": MatchConditions.IfNotModified}
 
 
 class MachineIdentity:

@@ -105,7 +105,8 @@ class GcsStore(CloudStore):
                 raise
             raise UnexpectedAnswerError("the store has not kept all that was sent") from error
         except NotFound as error:
-            if _is_of_a_session(error):
+            # Only the chunks of a resumable upload are sent by PUT.
+            if error.response is not None and error.response.request.method == HTTPMethod.PUT:
                 raise UnexpectedAnswerError("the store has forgotten the upload's beginning") from error
             raise
         return _version(blob)
@@ -144,11 +145,6 @@ class GcsStore(CloudStore):
             return client.bucket(self._target.bucket)
         except ValueError as error:
             raise ConfigError(doing, str(error), "Set STORAGE_URL to gs:// and the name of a bucket") from error
-
-
-def _is_of_a_session(error: GoogleAPICallError) -> bool:
-    """Whether a resumable upload was not found: only its chunks are sent by PUT."""
-    return error.response is not None and error.response.request.method == HTTPMethod.PUT
 
 
 def _version(blob: Blob) -> Version:

@@ -36,13 +36,9 @@ class LocalStore:
 
     def __init__(self, folder: Path) -> None:
         self._root = Path(os.path.abspath(folder))  # noqa: PTH100 - resolve() would replace links by their targets
+        self.uri = f"file://{self._root}"  # not percent-encoded: DuckDB does not decode the addresses of a catalog
         self.refuses_overwrites = True
         self._links: set[str] = set()  # that were told
-
-    @property
-    def uri(self) -> str:
-        """``file:///folder``, not percent-encoded: DuckDB does not decode the addresses of a catalog."""
-        return f"file://{self._root}"
 
     def connect(self, prefix: str) -> None:
         """Creates a missing folder, and checks that it can be written and listed below the prefix."""

@@ -58,15 +58,10 @@ class S3Store(CloudStore):
         super().__init__(target.uri, PROXY_HINT)
         self._target = target
         self._bucket = target.bucket
-        self._prefix = ""
         self._max_workers = max_workers
         self._limits = limits
         wanted = {"ServerSideEncryption": sse, "SSEKMSKeyId": sse_kms_key_id}
         self._encryption: dict[str, Any] = {name: value for name, value in wanted.items() if value}
-
-    def connect(self, prefix: str) -> None:
-        self._prefix = prefix
-        super().connect(prefix)
 
     def _create_bucket(self, missing: MissingBucketError) -> None:
         if not self._target.may_create:
@@ -174,10 +169,8 @@ class S3Store(CloudStore):
         try:
             with self._doing("uploading in parts to", key), self._condition_heeded(key, None):
                 self._send_in_parts(key, BytesIO(b"{}"), 2, None)
-        except ChangedError:
-            return True
-        except NoConditionsError:
-            pass
+        except (ChangedError, NoConditionsError) as refused:
+            return isinstance(refused, ChangedError)
         return False
 
     def _remove(self, key: str) -> None:
