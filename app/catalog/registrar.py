@@ -52,6 +52,7 @@ class Registrar:
         self._topic = topic
         self._known = known
         self._on_registered = on_registered
+        self.is_needed = catalog is not None  # whether files are registered in a catalog
         self.is_prepared = catalog is None  # whether the catalog is ready for an upload
         self._left_out: set[str] = set()
         self._address = location.uri
@@ -85,11 +86,6 @@ class Registrar:
     def computed(self) -> Sequence[Computed]:
         """Returns the folder columns that are in no record, as the catalog has them now."""
         return self._known.computed() if self._known else ()
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether files are registered in a catalog."""
-        return self._catalog is not None
 
     def prepare(self, *, has_batch: bool = True) -> None:
         """Checks, before the first upload, that the catalog has the table here; creates it where it is unknown.

@@ -38,13 +38,9 @@ class Document(Generic[_D]):
         self._store = store
         self._key = key
         self._form = form
+        self.where = f"{store.uri}/{key}"  # for messages
         self._etag: str | None = None
         self.current: _D | None = None
-
-    @property
-    def where(self) -> str:
-        """The document's address, for messages."""
-        return f"{self._store.uri}/{self._key}"
 
     def read(self) -> _D | None:
         """Reads the stored version; ``None`` if there is none. ``UnreadableError`` if it cannot be parsed."""

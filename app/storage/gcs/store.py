@@ -31,7 +31,6 @@ _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 _EMULATOR = "STORAGE_EMULATOR_HOST"  # the library's own variable: a server for tests, which asks for no credentials
 # For traces the library asks for the bucket's metadata, which needs a further right. Nobody collects these traces.
 _NO_BUCKET_IN_TRACES = "DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA"
-_KEY = "GCS_CREDENTIALS_JSON"
 
 # The library retries after up to 1, 2, 4, 4, … s: Google wants a second between two writes of the same object.
 # After 10 s the pipeline logs the error and retries.
@@ -164,5 +163,5 @@ def _credentials(key: str | None, doing: str) -> Credentials:
             "Set it to the whole text of the JSON file that Google gives for a service account's key; other "
             "credentials are named by GOOGLE_APPLICATION_CREDENTIALS"
         )
-        raise ConfigError(doing, f"{_KEY} holds no service account's key", hint) from None
+        raise ConfigError(doing, "GCS_CREDENTIALS_JSON holds no service account's key", hint) from None
     return found
