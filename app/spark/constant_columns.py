@@ -6,7 +6,6 @@ in some milliseconds: pyarrow writes them, and Java puts their pages behind the 
 
 import json
 from collections.abc import Mapping
-from os import SEEK_END
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 from app.spark.batch_offsets import ROW_METADATA
 from app.spark.session import compiled
 
-_ENDING: Final = 8  # of a file: the footer's length, and a magic number
 _CLASS: Final = "datalake.ConstantColumns"
 _SOURCE: Final = """
 package datalake;
@@ -24,15 +22,30 @@ package datalake;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import org.apache.parquet.format.*;
 
 public class ConstantColumns {
-    private static final int ENDING = 8;
+    private static final int ENDING = 8; // of a file: the footer's length, and a magic number
 
-    /** The end of a file from its footer on, which begins at start, with the columns of a file of as many rows. */
-    public byte[] joined(byte[] footer, long start, byte[] file) throws IOException {
-        ByteBuffer others = ByteBuffer.wrap(file);
+    /** Appends the columns of a file, which has as many rows in each row group. */
+    public void append(String path, byte[] others) throws IOException {
+        RandomAccessFile file = new RandomAccessFile(path, "rw");
+        try {
+            file.seek(file.length() - ENDING);
+            byte[] footer = new byte[Integer.reverseBytes(file.readInt())];
+            long start = file.length() - ENDING - footer.length;
+            file.seek(start);
+            file.readFully(footer);
+            file.seek(start);
+            file.write(joined(footer, start, ByteBuffer.wrap(others)));
+        } finally {
+            file.close();
+        }
+    }
+
+    private static byte[] joined(byte[] footer, long start, ByteBuffer others) throws IOException {
         int length = Integer.reverseBytes(others.getInt(others.capacity() - ENDING));
         int end = others.capacity() - ENDING - length;
         FileMetaData all = Util.readFileMetaData(new ByteArrayInputStream(footer));
@@ -102,21 +115,13 @@ class ConstantColumns:
                 rows = written.row_group(index).num_rows
                 columns = [_repeated(text, rows) for text in texts.values()]
                 writer.write_table(pa.table(columns, schema), row_group_size=rows)
-            writer.add_key_value_metadata(_with_columns(written.metadata, texts))
-        with path.open("r+b") as spark_file:
-            start = spark_file.seek(-_ENDING - written.serialized_size, SEEK_END)
-            footer = spark_file.read(written.serialized_size)
-            spark_file.seek(start)
-            spark_file.write(self._java.joined(footer, start, file.getvalue().to_pybytes()))
+            spark = json.loads(written.metadata[ROW_METADATA])  # its own schema
+            spark["fields"] += [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in texts]
+            text = json.dumps(spark, separators=(",", ":"), ensure_ascii=False)
+            writer.add_key_value_metadata({**written.metadata, ROW_METADATA: text.encode()})
+        self._java.append(str(path), file.getvalue().to_pybytes())
 
 
 def _repeated(text: str | None, rows: int) -> pa.Array:
     indices = pa.nulls(rows, pa.int32()) if text is None else pa.repeat(pa.scalar(0, pa.int32()), rows)
     return pa.DictionaryArray.from_arrays(indices, pa.array([] if text is None else [text], pa.string()))
-
-
-def _with_columns(metadata: Mapping[bytes, bytes], names: Mapping[str, object]) -> Mapping[bytes, bytes]:
-    """Returns the metadata of a file of Spark with columns of text in Spark's own schema."""
-    schema = json.loads(metadata[ROW_METADATA])
-    schema["fields"] += [{"name": name, "type": "string", "nullable": True, "metadata": {}} for name in names]
-    return {**metadata, ROW_METADATA: json.dumps(schema, separators=(",", ":"), ensure_ascii=False).encode()}

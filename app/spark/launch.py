@@ -150,11 +150,9 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
         *options,
         _MAIN_CLASS,
     ]
-    environment = java_environment()
     # Spark fails if the machine's own name has no address.
-    environment |= {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = java_environment() | {_ADDRESS_FILE: str(address), "SPARK_LOCAL_IP": "127.0.0.1"}
     started: Future[JavaProcess] = Future()
-    ends_with_us = partial(end_with, os.getpid())
 
     def run() -> None:
         try:
@@ -164,20 +162,18 @@ def start_java(java: Java, heap: str, scratch: Path, options: Sequence[str] = ()
                 stdout=PIPE,
                 stderr=STDOUT,
                 env=environment,
-                preexec_fn=ends_with_us,  # noqa: PLW1509 - some calls, which take no lock
+                preexec_fn=partial(end_with, os.getpid()),  # noqa: PLW1509 - some calls, which take no lock
             )
         except OSError as error:
-            started.set_exception(error)
+            cause = f"{java.path} cannot be run: {error.strerror}"
+            started.set_exception(ConfigError("starting Spark", cause, START_HINT))
             return
         started.set_result(running := JavaProcess(process, address))
         _log(running)
         process.wait()
 
     threading.Thread(target=run, name="java", daemon=True).start()  # Linux ends Java with the thread that started it
-    try:
-        return started.result()
-    except OSError as error:
-        raise ConfigError("starting Spark", f"{java.path} cannot be run: {error.strerror}", START_HINT) from None
+    return started.result()
 
 
 def connect(java: JavaProcess) -> Any:

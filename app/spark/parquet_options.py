@@ -18,25 +18,27 @@ _FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides a
 def parquet_options(staged: StagedFile) -> Mapping[str, str]:
     """Returns the options for the files that become of a staged one."""
     largest_file = max(file.rows for file in staged.groups) * (staged.largest_row + _LENGTH_BYTES)
+    rows_between_checks = min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, staged.largest_row))
     # In a setting's name a dot separates a column and its field; other names are left to Parquet.
     names = [name for name in staged.without_dictionary if name.isidentifier()]
     return {
-        # Parquet allocates a whole compressed page for each file, also for a small one.
+        # Parquet allocates a whole compressed page for each file, by default a megabyte, also for a small file.
         "parquet.page.size": str(max(_SMALLEST_PAGE, min(_LARGEST_PAGE, largest_file))),
         **{f"parquet.enable.dictionary#{name}": "false" for name in names},
         **_statistics(staged.large_values),
-        **_size_checks(staged.largest_row),
+        **size_checks(max(1, rows_between_checks)),
     }
 
 
-def _size_checks(largest: int) -> dict[str, str]:
-    """Sets the number of rows after which Parquet checks the size of its buffers: at most a megabyte.
+def size_checks(rows: int) -> dict[str, str]:
+    """Makes Parquet check the size of its buffers each time that it has so many more rows.
 
     A check after each row costs a fifth of the write. By default Parquet estimates from earlier rows: a few large ones
     after many small ones then fill the heap.
     """
-    rows = str(max(1, min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, largest))))
-    return {f"parquet.{what}.size.row.check.{bound}": rows for what in ("page", "block") for bound in ("min", "max")}
+    return {
+        f"parquet.{what}.size.row.check.{bound}": str(rows) for what in ("page", "block") for bound in ("min", "max")
+    }
 
 
 def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:

@@ -20,7 +20,12 @@ def make_scratch() -> Path:
     """
     parent = Path(tempfile.gettempdir())
     for folder in parent.glob(f"{_PREFIX}*"):
-        _remove_if_left_over(folder)
+        try:
+            descriptor = _lock(folder)
+        except OSError:
+            continue  # in use, gone, or another user's
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         try:
@@ -57,15 +62,6 @@ def is_in_memory(folder: Path, mounts: Path = _MOUNTS) -> bool:
     # Of two mounts at one path the later one counts.
     _, kind = max(reversed(above), key=lambda mount: mount[0], default=(0, ""))
     return kind in {"tmpfs", "ramfs"}
-
-
-def _remove_if_left_over(folder: Path) -> None:
-    try:
-        descriptor = _lock(folder)
-    except OSError:
-        return  # in use, gone, or another user's
-    shutil.rmtree(folder, ignore_errors=True)
-    os.close(descriptor)
 
 
 def _lock(folder: Path) -> int:

@@ -9,6 +9,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column
 from pyspark.sql.functions import col
 
+from app.spark.parquet_options import size_checks
+
 # Hadoop's local file system forks a chmod for every new file and folder: 90 % of a job with small files.
 # The scratch folder is private (0700) and only we read its files, so checksums are left out too.
 _FILE_SYSTEM_CLASS = "datalake.ScratchFileSystem"
@@ -61,12 +63,8 @@ def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb
         "spark.sql.files.minPartitionNum": "1",  # else there would be one per core, if the file has as many row groups
         "spark.sql.files.openCostInBytes": "0",
         "spark.hadoop.parquet.block.row.count.limit": str(row_group_rows),
-        # Parquet looks at the size of its buffers after 100 to 10,000 rows, as it guesses from those before: then a few
-        # large ones after many small ones fill the heap. It may look less often at a file that states its largest row.
-        "spark.hadoop.parquet.block.size.row.check.min": "1",
-        "spark.hadoop.parquet.block.size.row.check.max": "1",
-        "spark.hadoop.parquet.page.size.row.check.min": "1",
-        "spark.hadoop.parquet.page.size.row.check.max": "1",
+        # Less often for a file that states its largest row.
+        **{f"{_HADOOP_PREFIX}{name}": rows for name, rows in size_checks(1).items()},
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }

@@ -61,7 +61,6 @@ class StagedWriter:
     ) -> StagedFile:
         """Closes the file and returns it with what is known of its rows."""
         self.close()
-        large = sorted(self._large)
         return StagedFile(
             self.path,
             group_column,
@@ -69,7 +68,7 @@ class StagedWriter:
             sort_column,
             offsets,
             self._largest,
-            large,
+            sorted(self._large),
             self.without_dictionary,
             constants,
         )

@@ -153,9 +153,8 @@ class SparkWriter:
             raise FatalError(doing, reason_of(error), hint_of(error)) from None
 
     def _start(self) -> None:
-        watchdog = threading.Timer(
-            START_SECONDS, self._declare_lost, ("starting Spark", "Java did not come up in time")
-        )
+        late = ("starting Spark", "Java did not come up in time")
+        watchdog = threading.Timer(START_SECONDS, self._declare_lost, late)
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -205,7 +204,12 @@ class SparkWriter:
         staged.path.unlink()
 
     def _write(self, staged: StagedFile, out: Path) -> list[DataFile]:
-        frame = _with_offsets(self._read(staged.path), staged.offsets)
+        frame = self._read(staged.path)
+        if staged.offsets:
+            first = frame.columns[0]
+            metadata = as_column_metadata(staged.offsets)
+            # withMetadata() would take a dot in the name for a field of a struct.
+            frame = frame.withColumn(first, quoted(first).alias(first, metadata=metadata))
         # Spark's sort by the group column is stable, so rows keep the order of arrival inside each file. Spark skips it
         # for rows already in that order. A second key would disable its radix sort.
         if staged.sort_column is not None:
@@ -263,15 +267,6 @@ class SparkWriter:
         if self._process is not None:
             self._process.kill()
         return self.lost.result()
-
-
-def _with_offsets(frame: DataFrame, offsets: Sequence[OffsetRange]) -> DataFrame:
-    """Returns the frame with the offsets, if there are any, as metadata of its first column."""
-    if not offsets:
-        return frame
-    first = frame.columns[0]
-    # withMetadata() would take a dot in the name for a field of a struct.
-    return frame.withColumn(first, quoted(first).alias(first, metadata=as_column_metadata(offsets)))
 
 
 def _collect(staged: StagedFile, out: Path) -> list[DataFile]:
