@@ -18,8 +18,6 @@ from app.logs import OnceAMinute
 
 logger = logging.getLogger(__name__)
 
-_QUEUED_EVENTS = 100_000
-_QUEUED_KB = 16 * 1024
 # The last flush of the lake has 25 of the 27 s that a stop may take.
 _FLUSH_SECONDS = 1.5
 
@@ -31,8 +29,8 @@ class EventTopic:
 
     def __init__(self, broker: ConnectionConfig, extra_config: Mapping[str, Any], topic: str) -> None:
         bounds = {
-            "queue.buffering.max.messages": _QUEUED_EVENTS,
-            "queue.buffering.max.kbytes": _QUEUED_KB,
+            "queue.buffering.max.messages": 100_000,
+            "queue.buffering.max.kbytes": 16 * 1024,
             "statistics.interval.ms": 0,  # they wait in memory for a poll, and events may be rare
         }
         self._producer = Producer(broker, extra_config={**extra_config, **bounds})

@@ -19,8 +19,8 @@ from app.table.layout import is_merged, schema_key
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 
-_MEGABYTE = 1 << 20
 _WHILE_KEPT = timedelta(days=1)  # how long the name of a merged file stays taken, against uploads that are late
+_MEGABYTE = 1 << 20
 _CODEC = "ZSTD"
 
 

@@ -47,7 +47,7 @@ def erase(settings: Settings, options: Namespace) -> int:
             if not options.dry_run:
                 job.resume()
             for path, changes in _search(job, wanted, conditions):
-                erased = sum(change.erased for change in changes)
+                erased = sum(change.files.rows - change.rows for change in changes)
                 folders.add(path)
                 rows += erased
                 files += sum(len(change.files.files) for change in changes)

@@ -78,11 +78,11 @@ class _Selection:
     ) -> None:
         self._rewrite = rewrite
         self._with_columns = with_columns
-        self._listed = listed
         self._root = root
         self._globs: Sequence[str] = options.folder
         self._target_bytes: int = options.target_mb << 20
-        self._cold = datetime.now(UTC) - options.when_cold
+        cold = datetime.now(UTC) - options.when_cold
+        self._young = {key for key, found in listed.items() if found.last_modified > cold}
         self._age = duration(options.when_cold.total_seconds())
         self.warm = 0
         self._with_deletes = self._elsewhere = 0
@@ -106,7 +106,7 @@ class _Selection:
         for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
             small = [file for file in group if file.size < self._target_bytes and not file.has_deletes]
             self._with_deletes += sum(file.has_deletes for file in group)
-            cold = [file for file in small if self._is_cold(file.key)]
+            cold = [file for file in small if file.key not in self._young]  # an engine may write elsewhere
             if len(small) > 1:
                 self.warm += len(small) - len(cold)
             if not any(some[1:] for some in bins_worth_merging(cold, self._target_bytes)):
@@ -115,10 +115,6 @@ class _Selection:
                 for bin_ in bins_worth_merging(fitting, self._target_bytes):
                     parts = by_size(sorted(bin_, key=attrgetter("key")), _FILES_AT_ONCE, lambda _: 1)
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
-
-    def _is_cold(self, key: str) -> bool:
-        found = self._listed.get(key)  # an engine may write elsewhere
-        return found is None or found.last_modified <= self._cold
 
     def tell(self) -> None:
         """Print what was left."""

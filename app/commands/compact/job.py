@@ -60,11 +60,6 @@ class Change(NamedTuple):
     rows: int
     size: int
 
-    @property
-    def erased(self) -> int:
-        """The number of rows that were left out."""
-        return self.files.rows - self.rows
-
 
 class Candidate(NamedTuple):
     """A folder, by its path below the table, with its record, and those of its files that are to be worked on."""
