@@ -220,14 +220,12 @@ def write_index(
 ) -> bool:
     """Writes the index of virtual partitions that goes beside a data file: which of their values it holds.
 
-    Virtual partition columns have no folders, so nobody could tell from the keys what is where. The catalog's partition
-    tree is read from these files instead. They hold no data and are no reason to keep a batch from being written.
+    Virtual partition columns have no folders, so the catalog's partition tree is read from these files. They hold no
+    data and are no reason to keep a batch from being written.
 
-    It has the distinct values of the virtual columns, and the file's own partition values, the same in all rows.
-
-    The virtual columns are in the order of the partition tree. Those that the file has not, or that are lists or
-    structs, are left out. The partition values are unescaped, and written as strings. Returns whether there was
-    anything to write.
+    It has the distinct values of the virtual columns, in the order of the partition tree, without those that the file
+    has not, or that are lists or structs. Each row has the file's own partition values too, unescaped, as strings.
+    Returns whether there was anything to write.
     """
     with pq.ParquetFile(data_file) as file:
         schema = file.schema_arrow

@@ -151,7 +151,7 @@ class S3Store(CloudStore):
     def _abort(self, key: str, upload: str) -> None:
         """Aborts an upload in parts; its own errors are not raised, because an earlier error matters more."""
         try:
-            # Without it, it was completed, and the answer was lost.
+            # Where there is none, it was completed, and the answer was lost.
             with self._doing("giving up the upload of", key), suppress(self._client.exceptions.NoSuchUpload):
                 self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
         except ConnectorError as error:
