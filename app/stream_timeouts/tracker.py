@@ -24,8 +24,7 @@ logger = logging.getLogger(__name__)
 _KEY_OVERHEAD = 130
 # Most counted time between two turns of the consumer's loop; a longer turn was held up.
 _LONGEST_TURN_SECONDS = 1.0
-_SHORTEST_CHECK_SECONDS, _LONGEST_CHECK_SECONDS = 0.1, 1.0
-_CHECKS_IN_TIMEOUT = 5
+_SHORTEST_CHECK_SECONDS, _LONGEST_CHECK_SECONDS = 0.1, 1.0  # five checks in a time-out, within these
 _key = methodcaller("key")
 
 
@@ -108,9 +107,7 @@ class TimeoutTracker(SinkObserver):
         self._notify = notify
         self._on_turn = on_turn
         self._clock = clock
-        self._check_every = max(
-            _SHORTEST_CHECK_SECONDS, min(_LONGEST_CHECK_SECONDS, self._timeout / _CHECKS_IN_TIMEOUT)
-        )
+        self._check_every = max(_SHORTEST_CHECK_SECONDS, min(_LONGEST_CHECK_SECONDS, self._timeout / 5))
         self._timers: dict[TopicPartition, _Timers] = {}
         self._listened = 0.0  # seconds
         self._next_check = self._check_every
