@@ -277,8 +277,7 @@ class StagedFile:
     names do not hold them, otherwise empty.
 
     ``largest_row`` is an upper bound of a row's bytes, 0 if unknown. ``large_values`` are Spark's paths of the leaf
-    columns with a value of more than 64 KiB. The columns ``without_dictionary`` are not worth one. ``constants``, if
-    there are any, are columns that the file lacks: for each of the ``groups`` their one text, or null.
+    columns with a value of more than 64 KiB. The columns ``without_dictionary`` are not worth one.
     """
 
     path: Path
@@ -289,4 +288,3 @@ class StagedFile:
     largest_row: int = 0
     large_values: Sequence[tuple[str, ...]] = ()
     without_dictionary: Sequence[str] = ()
-    constants: Sequence[Mapping[str, str | None]] = ()

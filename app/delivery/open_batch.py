@@ -22,7 +22,6 @@ from app.table.existing import Computed
 from app.table.layout import PartitionSpec, data_key, dead_letter_key, file_name
 
 _GROUP_COLUMN = "__file_group"
-_MANY_VALUES = 2_000  # of partition columns in a file: Spark takes longer to write them than they to be appended
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class OpenBatch:
         self._computed = computed
         self._writer: StagedWriter | None = None
         self._group_column = _GROUP_COLUMN
-        self._has_constants = False  # partition columns that the files get once they are written
         self._groups: dict[tuple[str, ...], _Group] = {}  # by their values
         self._parts: dict[TopicPartition, BatchPart] = {}
         self._rejected: dict[TopicPartition, list[Rejected]] = {}
@@ -120,12 +118,7 @@ class OpenBatch:
         has_shared = any(len(group.tps) > 1 for group in self._groups.values())
         offsets = tuple(part.offsets for part in self._sorted_parts(self._parts)) if has_shared else ()
         groups = tuple(map(self._data_file, self._groups.values()))
-        constants = [self._texts(group) for group in self._groups.values()] if self._has_constants else ()
-        return self._writer.finish(self._group_column, groups, sort_column, offsets, constants)
-
-    def _texts(self, group: _Group) -> Mapping[str, str | None]:
-        texts = {name: group.partition_values[name] for name in self._spec.columns}
-        return {name: None if text == self._spec.null_value else text for name, text in texts.items()}
+        return self._writer.finish(self._group_column, groups, sort_column, offsets)
 
     def _data_file(self, group: _Group) -> DataFile:
         name = file_name(self._sorted_parts(group.tps))
@@ -141,10 +134,6 @@ class OpenBatch:
         ids = self._group(folders, rows.parts, tps)
         if self._writer is None:
             self._group_column = _unused_name(table.column_names)
-            values = len(table) * len(self._spec.columns)
-            self._has_constants = self._spec.keeps_columns and values >= _MANY_VALUES * len(self._groups)
-        if self._has_constants:
-            table = rows.table
         table = table.append_column(self._group_column, ids)
         if self._writer is None:
             self._writer = StagedWriter(self._path, table.schema, without_dictionary(rows.table, ids))

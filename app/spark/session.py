@@ -71,8 +71,11 @@ def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb
 
 
 def use_scratch_file_system(session: Any) -> None:
-    """Makes the file system that is compiled here the one for ``file:`` paths."""
-    jvm, loader = session._jvm, compiled(session, _FILE_SYSTEM_SOURCE)
+    """Makes the file system that is compiled here, by the compiler that Spark ships, the one for ``file:`` paths."""
+    jvm = session._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_FILE_SYSTEM_SOURCE)
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
     # Only our own settings stay: Parquet scans all of Hadoop's for every file, and every job copies them. The thousand
     # others repeat defaults of the code, or are for unused services.
@@ -81,17 +84,9 @@ def use_scratch_file_system(session: Any) -> None:
     for name, value in session.sparkContext.getConf().getAll():
         if name.startswith(_HADOOP_PREFIX):
             hadoop.set(name.removeprefix(_HADOOP_PREFIX), value)
-    hadoop.setClassLoader(loader)
+    hadoop.setClassLoader(compiler.getClassLoader())
     hadoop.set("fs.file.impl", _FILE_SYSTEM_CLASS)
     jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # instances of the former class are cached
-
-
-def compiled(session: Any, source: str) -> Any:
-    """Returns a class loader for this source text, compiled by the compiler that Spark ships."""
-    compiler = session._jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(session._jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(source)
-    return compiler.getClassLoader()
 
 
 def quoted(name: str) -> Column:

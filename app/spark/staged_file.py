@@ -3,7 +3,7 @@
 It is read once, on this machine, so it is uncompressed and has no dictionaries or statistics: 200,000 rows take 30 ms.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,7 +57,6 @@ class StagedWriter:
         groups: tuple[DataFile, ...],
         sort_column: str | None = None,
         offsets: tuple[OffsetRange, ...] = (),
-        constants: Sequence[Mapping[str, str | None]] = (),
     ) -> StagedFile:
         """Closes the file and returns it with what is known of its rows."""
         self.close()
@@ -70,7 +69,6 @@ class StagedWriter:
             self._largest,
             sorted(self._large),
             self.without_dictionary,
-            constants,
         )
 
 

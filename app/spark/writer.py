@@ -9,7 +9,7 @@ import gc
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
@@ -28,7 +28,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
 from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
 from app.spark.batch_offsets import as_column_metadata
-from app.spark.constant_columns import ConstantColumns
 from app.spark.java import find_java
 from app.spark.launch import (
     RESTART_HINT,
@@ -83,7 +82,6 @@ class SparkWriter:
         self._java_options = java_options
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
         self._session: SparkSession | None = None
-        self._constants: ConstantColumns | None = None
         self._process: Popen[bytes] | None = None
         self.is_up = False
         self.up: Future[None] = Future()
@@ -216,17 +214,7 @@ class SparkWriter:
             frame = frame.sortWithinPartitions(quoted(staged.group_column), quoted(staged.sort_column).asc_nulls_last())
         frame.write.options(**parquet_options(staged)).partitionBy(staged.group_column).parquet(str(out))
         self._give_back()
-        files = _collect(staged, out)
-        return self._with_constants(files, staged.constants) if staged.constants else files
-
-    def _with_constants(
-        self, files: Sequence[DataFile], constants: Sequence[Mapping[str, str | None]]
-    ) -> list[DataFile]:
-        if self._constants is None:
-            self._constants = ConstantColumns(self._session)
-        for file, texts in zip(files, constants, strict=True):
-            self._constants.append(file.path, texts)
-        return [replace(file, size=file.path.stat().st_size) for file in files]
+        return _collect(staged, out)
 
     def _give_back(self) -> None:
         """Frees py4j's cyclic objects, and the Java objects they hold: with few rows nothing else collects them."""

@@ -33,8 +33,6 @@ class ArrowWriter:
             path = out / f"{staged.group_column}={index}" / "part-0.parquet"
             path.parent.mkdir(parents=True)
             rows = table.filter(pc.equal(table.column(staged.group_column), index))
-            for name, text in staged.constants[index].items() if staged.constants else ():
-                rows = rows.append_column(name, pa.array([text] * len(rows), pa.string()))
             pq.write_table(with_offsets(rows.drop_columns([staged.group_column]), staged.offsets), path)
             files.append(replace(file, path=path, size=path.stat().st_size))
         return files

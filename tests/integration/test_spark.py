@@ -9,14 +9,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from py4j.java_gateway import JavaObject
-from pyspark.sql import SparkSession
 
 from app.catalog.column_stats import column_stats
 from app.errors import FatalError
@@ -157,36 +154,6 @@ def test_every_group_becomes_one_file_with_its_rows_in_the_order_of_arrival(
         assert stored.column_names == ["arrival", "text"]
         assert stored["arrival"].to_pylist() == [i for i in range(rows) if ids[i] == group]
         assert file.size == file.path.stat().st_size
-
-
-def test_constant_columns_are_read_as_all_others(writer: SparkWriter, tmp_path: Path) -> None:
-    """In each row group, beside lists and structures, with a page index that readers can skip pages by."""
-    rows = 210_000  # the writer begins another row group after 100,000
-    constants = ({"a.b": "ü\n", "PLACE": "x" * 300, "none": None}, {"a.b": "", "PLACE": None, "none": "c"})
-    table = pa.table(
-        {"n": range(rows), "tags": [[i, None] for i in range(rows)], "at": [{"x": i} for i in range(rows)]}
-    )
-    offsets = (OffsetRange(TopicPartition("readings", 0), 0, rows - 1),)
-    staged = replace(staged_file(tmp_path, table, [i % 2 for i in range(rows)]), constants=constants, offsets=offsets)
-
-    files = writer.write(staged, tmp_path / "out")
-
-    spark = SparkSession.builder.getOrCreate().newSession()
-    for group, (file, texts) in enumerate(zip(files, constants, strict=True)):
-        metadata = pq.read_metadata(file.path)
-        assert metadata.num_row_groups == 2
-        assert file.size == file.path.stat().st_size
-        assert read_batch_offsets(metadata.metadata) == offsets
-        wanted = table.take(pa.array(range(group, rows, 2))).to_pydict() | {
-            name: [text] * (rows // 2) for name, text in texts.items()
-        }
-        assert _read(file).to_pydict() == wanted
-        assert duckdb.read_parquet(str(file.path)).arrow().read_all().to_pydict() == wanted
-        assert pl.read_parquet(file.path).to_dict(as_series=False) == wanted
-        of_spark = spark.read.parquet(str(file.path))
-        assert of_spark.toArrow().to_pydict() == wanted
-        few = of_spark.where("n BETWEEN 209000 AND 209003").select("`a.b`", "PLACE", "none")
-        assert [tuple(row) for row in few.collect()] == [tuple(texts.values())] * 2
 
 
 @pytest.mark.parametrize("name", ["lap.time", "a `b`"])
