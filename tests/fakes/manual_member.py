@@ -72,7 +72,7 @@ class ManualMember(Member):
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
         self.end()
         self.closed.append(closed)
-        no_store: Any = None
+        no_store: Any = SimpleNamespace(uri="file:///lake")
         log = OwnLog(Journal(no_store, "data/t", "group"), new_token(), fill=lambda _: None)
         self._last = Assignment(tps, log, self._submit)
         self._claim(set(tps) - self.held_back)

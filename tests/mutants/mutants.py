@@ -80,8 +80,8 @@ MUTANTS = (
     Mutant(
         "a missing value is the name of its folder in the files of an Iceberg table",
         _STAGE,
-        "None if text == self._spec.null_value else text",
-        "text",
+        "nulls_of(values, spec)",
+        "values",
         _OF_STAGE,
     ),
     Mutant(

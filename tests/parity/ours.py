@@ -36,9 +36,9 @@ from tests.support.environment import load
 class _Folder(LocalStore):
     """A folder whose addresses look like a bucket's, as the dependency's sink writes them for any store."""
 
-    @property
-    def uri(self) -> str:
-        return f"s3://{BUCKET}"
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.uri = f"s3://{BUCKET}"
 
 
 class _NothingCommitted(GroupOffsets):

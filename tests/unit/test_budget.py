@@ -1,0 +1,64 @@
+"""How heavy the code may be: a feature that needs more brings its own deletions."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+APP = Path(__file__).parents[2] / "app"
+CORE = ("consumer", "delivery", "journal", "kafka", "service")
+# They fall with what the code loses.
+MOST_LINES = 30_060
+MOST_LINES_OF_CORE = 8_970
+MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
+LARGER = {"Connector"}  # it has the parts of the process
+
+
+def modules(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in (APP / folder).rglob("*.py")]
+
+
+def lines_of(*folders: str) -> int:
+    return sum(len(path.read_text().splitlines()) for path in modules(*folders))
+
+
+def classes() -> Iterator[ast.ClassDef]:
+    for path in modules(*CORE):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and "Stored" not in map(ast.unparse, node.bases):  # a document
+                yield node
+
+
+def arguments_of(node: ast.ClassDef) -> int:
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+    for method in node.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            return len(method.args.args) + len(method.args.kwonlyargs) - 1
+    return len(fields)
+
+
+def attributes_of(node: ast.ClassDef) -> set[str]:
+    fields = {
+        each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+    }
+    return fields | {
+        each.attr
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.ctx, ast.Store)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == "self"
+    }
+
+
+def test_the_code_is_not_heavier_than_it_may_be() -> None:
+    assert lines_of("") <= MOST_LINES
+    assert lines_of(*CORE) <= MOST_LINES_OF_CORE
+
+
+def test_no_class_of_the_core_is_large() -> None:
+    large = {
+        node.name
+        for node in classes()
+        if arguments_of(node) > MOST_ARGUMENTS or len(attributes_of(node)) > MOST_ATTRIBUTES
+    }
+    assert large == LARGER
