@@ -16,14 +16,12 @@ from app.delivery.limits import BEFORE_FAILURE, BatchSize, reason_before
 from app.delivery.open_batch import OpenBatch
 from app.delivery.runtime import Runtime
 from app.delivery.stage import Stager
-from app.errors import FatalError
 from app.model import Batch, BatchPart, OffsetRange, TopicPartition
 from app.monitoring.waits import Stopped
 
 logger = logging.getLogger(__name__)
 
 _STOP_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
-_MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
 
 
 class Gathering:
@@ -59,20 +57,17 @@ class Gathering:
         Returns whether one came.
         """
         flow = self._flow
-        try:
-            came = self._take(seconds)
-            if flow.stop.is_set():
-                raise Stopped
-            if flow.limits.is_portion(self._waiting.size):
-                self._convert()
-            reason = came or flow.ends.reason(
-                self.size, is_writer_idle=flow.staged.is_empty, stored_share=flow.stored_share
-            )
-            if reason:
-                self._convert()
-                self._close_open(reason)
-        except OSError as error:
-            raise FatalError("gathering rows in the temporary folder", str(error), _MORE_ROOM) from None
+        came = self._take(seconds)
+        if flow.stop.is_set():
+            raise Stopped
+        if flow.limits.is_portion(self._waiting.size):
+            self._convert()
+        reason = came or flow.ends.reason(
+            self.size, is_writer_idle=flow.staged.is_empty, stored_share=flow.stored_share
+        )
+        if reason:
+            self._convert()
+            self._close_open(reason)
         return came is not None
 
     def _take(self, seconds: float) -> str | None:

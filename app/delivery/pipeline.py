@@ -31,6 +31,7 @@ from app.monitoring.waits import Stopped
 
 logger = logging.getLogger(__name__)
 
+_MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
 _LOOK_SECONDS = 0.1  # between two looks whether the batch is to end, where no records come
 
 
@@ -103,6 +104,8 @@ def _run(step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> No
             raise
         except ConnectorError as error:
             fail(error)
+        except OSError as error:  # of the stores none comes here
+            fail(FatalError("writing in the temporary folder", str(error), _MORE_ROOM))
         except Exception as error:
             logger.debug("the pipeline failed", exc_info=True)
             cause = type(error).__name__  # its message may quote a record

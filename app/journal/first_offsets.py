@@ -100,7 +100,9 @@ class FirstOffsets:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
             if beginning is None or (not has_begun and ids_differ(beginning.cluster_id, kafka.cluster_id)):
                 beginning = self._write(document, tp.topic, kafka)
-                self._log_passed_over(tp.topic, beginning)
+                self._log_passed_over(
+                    tp.topic, beginning, f"the consumer group {self._journal.group} is new and begins"
+                )
         offset = beginning.of(tp, kafka)
         if offset is None:
             return self._at_low(tp, kafka, "it was added, or the topic recreated, after the consumer group began")
@@ -109,15 +111,22 @@ class FirstOffsets:
     def followed(self, tp: TopicPartition, kafka: PartitionOffsets, text: str) -> PartitionOffsets | None:
         """What is to be followed with this text: the group's offset, or the time as if a tool had set it.
 
-        ``None`` of a partition that was added after the time was reckoned.
+        ``None`` of a partition that was added after the time was reckoned, and where the text was followed before, as
+        with the group's offsets: a time that comes to it later is none to follow.
         """
         if isinstance(self._since, str) or tp.topic in self._internal:
             return kafka
         with self._lock:
             document = self._document(tp.topic, "-" + hashlib.sha256(text.encode()).hexdigest()[:16])
-            if (beginning := self._followed.get(document.where)) is None:
-                beginning = document.read() or self._write(document, tp.topic, kafka)
-                self._followed[document.where] = beginning
+            beginning = self._followed.get(document.where) or document.read()
+            if beginning is None and self._is_followed(tp.topic, text):
+                beginning = document.read()  # another member has written it, and claimed with it, meanwhile
+                if beginning is None:
+                    return None
+            if beginning is None:
+                beginning = self._write(document, tp.topic, kafka)
+                self._log_passed_over(tp.topic, beginning, f"FOLLOW_OFFSETS={text}: all partitions begin")
+            self._followed[document.where] = beginning
         offset = beginning.of(tp, kafka)
         return None if offset is None else replace(kafka, committed=min(offset, kafka.high), is_set=True)
 
@@ -136,6 +145,12 @@ class FirstOffsets:
             return True
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
+
+    def _is_followed(self, topic: str, text: str) -> bool:
+        """Whether a partition of the topic has followed this text."""
+        owners = {claim.owner for claim in (document.read() for document in self._journal.claims(topic)) if claim}
+        logs = (self._journal.log(owner).read() for owner in owners)
+        return any(text in each.followed for log in logs if log for each in log.partitions if each.topic == topic)
 
     def _write(self, document: Document[_GroupBeginning], topic: str, kafka: PartitionOffsets) -> _GroupBeginning:
         beginning = _GroupBeginning(
@@ -156,7 +171,7 @@ class FirstOffsets:
         ends = {TopicPartition(topic, partition): end for partition, end in self._kafka.ends(topic).items()}
         return ends if isinstance(self._since, str) else self._kafka.since(self._since, ends)
 
-    def _log_passed_over(self, topic: str, beginning: _GroupBeginning) -> None:
+    def _log_passed_over(self, topic: str, beginning: _GroupBeginning, who: str) -> None:
         try:
             lows = self._kafka.beginnings(topic)
         except ConnectorError as error:
@@ -165,10 +180,10 @@ class FirstOffsets:
         passed_over = sum(max(0, end - lows.get(int(partition), end)) for partition, end in beginning.offsets.items())
         if passed_over:
             logger.info(
-                "the consumer group %s is new and begins at %s of topic %s (AUTO_OFFSET_RESET): %s are passed over. To "
+                "%s at %s of topic %s (AUTO_OFFSET_RESET): %s are passed over, if they are not in the table. To "
                 "read them, set AUTO_OFFSET_RESET=earliest and another CONSUMER_GROUP, which writes all rows anew: "
                 "also another TABLE_NAME if this one has some",
-                self._journal.group,
+                who,
                 "the end" if isinstance(self._since, str) else f"the records since {self._since.isoformat()}",
                 topic,
                 counted(passed_over, "existing record"),

@@ -67,7 +67,7 @@ def test_a_disk_that_fills_up_amid_a_batch_ends_the_connector_and_the_next_one_f
         fill(disk)
         scenario.produce(records(RECORDS - RECORDS // 2, first=RECORDS // 2, partitions=PARTITIONS))
         assert connector.wait() != 0
-        told = r"(gathering rows in the temporary folder|writing a batch with Spark).*No space left.*\(TMPDIR"
+        told = r"(writing in the temporary folder|writing a batch with Spark).*No space left.*\(TMPDIR"
         connector.wait_for_log(told)
     with scenario.connector(store, SETTINGS, COMMIT_INTERVAL="1") as connector:
         scenario.wait_until_committed(RECORDS, by=connector)

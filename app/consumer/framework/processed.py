@@ -95,7 +95,9 @@ class Waiting:
         """Drop what is in the lake already: all up to this offset; returns the number of dropped rows."""
         before = len(self.rows)
         self.rows = list(dropwhile(lambda row: row.offset <= end, self.rows))
-        self.rejected = [each for each in self.rejected if each.offset > end]
+        kept = [each for each in self.rejected if each.offset > end]
+        self._sealed_rejected = max(0, self._sealed_rejected - (len(self.rejected) - len(kept)))
+        self.rejected = kept
         self._replayed_to = -1 if self.has_records else end
         self._begun = self._ended = len(self.rows)
         return before - len(self.rows)

@@ -322,3 +322,15 @@ def test_the_failure_of_the_earliest_batch_is_the_one_that_is_told_and_ends_a_wa
     gate.open()
     assert not line.flow.wait_delivered(line.assignment, PATIENCE)
     assert "the disk is full" in str(line.flow.failure)
+
+
+def test_a_full_folder_is_told_where_indexes_are_written_too(
+    new_line: NewLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("app.catalog.registrar.write_index", full)
+    line = new_line(virtual=["q"])
+    line.batch(piece({"p": "a", "q": "x", "v": 1}))
+    assert "TMPDIR" in str(line.failure())

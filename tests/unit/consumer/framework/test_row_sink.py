@@ -254,6 +254,22 @@ def test_what_was_given_out_stays_what_it_was_while_transform_goes_on_changing_i
         assert (each.value["set"], each.value["lock"]) == ({*range(n + 1)}, lock)
 
 
+def test_bad_records_of_a_partition_are_kept_where_another_one_is_claimed_meanwhile(bench: Bench) -> None:
+    """Some of them are in the lake by then, and their offsets are not committed yet."""
+    bench.rows(0)
+    bench.sink.flush()
+    for offset in (1, 2):
+        bench.not_deserialized(offset)
+    bench.sink.tick(is_stable=True)
+    bench.member.deliver()
+    bench.member.starts[P0] = Start(3)
+    bench.rows(0, tp=P1)
+    for offset in (3, 4):
+        bench.not_deserialized(offset)
+    bench.sink.flush()
+    assert bench.rejected == [1, 2, 3, 4]
+
+
 # --- portions -------------------------------------------------------------------------------------------------------
 
 
