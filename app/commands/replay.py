@@ -150,8 +150,11 @@ class Sender:
 
     def finish(self) -> None:
         """Return once all records are acknowledged."""
-        while self._producer.flush(_FLUSH_SECONDS):
-            self._raise_failure()
+        try:
+            while self._producer.flush(_FLUSH_SECONDS):
+                self._raise_failure()
+        except KafkaException as error:  # of the producer as a whole, as without the right to write
+            raise _translated(error.args[0], "records", self._to or self._input_topic) from None
         self._raise_failure()
 
     def _raise_failure(self) -> None:

@@ -105,3 +105,12 @@ def test_a_file_does_not_choose_the_topic(topic: str, workspace: str, is_sent: b
         with pytest.raises(ConfigError, match=rf"sending records to topic {topic}: .* Name the topic with --to"):
             line.send(record)
     assert line.acknowledged == is_sent
+
+
+def test_a_producer_that_may_not_write_is_told_at_the_end() -> None:
+    class Refused(Fate):
+        def flush(self, _timeout: float) -> int:
+            raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+
+    with pytest.raises(FatalError, match="the user's rights"):
+        send_one(sender(Refused()))
