@@ -17,7 +17,7 @@ from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.formatting import counted
 from app.model import DataFile, TopicPartition
-from app.monitoring.metrics import DeliveredBatch, DeliveredFile
+from app.monitoring.metrics import STEPS, DeliveredBatch, DeliveredFile
 from app.monitoring.waits import Operation, Request, Stopped
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class GatheredBatch:
             dead_letters=sum(each.records for each in self.staged.dead_letters),
             rescued=self.staged.rescued,
             dropped=dropped,
-            seconds=self.in_flight.seconds,
+            seconds={step: self.in_flight.seconds[step] for step in STEPS if step in self.in_flight.seconds},
             last_files=[DeliveredFile(file.key, file.rows, file.size) for file in stored],
         )
         _log(batch)

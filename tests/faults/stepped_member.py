@@ -109,6 +109,7 @@ class Process:
             topic_id=group.topic_id,
             cluster_id=lambda: "",
             ends=group.ends,
+            beginnings=lambda _: {},
             since=group.since,
         )
         self.member = metrics.member = WatchedMember(
