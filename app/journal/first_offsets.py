@@ -111,18 +111,13 @@ class FirstOffsets:
     def followed(self, tp: TopicPartition, kafka: PartitionOffsets, text: str) -> PartitionOffsets | None:
         """What is to be followed with this text: the group's offset, or the time as if a tool had set it.
 
-        ``None`` of a partition that was added after the time was reckoned, and where the text was followed before, as
-        with the group's offsets: a time that comes to it later is none to follow.
+        ``None`` of a partition that was added after the time was reckoned.
         """
         if isinstance(self._since, str) or tp.topic in self._internal:
             return kafka
         with self._lock:
             document = self._document(tp.topic, "-" + hashlib.sha256(text.encode()).hexdigest()[:16])
             beginning = self._followed.get(document.where) or document.read()
-            if beginning is None and self._is_followed(tp.topic, text):
-                beginning = document.read()  # another member has written it, and claimed with it, meanwhile
-                if beginning is None:
-                    return None
             if beginning is None:
                 beginning = self._write(document, tp.topic, kafka)
                 self._log_passed_over(tp.topic, beginning, f"FOLLOW_OFFSETS={text}: all partitions begin")
@@ -145,12 +140,6 @@ class FirstOffsets:
             return True
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
-
-    def _is_followed(self, topic: str, text: str) -> bool:
-        """Whether a partition of the topic has followed this text."""
-        owners = {claim.owner for claim in (document.read() for document in self._journal.claims(topic)) if claim}
-        logs = (self._journal.log(owner).read() for owner in owners)
-        return any(text in each.followed for log in logs if log for each in log.partitions if each.topic == topic)
 
     def _write(self, document: Document[_GroupBeginning], topic: str, kafka: PartitionOffsets) -> _GroupBeginning:
         beginning = _GroupBeginning(

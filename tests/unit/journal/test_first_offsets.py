@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 
 from app.errors import FatalError, RetryableError
-from app.journal.entry import claim_key, log_key
+from app.journal.entry import claim_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import CLAIM, Journal, PartitionClaim
-from app.journal.log import AssignmentLog
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 from tests.support.waiting import PATIENCE
-from tests.unit.journal.journal_bench import FORMER, LOG_FORM, P0, P1, P2, progress_at
+from tests.unit.journal.journal_bench import P0, P1, P2
 
 HOUR = 3600.0
 
@@ -78,7 +77,7 @@ class Group:
         return self.member().of(tp, self.kafka.of(tp))
 
     def journal(self, tp: TopicPartition, *, cluster_id: str = "one") -> None:
-        claim = PartitionClaim(seq=1, owner=FORMER, cluster_id=cluster_id)
+        claim = PartitionClaim(seq=1, owner="ffffffff", cluster_id=cluster_id)
         self.write(tp, CLAIM.body(claim))
 
     def write(self, tp: TopicPartition, body: bytes) -> None:
@@ -131,19 +130,6 @@ def test_a_time_is_reckoned_once_for_each_text_and_for_all_partitions_of_that_mo
     assert followed("tomorrow", P0, P1, P2) == [80, 150, 5]
     group.kafka.topic = "another"
     assert followed("tomorrow", P0) == [None]
-
-
-def test_a_text_that_was_followed_is_no_time_to_follow_later(group: Group) -> None:
-    """As with offsets, before a time was set; or its object was deleted, because it could not be read."""
-    log = AssignmentLog(seq=1, owner=FORMER, writer=FORMER).model_copy(
-        update={"partitions": (progress_at(P0, 99).model_copy(update={"followed": ["today"]}),)}
-    )
-    group.journal(P0)
-    group.store.write(log_key("data/t", "group", FORMER), LOG_FORM.body(log), replaces=None)
-    group.kafka.later = {0: 42, 1: 150}
-    member = group.member(reset=timedelta(minutes=1))
-    assert member.followed(P1, group.kafka.of(P1), "today") is None
-    assert member.followed(P1, group.kafka.of(P1), "tomorrow") is not None
 
 
 @pytest.mark.parametrize("settings", [{"reset": "earliest"}, {"internal": ["sensors"]}], ids=str)
