@@ -17,7 +17,7 @@ from quixstreams.state.exceptions import StateTransactionError, StoreTransaction
 
 from app.bad_records.refusals import HINT_TRANSFORM, LONGEST_REASON, NotARowError, NullValueError, Refusal, not_written
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.kafka.errors import FROM_LAST_COMMIT, of_rebalance, producing_failed, recovering_failed
+from app.kafka.errors import FROM_LAST_COMMIT, error_of, of_rebalance, producing_failed, recovering_failed
 from app.kafka.questions import not_committed
 from app.model import Message, Row, TopicPartition
 from app.reasons import Reason, reason_of, shown
@@ -68,8 +68,7 @@ def translated(error: Exception) -> ConnectorError:
         return error
     if isinstance(error, CheckpointProducerTimeout | KafkaProducerDeliveryError | BufferError):
         return producing_failed(error)
-    if isinstance(error, CheckpointConsumerCommitError | KafkaException):
-        found = error.error if isinstance(error, CheckpointConsumerCommitError) else error.args[0]
+    if isinstance(error, CheckpointConsumerCommitError | KafkaException) and (found := error_of(error)) is not None:
         if found.fatal():  # of the producer: that of a consumer comes as a message
             return producing_failed(error)
         return not_committed(found, "committing offsets")

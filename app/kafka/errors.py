@@ -4,7 +4,7 @@ import logging
 
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.exceptions import PartitionAssignmentError
-from quixstreams.kafka.exceptions import KafkaConsumerException, KafkaProducerDeliveryError
+from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.errors import ConnectorError, FatalError, RetryableError
 
@@ -99,12 +99,18 @@ def _ending(error: KafkaError) -> ConnectorError | None:
     return None
 
 
+def error_of(error: Exception) -> KafkaError | None:
+    """The error of Kafka's client in an exception; one that a record cannot be serialized has none."""
+    found = error.args[0] if isinstance(error, KafkaException) else getattr(error, "error", None)
+    return found if isinstance(found, KafkaError) else None
+
+
 def producing_failed(error: Exception) -> ConnectorError:
     """The error to end with if Kafka refused records that ``transform()`` produces, or changes of its state."""
     doing = "sending what transform() produces, or the changes of its state"
-    if not isinstance(error, KafkaProducerDeliveryError | KafkaException):
+    kafka_error = error_of(error)
+    if kafka_error is None:
         return RetryableError(doing, str(error), FROM_LAST_COMMIT)
-    kafka_error: KafkaError = error.args[0] if isinstance(error, KafkaException) else error.error
     if kafka_error.code() in PASSING_ERRORS or kafka_error.code() == KafkaError._MSG_TIMED_OUT:
         return RetryableError(doing, kafka_error.str(), FROM_LAST_COMMIT)
     return FatalError(doing, kafka_error.str(), _LET_IT_WRITE if kafka_error.code() in _MAY_NOT_WRITE else _LET_IT_SEND)

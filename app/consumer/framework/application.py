@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from quixstreams import Application, message_context
 from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.dataframe import StreamingDataFrame
@@ -21,7 +21,13 @@ from app.consumer.errors import NOT_OF_THE_RECORD, ended, not_processed, transla
 from app.consumer.framework.current import CurrentMessage
 from app.consumer.framework.sink import RowSink
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.kafka.errors import FROM_LAST_COMMIT, cannot_be_decompressed, consuming_failed, producing_failed
+from app.kafka.errors import (
+    FROM_LAST_COMMIT,
+    cannot_be_decompressed,
+    consuming_failed,
+    error_of,
+    producing_failed,
+)
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -98,7 +104,7 @@ class Callbacks:
         return True
 
     def _not_produced(self, error: Exception, _: Row | None, __: logging.Logger) -> bool:
-        if isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError):  # not of the record
+        if isinstance(error, KafkaException) and error_of(error) is not None:  # not of the record
             raise producing_failed(error) from None
         return False
 

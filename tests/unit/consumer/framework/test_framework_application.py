@@ -170,6 +170,7 @@ def test_statistics_of_a_consumer_that_transform_polls_are_no_tick(bench: Bench)
         (KafkaProducerDeliveryError(KafkaError(KafkaError._MSG_TIMED_OUT)), RetryableError, 75),
         (KafkaConsumerException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), FatalError, 1),
         (ValueError("of a sink"), FatalError, 1),
+        (SerializationError("no JSON"), FatalError, 1),
         (FAILED_REBALANCE, RetryableError, 75),
     ],
 )
