@@ -74,7 +74,7 @@ class OtherTables:
         if self._had_it_alone or not self._looks_left:
             return None
         try:
-            hosts = self._look()
+            hosts = self._hosts()
         except RetryableError:
             self._looks_left -= 1
             if self._looks_left:
@@ -85,13 +85,13 @@ class OtherTables:
 
     def later(self) -> RetryableError | None:
         """The error to end with if members of another table stay from one call to the next."""
-        hosts = self._look()
+        hosts = self._hosts()
         was_seen, self._seen_before = self._seen_before, bool(hosts)
         if self._had_it_alone and not was_seen:
             return None
         return self._refusal(hosts, "They stay, so this one leaves it, as they should")
 
-    def _look(self) -> list[str]:
+    def _hosts(self) -> list[str]:
         members = _members(self._admin, self._group)
         found = _readers(members, self._topic)
         warn_of_others(self._group, self._topic, found - self._warned)

@@ -121,12 +121,12 @@ class Rewrite:
     def referenced(self) -> set[str]:
         """Returns the keys of all files of data and of deletes that a snapshot has."""
 
-        def look() -> set[str]:
+        def keys() -> set[str]:
             table = self._loaded()
             paths = table.inspect.all_files()["file_path"].to_pylist() if table.snapshots() else []
             return {*map(cast(StoreIO, table.io).key, paths)}
 
-        return self._ask("reading the snapshots of", look)
+        return self._ask("reading the snapshots of", keys)
 
     def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[Fitting]:
         """Puts files of one group, given with their columns, together where they fit into one file."""

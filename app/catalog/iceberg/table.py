@@ -155,11 +155,11 @@ class IcebergTable:
             yield files
 
     def has(self, marks: Sequence[Mark]) -> bool:
-        def look() -> bool:
+        def has() -> bool:
             table = self.load()
             return table is not None and are_in(table.properties, self._group, marks)
 
-        return self.ask(f"reading {self.words}", look)
+        return self.ask(f"reading {self.words}", has)
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:  # noqa: ARG002
         """Appends the files of a batch, unless the table has them already; see ``app.catalog.base.Catalog``."""
