@@ -70,9 +70,7 @@ class Member:
         self._takeover = Takeover(
             journal,
             Settlement(store, roll, registrar.has, group.offsets, each, runtime.now),
-            Beginnings(
-                group.offsets, group.topic_ids, first.of, wanted.follow_offsets, wanted.keeps_state, first.followed
-            ),
+            Beginnings(group.offsets, group.topic_ids, first, wanted.follow_offsets, wanted.keeps_state),
             threads.new_pool("takeover", runtime.workers).map,
         )
         self._claimer = Claimer(self._takeover, group, runtime)

@@ -4,11 +4,11 @@
 ``app.journal.first_offsets`` decides.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from app.errors import ConfigError
+from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import FencedError
 from app.journal.log import Progress
 from app.kafka.questions import GroupOffsets, PartitionOffsets
@@ -172,10 +172,9 @@ class Beginnings:
 
     offsets: GroupOffsets
     topic_ids: TopicIds  # of the partitions that this process has claimed
-    first_offset: Callable[[TopicPartition, PartitionOffsets], int]  # where the group has no offset nor journal
+    first: FirstOffsets  # where the group has no offset nor journal, and what is followed
     follow_offsets: str = ""  # the setting's text: where the log does not have it, the group's offset decides
     keeps_state: bool = False  # whether ``transform()`` does, or repartitions
-    followed: Callable[[TopicPartition, PartitionOffsets, str], PartitionOffsets | None] = lambda _, kafka, __: kafka
 
     def check(self, tp: TopicPartition, former: Progress, cluster_id: str) -> None:
         """Raise ``ConfigError`` for a journal of another cluster, before its owner is fenced."""
@@ -194,13 +193,13 @@ class Beginnings:
         return Begin(start, progress, kafka.topic_id)
 
     def start(self, tp: TopicPartition, former: Progress | None, kafka: PartitionOffsets) -> Start:
-        moved = self.followed(tp, kafka, self.follow_offsets) if self.follow_offsets else None
+        moved = self.first.followed(tp, kafka, self.follow_offsets) if self.follow_offsets else None
         follows = moved is not None and self._follows(former)
         # Until something is written after a time, the group's offset may be that of before: a member died amid a claim.
         if moved is not None and (follows or (former and moved.committed == former.end + 1)):
             kafka = moved
         was_added = bool(self.follow_offsets) and moved is None  # after the time was reckoned
-        first = kafka.low if was_added or not lacks_offset(former, kafka) else self.first_offset(tp, kafka)
+        first = kafka.low if was_added or not lacks_offset(former, kafka) else self.first.of(tp, kafka)
         start = start_of(tp, former, kafka, first=first, follows=follows, keeps_state=self.keeps_state)
         return replace(start, is_set=kafka.is_set)
 

@@ -16,6 +16,7 @@ from app.delivery.runtime import Runtime, Threads
 from app.errors import ConnectorError, RetryableError
 from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, is_log, log_key
+from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import CLAIM, Journal, PartitionClaim
 from app.journal.log import AssignmentLog, Intent, Progress, log_form
 from app.journal.own_log import OwnLog
@@ -152,10 +153,11 @@ class Bench:
         return log
 
     def takeover(self, *, follow_offsets: str = "") -> Takeover:
+        first = FirstOffsets(self.journal, kafka=self.kafka, reset="earliest")
         return Takeover(
             self.journal,
             Settlement(self.store, self.register, lambda _: self.is_in_catalog, self.kafka, map, self.epoch),
-            Beginnings(self.kafka, TopicIds(self.kafka.topic_id), lambda _, kafka: kafka.low, follow_offsets),
+            Beginnings(self.kafka, TopicIds(self.kafka.topic_id), first, follow_offsets),
         )
 
     def member(self, *, check_group: Callable[[], ConnectorError | None] = lambda: None, **wanted: Any) -> Member:
