@@ -58,7 +58,7 @@ class Progress(Stored):
     @field_validator("followed", mode="before")
     @classmethod
     def _one_alone(cls, value: object) -> object:
-        return [value] if isinstance(value, str) else value
+        return [text for text in [value] if text] if isinstance(value, str) else value
 
     @property
     def tp(self) -> TopicPartition:

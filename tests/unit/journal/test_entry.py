@@ -55,7 +55,9 @@ journaled = st.builds(DataFile, key=keys, size=small, rows=small, partition_valu
 spans = st.tuples(names, st.integers(0, 2**31), st.integers(-1, 2**61), st.integers(0, 2**61))
 
 
-@pytest.mark.parametrize(("text", "found"), [("today", ["today"]), (["yesterday", "today"], ["yesterday", "today"])])
+@pytest.mark.parametrize(
+    ("text", "found"), [("today", ["today"]), ("", []), (["yesterday", "today"], ["yesterday", "today"])]
+)
 def test_a_text_that_was_followed_is_known_though_it_was_stored_when_there_was_one_alone(
     text: object, found: list[str]
 ) -> None:
