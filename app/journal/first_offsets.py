@@ -12,8 +12,9 @@ and topic, ``_journal/<group>/<topic>/first-offsets``, with the offsets at which
 - If there is no such object, and the group has an offset or a journal of another partition, the group is older than
   this partition's first claim. The partition begins with its first record too.
 
-Each text of ``FOLLOW_OFFSETS`` has one more such object beside a time: the partitions in it begin at the time once. It
-stays as it is: a later reckoning would pass over what was read since, and what was added since.
+Each text of ``FOLLOW_OFFSETS`` has one more such object. If a time is set when the text is first used, the partitions in
+it begin at the time once; else it has none, also if a time is set later. It stays as it is: a later reckoning would pass
+over what was read since, and what was added since.
 
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They always begin with their first record.
@@ -99,7 +100,7 @@ class FirstOffsets:
             if has_begun and beginning is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
             if beginning is None or (not has_begun and ids_differ(beginning.cluster_id, kafka.cluster_id)):
-                beginning = self._write(document, tp.topic, kafka)
+                beginning = self._write(document, kafka, self._firsts(tp.topic))
                 self._log_passed_over(
                     tp.topic, beginning, f"the consumer group {self._journal.group} is new and begins"
                 )
@@ -113,15 +114,19 @@ class FirstOffsets:
 
         ``None`` of a partition that was added after the time was reckoned.
         """
-        if isinstance(self._since, str) or tp.topic in self._internal:
+        if tp.topic in self._internal:
             return kafka
         with self._lock:
             document = self._document(tp.topic, "-" + hashlib.sha256(text.encode()).hexdigest()[:16])
             beginning = self._followed.get(document.where) or document.read()
-            if beginning is None:
-                beginning = self._write(document, tp.topic, kafka)
+            if beginning is None and isinstance(self._since, str):
+                beginning = self._write(document, kafka, {})
+            elif beginning is None:
+                beginning = self._write(document, kafka, self._firsts(tp.topic))
                 self._log_passed_over(tp.topic, beginning, f"FOLLOW_OFFSETS={text}: all partitions begin")
             self._followed[document.where] = beginning
+        if not beginning.offsets:
+            return kafka
         offset = beginning.of(tp, kafka)
         return None if offset is None else replace(kafka, committed=min(offset, kafka.high), is_set=True)
 
@@ -141,12 +146,14 @@ class FirstOffsets:
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
 
-    def _write(self, document: Document[_GroupBeginning], topic: str, kafka: PartitionOffsets) -> _GroupBeginning:
+    def _write(
+        self, document: Document[_GroupBeginning], kafka: PartitionOffsets, offsets: Mapping[TopicPartition, int]
+    ) -> _GroupBeginning:
         beginning = _GroupBeginning(
             topic_id=kafka.topic_id,
             cluster_id=kafka.cluster_id,
             since=int(self._now()),
-            offsets={str(tp.partition): offset for tp, offset in self._firsts(topic).items()},
+            offsets={str(tp.partition): offset for tp, offset in offsets.items()},
         )
         try:
             document.write(beginning)

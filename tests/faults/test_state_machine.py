@@ -271,10 +271,18 @@ class Faults(Crowd, RuleBasedStateMachine):
                 counted["offsets that are followed"] += 1
                 self._goes_on(tp, self.group.committed[tp])
 
+    @precondition(lambda self: any(0 < self._text == self._text_of(tp) for tp in self.group.records))
+    @rule(seconds=st.sampled_from([1.0, 10.0, 100.0]))
+    def set_a_time_without_a_text(self, seconds: float) -> None:
+        """The user changes where a new group would begin, and this one goes on."""
+        self.group.reset = timedelta(seconds=seconds)
+
     def _time_is_reckoned(self, body: bytes) -> None:
         """The connector has noted down where each partition begins, before anything is read."""
-        counted["times that are followed"] += 1
         offsets = json.loads(body)["offsets"]
+        if not offsets:
+            return  # the text came without a time
+        counted["times that are followed"] += 1
         self._since = {tp: offsets[str(tp.partition)] for tp in self.group.records}
         for tp, offset in self._since.items():
             self._goes_on(tp, offset)

@@ -107,7 +107,6 @@ def test_a_time_is_followed_as_an_offset_that_a_tool_has_set(group: Group) -> No
     moment = datetime(2026, 11, 1, tzinfo=UTC)
     group.kafka.later = {0: 42}
     kafka = replace(group.kafka.of(P0), committed=90)
-    assert group.member(reset="latest").followed(P0, kafka, "text") == kafka
     assert group.member(reset=moment, internal=["sensors"]).followed(P0, kafka, "text") == kafka
     assert group.member(reset=moment).followed(P0, kafka, "text") == replace(kafka, committed=42, is_set=True)
     assert group.kafka.asked == [moment]
@@ -130,6 +129,14 @@ def test_a_time_is_reckoned_once_for_each_text_and_for_all_partitions_of_that_mo
     assert followed("tomorrow", P0, P1, P2) == [80, 150, 5]
     group.kafka.topic = "another"
     assert followed("tomorrow", P0) == [None]
+
+
+def test_a_text_that_was_used_without_a_time_follows_none_that_is_set_later(group: Group) -> None:
+    group.kafka.later = {0: 42}
+    kafka = replace(group.kafka.of(P0), committed=90)
+    assert group.member(reset="latest").followed(P0, kafka, "text") == kafka
+    assert group.member(reset=timedelta(days=7)).followed(P0, kafka, "text") == kafka
+    assert group.kafka.asked == []
 
 
 @pytest.mark.parametrize("settings", [{"reset": "earliest"}, {"internal": ["sensors"]}], ids=str)
