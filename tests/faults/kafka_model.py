@@ -67,6 +67,9 @@ class Group:
         """What ``app.kafka.questions.GroupOffsets`` finds out, as the next one."""
         return {tp.partition: len(records) for tp, records in self.records.items()}
 
+    def begun(self, topic: str) -> set[int]:
+        return {tp.partition for tp in self.committed}
+
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if pause("ask Kafka for the offsets since a time") is not Fate.ANSWERED:
             self.network.failures += 1

@@ -111,6 +111,7 @@ class Process:
             ends=group.ends,
             beginnings=lambda _: {},
             since=group.since,
+            begun=group.begun,
         )
         self.member = metrics.member = WatchedMember(
             world.store,

@@ -352,13 +352,16 @@ class Faults(Crowd, RuleBasedStateMachine):
         """Invariant 1."""
         self._set_for.pop(tp, None)
         rows = [(tp.partition, at, v) for at in range(offset) for v in range(self._rows_of(tp, at))]
+        is_time = offset == self._since.get(tp)
+        if is_time:  # quixstreams' loop is told where partitions begin before what a dead member has left is settled
+            rows = [row for row in rows if row[1] > self.store.found_end(tp)]
         in_the_lake = self.store.rows_of(set(self.catalog.files)) + self.store.rows_of(self.store.dead_letters)
         missing = [row for row in rows if not in_the_lake[row] and self._wanted(row)]
         if missing:
             self.violations.append(f"{offset} of {tp} was committed while {missing} were not in the lake")
         progress = self.store.progress(tp)
         end = max(progress.end, -1 if progress.to is None else progress.to) if progress else -1
-        if end < offset - 1 and offset != self._since.get(tp):
+        if end < offset - 1 and not is_time:
             self.violations.append(f"{offset} of {tp} was committed while the journal said {progress}")
 
     # --- at the end -------------------------------------------------------------------------------------------------
