@@ -44,7 +44,7 @@ class CatalogVariables(TableVariables):
     catalog_warehouse: str | None = env("CATALOG_WAREHOUSE", only_with="CATALOG_TYPE=iceberg")
     """Warehouse of the Iceberg catalog. Empty: its default."""
     snapshot_days: PositiveFloat = env("SNAPSHOT_DAYS", 1.0)
-    """Days after which the connector expires snapshots of an Iceberg table. It keeps the newest 1,000 at most."""
+    """Days after which snapshots of an Iceberg table expire. At most the newest 1,000 are kept."""
     auto_discover: bool = env("AUTO_DISCOVER", True)
     """Create the table in the catalog and register files. `false`: only compare the catalog with the settings."""
     catalog_namespace: Annotated[str, BeforeValidator(parse.name)] = env("CATALOG_NAMESPACE", "default")

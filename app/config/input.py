@@ -27,15 +27,15 @@ class InputVariables(Area):
     input_topic: str = env("input", "sensor-data")
     """Topic to read from. It must exist."""
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
-    """Consumer group. All replicas of one deployment share it. A second deployment needs another group."""
+    """Consumer group of all replicas of one deployment. Another deployment needs another group."""
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
-    """Where the consumer group starts while it has no offsets: `earliest`, `latest`, with the first record since a time
-    such as `2026-11-01T00:00:00Z`, or since so many minutes, hours or days before the first start, such as `-7d`.
+    """Where a group without offsets starts: `earliest`, `latest`, a time such as `2026-11-01T00:00:00Z`, or a span
+    before the first start such as `-7d`.
     """
     key_deserializer: Annotated[KeyFormat, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
     """How to deserialize keys. The key becomes the column `__key`."""
     value_deserializer: Annotated[ValueFormat, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
-    """How to deserialize values. Each value must become an object with fields, either here or in `app/transform.py`."""
+    """How to deserialize values. Each value must become an object with fields, here or in `app/transform.py`."""
     registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
     """Address of the schema registry, with the API of Confluent's. The deserializers `avro` and `protobuf` need it."""
     registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
@@ -45,19 +45,19 @@ class InputVariables(Area):
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
     """Bearer token for the schema registry, in place of a user name."""
     registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
-    """File with the certificates to trust at the schema registry, or their text in PEM. Empty: the system's."""
+    """Certificates to trust at the schema registry, as a file or as text in PEM. Empty: the system's."""
     registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
-    """File with the client certificate for the schema registry, or its text in PEM."""
+    """Client certificate for the schema registry, as a file or as text in PEM."""
     registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
-    """File with the key of the client certificate, without a password, or its text in PEM."""
+    """Key of this certificate, without a password, as a file or as text in PEM."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
-    """Any text, such as today's date. With a new text, each partition whose offset in the group was set by a tool or
-    another program begins there, once; with a time in `AUTO_OFFSET_RESET` all partitions of that moment begin there.
-    Empty: always after the last row in the table.
+    """Any text, such as today's date. With a new one, each partition whose offset a tool or another program has set
+    begins there, once; with a time in `AUTO_OFFSET_RESET` all partitions of that moment begin at it. Empty: always
+    after the last row in the table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
-    """What to do with records that cannot become rows. `dead-letter`: keep them with the reason, beside the table.
-    `skip`: count them and leave them out. `fail`: stop at the first one.
+    """Records that cannot be rows are kept beside the table with the reason (`dead-letter`), counted and left out
+    (`skip`), or end the connector (`fail`).
     """
     stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS")
     """Milliseconds without a record after which a message key has timed out. Empty, `0` or less: no stream timeouts.

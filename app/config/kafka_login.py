@@ -115,17 +115,17 @@ class KafkaLoginVariables(InputVariables):
     )
     """SASL extensions for the brokers as `name=value`, separated by commas, for `OAUTHBEARER`."""
     oauth_ca: Pem = env("KAFKA_OAUTH_CA_LOCATION", only_with=_OAUTH)
-    """File with the certificates to trust at `KAFKA_OAUTH_TOKEN_URL`, or their text in PEM. Empty: the system's."""
+    """Certificates to trust at `KAFKA_OAUTH_TOKEN_URL`, as a file or as text in PEM. Empty: the system's."""
     ssl_ca: Pem = env("KAFKA_SSL_CA_LOCATION", only_with=_TLS)
-    """File with the certificates to trust at the brokers, or their text in PEM. Empty: the system's."""
+    """Certificates to trust at the brokers, as a file or as text in PEM. Empty: the system's."""
     ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
-    """File with the client certificate, or its text in PEM, if the brokers ask for one."""
+    """Client certificate, if the brokers ask for one, as a file or as text in PEM."""
     ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, needed_with="KAFKA_SSL_CERTIFICATE")
-    """File with the key of the client certificate, or its text in PEM."""
+    """Key of this certificate, as a file or as text in PEM."""
     ssl_key_password: str | None = env("KAFKA_SSL_KEY_PASSWORD", secret=True, only_with="KAFKA_SSL_KEY")
-    """Password of this key, if it is encrypted."""
+    """Password of this key, if it has one."""
     client_config: str | None = env("KAFKA_CLIENT_CONFIG", secret=True)
-    """Other properties of librdkafka for all Kafka clients, as a JSON object of names and values."""
+    """Other properties of librdkafka, as a JSON object of names and values."""
 
     @property
     def client_properties(self) -> dict[str, str]:

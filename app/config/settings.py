@@ -48,16 +48,15 @@ class WritingVariables(CatalogVariables):
     commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
     """Seconds between two commits. Each commit writes everything read so far."""
     target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
-    """MB of a file that is worth writing before `COMMIT_INTERVAL` is over. `0`: write as soon as `BATCH_SIZE` rows have
-    come.
+    """MB of a file that is worth writing before `COMMIT_INTERVAL` is over. `0`: write once `BATCH_SIZE` rows have come.
     """
     max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
     """Number of files to upload at the same time, 1 to 256."""
     max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
     """MB of rows to hold in memory."""
     compact: Annotated[parse.Schedule | None, BeforeValidator(parse.schedule)] = env("COMPACT")
-    """When the connector merges small files by itself, as `compact` does: a time of day in UTC, such as `03:15`, or
-    how often, such as `6h`, `90m` or `1d`. Empty: never.
+    """When to merge small files, as `compact` does: at a time of day in UTC, such as `03:15`, or every `6h`, `90m` or
+    `1d`. Empty: never.
     """
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
     """Cores that Spark uses: `local[*]` for all, `local[2]` for two. For compact and erase also a cluster."""
@@ -88,21 +87,20 @@ class Settings(WritingVariables):
     http_host: str = env("HTTP_HOST", "127.0.0.1")
     """Address to open this port on. The container image sets `0.0.0.0`: all interfaces."""
     http_allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(parse.host_names)] = env("HTTP_ALLOWED_HOSTS", ())
-    """Host names that the page and the metrics answer to beside localhost, separated by commas. Empty: any name, except
-    on the loopback address.
+    """Host names that the page and the metrics answer to beside localhost, separated by commas. Empty: any, except on
+    the loopback address.
     """
     http_frame_ancestors: Annotated[tuple[str, ...], BeforeValidator(parse.origins)] = env("HTTP_FRAME_ANCESTORS", ())
-    """Origins of web pages that may show the status page in a frame, separated by commas, such as
+    """Origins whose pages may show the status page in a frame, separated by commas, such as
     `https://portal.cloud.quix.io`.
     """
     loglevel: LogLevel = env("LOGLEVEL", "INFO")
-    """How much to log. `DEBUG` also logs stack traces, whose messages may quote values of records."""
+    """How much to log. `DEBUG` adds stack traces, whose messages may quote values of records."""
     log_format: LogFormat = env("LOG_FORMAT", "text")
     """`text`: lines for people. `json`: one JSON object a line, for a log store."""
 
     command: str | None = env(COMMAND, secret=True)  # it may hold conditions with personal data
-    """Command to run in place of the connector, with its options, such as `compact --when-cold 24h`, for a deployment
-    that has no arguments.
+    """Command to run instead, with its options, such as `compact --when-cold 24h`, where a deployment has no arguments.
     """
 
     @property

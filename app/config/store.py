@@ -24,15 +24,14 @@ class StoreVariables(KafkaLoginVariables):
     """First folder in the blob storage of Quix."""
 
     s3_bucket: Annotated[str | None, BeforeValidator(parse.bucket)] = env("S3_BUCKET")
-    """S3 bucket to write to. Set this or `STORAGE_URL`. Leave both empty to use the blob storage that Quix binds to the
-    deployment.
+    """S3 bucket to write to. Set this or `STORAGE_URL`. Both empty: the blob storage that Quix binds to the deployment.
     """
     storage_url: Annotated[str | None, BeforeValidator(parse.storage_url)] = env("STORAGE_URL")
     """Address of the store: `s3://bucket`, `gs://bucket`, `az://container` or `file:///folder`."""
     platform_connection: str | None = env("Quix__BlobStorage__Connection__Json", secret=True)
-    """The blob storage bound to the deployment: provider S3, Minio, S3Compatible, Gcp (through its S3 interface), Azure
-    or Local. The connector uses it if you name no store. It brings its own keys, endpoint and region; `AWS_REGION`
-    applies only if it names no region.
+    """The blob storage bound to the deployment, if you name no store: provider S3, Minio, S3Compatible, Gcp (through
+    its S3 interface), Azure or Local. It brings its own keys, endpoint and region; `AWS_REGION` applies only if it
+    names no region.
     """
     create_bucket: bool = env("CREATE_BUCKET", False)
     """Create a missing bucket, only on a store with the S3 protocol; on AWS only in `us-east-1`."""
@@ -51,29 +50,27 @@ class StoreVariables(KafkaLoginVariables):
     aws_region: Annotated[str, BeforeValidator(parse.other_region)] = env("AWS_REGION", "us-east-1")
     """Region of the bucket. With `AWS_ENDPOINT_URL` any name is allowed."""
     s3_sse: ServerSideEncryption | None = env("S3_SSE")
-    """Encryption to request from the S3 store, with the store's own keys or those of a key service. Empty: the bucket's
-    own encryption.
-    """
+    """Encryption to request from the S3 store, with its own keys or those of a key service. Empty: the bucket's own."""
     s3_sse_kms_key_id: str | None = env("S3_SSE_KMS_KEY_ID", only_with="S3_SSE=aws:kms")
     """Key for `aws:kms`, by its id or ARN. Empty: the account's default key for S3."""
 
     # Google Cloud Storage
     gcs_credentials_json: str | None = env("GCS_CREDENTIALS_JSON", secret=True)
-    """Key of a Google service account for `gs://bucket`: the whole text of its JSON file. Empty: the file in
-    `GOOGLE_APPLICATION_CREDENTIALS`, or the machine's service account.
+    """Key of a Google service account: the whole text of its JSON file. Empty: the file in
+    `GOOGLE_APPLICATION_CREDENTIALS`, or the machine's account.
     """
 
     # Azure Blob Storage
     azure_storage_connection_string: str | None = env("AZURE_STORAGE_CONNECTION_STRING", secret=True)
-    """Connection string of a storage account, for `az://container`. It replaces the other variables of Azure."""
+    """Connection string of a storage account, in place of the other variables of Azure."""
     azure_storage_account: Annotated[str | None, BeforeValidator(parse.storage_account)] = env("AZURE_STORAGE_ACCOUNT")
-    """Name of the storage account, for `az://container`."""
+    """Name of the storage account."""
     azure_storage_key: str | None = env("AZURE_STORAGE_KEY", secret=True)
     """Key of the storage account. Empty, and no SAS token: the machine's managed or workload identity."""
     azure_storage_sas_token: str | None = env("AZURE_STORAGE_SAS_TOKEN", secret=True)
     """SAS token for the account or container, instead of the key."""
     azure_endpoint_url: Url = env("AZURE_ENDPOINT_URL")
-    """Address of the account if it is not in public Azure, such as `https://account.blob.core.chinacloudapi.cn`."""
+    """Address of the account outside public Azure, such as `https://account.blob.core.chinacloudapi.cn`."""
 
     @property
     def uses_platform_storage(self) -> bool:

@@ -24,9 +24,7 @@ class TableVariables(StoreVariables):
     """Name of the table. Empty: the name of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
     """Partition columns, outermost first, such as `location,year,month`. `year`, `month`, `day` and `hour` come from
-    `TIMESTAMP_COLUMN`; `__topic`, `__partition` and `__key` from Kafka. A `~` before a column makes it a virtual
-    partition: the catalog lists it, and it has no folders. Iceberg tables also take transforms
-    such as `day(at)`.
+    `TIMESTAMP_COLUMN`.
     """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     """Field with the time of the record. A record without this field gets the Kafka timestamp."""
@@ -41,31 +39,25 @@ class TableVariables(StoreVariables):
     hash_salt: str | None = env("HASH_SALT", secret=True, only_with="HASH_COLUMNS")
     """Secret text before each value that is hashed."""
     null_partition: Annotated[str, BeforeValidator(parse.null_folder)] = env("NULL_PARTITION", "auto")
-    """Folder value for missing values; not for Iceberg. `auto`: the one that the table already has, else `__None__`
-    with a catalog and `__HIVE_DEFAULT_PARTITION__` without.
+    """Folder value for missing values; not for Iceberg. `auto`: that of the table, else `__None__` with a catalog and
+    `__HIVE_DEFAULT_PARTITION__` without.
     """
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     """Compression of the files."""
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
     """Largest number of rows in one row group of a file."""
     column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
-    """Types of columns in the names of Spark SQL, such as `speed:double,count:bigint`. Other columns get their type
-    from the records.
+    """Types of columns in the names of Spark SQL, such as `speed:double,count:bigint`. Others get their type from the
+    records.
     """
     column_limit: PositiveInt = env("COLUMN_LIMIT", 5_000)
-    """Columns that a table may have before records add no more; each field inside an object counts as one. Further
-    fields go to `_rescued_data`.
-    """
+    """Columns that a table takes from records, with the fields inside objects. Further fields go to `_rescued_data`."""
     metadata_columns: Annotated[tuple[str, ...], BeforeValidator(parse.metadata_columns)] = env("METADATA_COLUMNS", ())
-    """Kafka metadata to add as columns, separated by commas: any of `__topic`, `__partition`, `__offset`,
-    `__timestamp`, `__headers`.
-    """
+    """Kafka metadata to add as columns: any of `__topic`, `__partition`, `__offset`, `__timestamp`, `__headers`."""
     sort_column: str | None = env("SORT_COLUMN")
     """Column that orders the rows inside each file. Empty: the order of arrival."""
     stats_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("STATS_COLUMNS", ())
-    """Columns whose smallest and largest values the catalog gets for each file, separated by commas. Empty: all columns
-    with numbers or times.
-    """
+    """Columns whose bounds the catalog gets for each file, separated by commas. Empty: all with numbers or times."""
 
     @property
     def table(self) -> str:
