@@ -33,7 +33,7 @@ def test_every_example_loads(block: str, certificates: Path) -> None:
 
 
 def test_there_is_an_example_for_each_kind_of_cluster() -> None:
-    assert len(BLOCKS) == 9
+    assert len(BLOCKS) == 8
 
 
 def test_the_table_has_each_refused_property() -> None:
