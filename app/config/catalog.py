@@ -25,14 +25,12 @@ class CatalogVariables(TableVariables):
     platform_catalog_token: str | None = env("Quix__Lakehouse__Catalog__AuthToken", secret=True)
     """Token for that catalog. The connector never sends it to another host."""
     platform_query_url: Url = env("Quix__Lakehouse__Query__Url")
-    """The query API. The connector notifies it of new files, once they are in the catalog."""
+    """The query API. It is told of new files, once they are in the catalog."""
     platform_query_token: str | None = env("Quix__Lakehouse__Query__AuthToken", secret=True)
     """Token for the query API."""
 
     catalog_type: CatalogType = env("CATALOG_TYPE", "quix")
-    """Kind of table. `quix`: plain folders, in the catalog of Quix if there is one. `iceberg`: a table of an Iceberg
-    catalog.
-    """
+    """`quix`: plain folders, in the catalog of Quix if there is one. `iceberg`: a table of an Iceberg catalog."""
     catalog_url: Url = env("CATALOG_URL")
     """Address of the REST catalog that registers the files. Empty: the catalog of the Quix workspace, if it has one."""
     catalog_auth_token: str | None = env("CATALOG_AUTH_TOKEN", secret=True)

@@ -45,11 +45,11 @@ class InputVariables(Area):
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
     """Bearer token for the schema registry, in place of a user name."""
     registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
-    """Certificates to trust at the schema registry, as a file or as text in PEM. Empty: the system's."""
+    """Certificates to trust at the schema registry, as a file or PEM text. Empty: the system's."""
     registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
-    """Client certificate for the schema registry, as a file or as text in PEM."""
+    """Client certificate for the schema registry, as a file or PEM text."""
     registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
-    """Key of this certificate, without a password, as a file or as text in PEM."""
+    """Key of this certificate, without a password, as a file or PEM text."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
     """Any text, such as today's date. With a new one, each partition whose offset a tool or another program has set
     begins there, once; with a time in `AUTO_OFFSET_RESET` all partitions of that moment begin at it. Empty: always
@@ -60,11 +60,11 @@ class InputVariables(Area):
     (`skip`), or end the connector (`fail`).
     """
     stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS")
-    """Milliseconds without a record after which a message key has timed out. Empty, `0` or less: no stream timeouts.
-    Needs `STREAM_TIMEOUT_TOPIC`, or `on_stream_timeout()` in `app/transform.py`.
+    """Milliseconds without a record after which a message key has timed out. Empty, `0` or less: never. Needs
+    `STREAM_TIMEOUT_TOPIC`, or `on_stream_timeout()` in `app/transform.py`.
     """
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", only_with="STREAM_TIMEOUT_MS")
-    """Topic that gets an event for each key that has timed out. It must exist."""
+    """Topic for an event of each key that has timed out. It must exist."""
 
     @property
     def needs_registry(self) -> bool:

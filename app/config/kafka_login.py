@@ -95,7 +95,7 @@ class KafkaLoginVariables(InputVariables):
     """Address of the Quix API."""
 
     bootstrap_servers: Annotated[str | None, BeforeValidator(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS")
-    """Brokers as `host:port`, separated by commas. Leave it empty on Quix Cloud, which sets its own."""
+    """Brokers as `host:port`, separated by commas. Quix Cloud sets its own."""
     security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL")
     """Protocol to talk to the brokers. Empty: no TLS and no login."""
     sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", needed_with=_SASL)
@@ -113,15 +113,15 @@ class KafkaLoginVariables(InputVariables):
     oauth_extensions: Annotated[str | None, BeforeValidator(parse.oauth_extensions)] = env(
         "KAFKA_OAUTH_EXTENSIONS", only_with=_OAUTH
     )
-    """SASL extensions for the brokers as `name=value`, separated by commas, for `OAUTHBEARER`."""
+    """SASL extensions for `OAUTHBEARER` as `name=value`, separated by commas."""
     oauth_ca: Pem = env("KAFKA_OAUTH_CA_LOCATION", only_with=_OAUTH)
-    """Certificates to trust at `KAFKA_OAUTH_TOKEN_URL`, as a file or as text in PEM. Empty: the system's."""
+    """Certificates to trust at `KAFKA_OAUTH_TOKEN_URL`, as a file or PEM text. Empty: the system's."""
     ssl_ca: Pem = env("KAFKA_SSL_CA_LOCATION", only_with=_TLS)
-    """Certificates to trust at the brokers, as a file or as text in PEM. Empty: the system's."""
+    """Certificates to trust at the brokers, as a file or PEM text. Empty: the system's."""
     ssl_certificate: Pem = env("KAFKA_SSL_CERTIFICATE", only_with=_TLS)
-    """Client certificate, if the brokers ask for one, as a file or as text in PEM."""
+    """Client certificate, if the brokers ask for one, as a file or PEM text."""
     ssl_key: Pem = env("KAFKA_SSL_KEY", secret=True, needed_with="KAFKA_SSL_CERTIFICATE")
-    """Key of this certificate, as a file or as text in PEM."""
+    """Key of this certificate, as a file or PEM text."""
     ssl_key_password: str | None = env("KAFKA_SSL_KEY_PASSWORD", secret=True, only_with="KAFKA_SSL_KEY")
     """Password of this key, if it has one."""
     client_config: str | None = env("KAFKA_CLIENT_CONFIG", secret=True)

@@ -95,7 +95,7 @@ class Settings(WritingVariables):
     `https://portal.cloud.quix.io`.
     """
     loglevel: LogLevel = env("LOGLEVEL", "INFO")
-    """How much to log. `DEBUG` adds stack traces, whose messages may quote values of records."""
+    """How much to log. `DEBUG` adds stack traces, which may quote values of records."""
     log_format: LogFormat = env("LOG_FORMAT", "text")
     """`text`: lines for people. `json`: one JSON object a line, for a log store."""
 

@@ -29,12 +29,11 @@ class StoreVariables(KafkaLoginVariables):
     storage_url: Annotated[str | None, BeforeValidator(parse.storage_url)] = env("STORAGE_URL")
     """Address of the store: `s3://bucket`, `gs://bucket`, `az://container` or `file:///folder`."""
     platform_connection: str | None = env("Quix__BlobStorage__Connection__Json", secret=True)
-    """The blob storage bound to the deployment, if you name no store: provider S3, Minio, S3Compatible, Gcp (through
-    its S3 interface), Azure or Local. It brings its own keys, endpoint and region; `AWS_REGION` applies only if it
-    names no region.
+    """The blob storage bound to the deployment, if you name no store: S3, Minio, S3Compatible, Gcp (through its S3
+    interface), Azure or Local, with keys, endpoint and region. `AWS_REGION` applies if it names no region.
     """
     create_bucket: bool = env("CREATE_BUCKET", False)
-    """Create a missing bucket, only on a store with the S3 protocol; on AWS only in `us-east-1`."""
+    """Create a missing bucket, on a store with the S3 protocol; on AWS only in `us-east-1`."""
     s3_prefix: Annotated[str | None, BeforeValidator(parse.prefix)] = env("S3_PREFIX")
     """Path in the store that holds the tables. Empty: `data`, on Quix storage `data-lake/time-series`."""
 
@@ -44,7 +43,7 @@ class StoreVariables(KafkaLoginVariables):
     aws_secret_access_key: str | None = env("AWS_SECRET_ACCESS_KEY", secret=True, needed_with="AWS_ACCESS_KEY_ID")
     """Secret of the access key."""
     aws_session_token: str | None = env("AWS_SESSION_TOKEN", secret=True, only_with="AWS_ACCESS_KEY_ID")
-    """Session token, if the access key is a temporary one."""
+    """Session token of a temporary access key."""
     aws_endpoint_url: Url = env("AWS_ENDPOINT_URL")
     """Address of an S3 store other than AWS, such as `http://minio.example.com:9000`."""
     aws_region: Annotated[str, BeforeValidator(parse.other_region)] = env("AWS_REGION", "us-east-1")

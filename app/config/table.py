@@ -27,7 +27,7 @@ class TableVariables(StoreVariables):
     `TIMESTAMP_COLUMN`.
     """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
-    """Field with the time of the record. A record without this field gets the Kafka timestamp."""
+    """Field with the time of the record. Without this field the Kafka timestamp counts."""
     timestamp_as: Name = env("TIMESTAMP_AS")
     """Name of a further column of type `timestamp` with the time of `TIMESTAMP_COLUMN`."""
     drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
