@@ -82,6 +82,14 @@ RUN /opt/venv/bin/python -m compileall -q --invalidation-mode checked-hash /app 
     && chmod -R a+rX /app
 
 
+# The pages that the connector serves. Apart from it, so that a change of theirs repeats no step above or below.
+FROM base AS pages
+WORKDIR /pages
+COPY *.md ./
+COPY docs docs
+RUN chmod -R a+rX .
+
+
 FROM base AS runtime
 
 # Before the next step: after it, every UID counts as taken.
@@ -114,6 +122,7 @@ RUN python -m app.spark.class_archive /opt/native/spark.aot
 
 FROM runtime
 COPY --from=archive /opt/native/spark.aot /opt/native/spark.aot
+COPY --from=pages /pages /app
 ENV SPARK_SUBMIT_OPTS="$SPARK_SUBMIT_OPTS -XX:AOTCache=/opt/native/spark.aot"
 
 USER 10001
@@ -135,6 +144,10 @@ if port:\n\
 
 # No shell in between: Python is process 1 and gets SIGTERM itself. A shell would end Java before the last flush.
 ENTRYPOINT ["python", "main.py"]
+
+# Where the status page and messages lead, if not to the pages in the image: the address of the folder docs.
+ARG DOCS_URL
+ENV DOCS_URL=$DOCS_URL
 
 # Last, because they differ for each build.
 ARG VERSION=unreleased

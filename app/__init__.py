@@ -1,4 +1,7 @@
 """Quix TS Datalake Sink: a Kafka topic in, Hive-partitioned Parquet in a blob store out."""
 
+import os
+
 __version__ = "0.1.0"
-DOCUMENTS = "https://github.com/quixio/quix-samples/blob/main/python/destinations/quix-ts-datalake-sink/docs"
+# Where messages and the status page lead: an address, or this folder beside main.py, which the connector also serves.
+DOCUMENTS = os.environ.get("DOCS_URL", "").rstrip("/") or "docs"

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from app import DOCUMENTS
 from app.catalog.base import Catalog, NotTakenError, RestartError, TooLargeError
 from app.errors import ConfigError, blaming, cut
 from app.formatting import counted
@@ -22,9 +23,9 @@ from app.table.layout import PartitionSpec, index_key
 logger = logging.getLogger(__name__)
 
 _LEFT_OUT = (
-    "%s left out of column %s: it was dropped from the table, or has two names there and a record has both. "
-    "docs/iceberg.md says how to get it back"
+    "%s left out of column %s: it was dropped from the table, or has two names there and a record has both. See %s"
 )
+_PAGE = f"{DOCUMENTS}/iceberg.md#columns-that-your-engines-change"
 
 
 class Registrar:
@@ -79,7 +80,7 @@ class Registrar:
                     left -= (len(rows) if former is None else former.null_count) - kept[its.name].null_count
             if left:
                 level = logging.INFO if name in self._left_out else logging.WARNING
-                logger.log(level, _LEFT_OUT, counted(left, "value"), cut(repr(name), 80))
+                logger.log(level, _LEFT_OUT, counted(left, "value"), cut(repr(name), 80), _PAGE)
                 self._left_out.add(name)
         return pa.table(kept) if kept else rows
 

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from app import __version__
+from app import DOCUMENTS, __version__
 from app.convert.time_texts import moment_of
 from app.formatting import UNITS
 
@@ -20,7 +20,7 @@ def new_parser() -> ArgumentParser:
         prog="python main.py",
         description="Run the connector, or a command.",
         epilog="COMMAND --help lists the options of a command. Environment variables are the settings, "
-        "see docs/settings.md; .env beside main.py is read too.",
+        f"see {DOCUMENTS}/settings.md; .env beside main.py is read too.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"quix-ts-datalake-sink {__version__}")

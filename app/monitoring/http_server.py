@@ -135,7 +135,7 @@ def _app(pages: Pages, probes: Pages, allowed: AllowedHosts) -> ASGIApp:
     router = Router(
         [Route(path, _endpoint(answer)) for path, answer in paths.items()],
         redirect_slashes=False,
-        default=PlainTextResponse(f"there are {', '.join(paths)}\n", 404),
+        default=PlainTextResponse(f"there are {', '.join(path for path in paths if '.' not in path)}\n", 404),
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from app.errors import ConnectorError
 from app.logs import RecentWarnings
 from app.model import TopicPartition
+from app.monitoring import documents
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
 from app.monitoring.http_server import AllowedHosts, Pages, listen, serve
@@ -71,6 +72,7 @@ class Monitor:
         """
         metrics = Exposition(self._metrics.registry, self._status)
         pages: Pages = {
+            **{path: partial(self._document, path) for path in documents.paths()},
             "/": self._page,
             "/partitions": partial(self._page, is_list=True),
             "/metrics": lambda: Response(metrics.text(), media_type="text/plain; version=0.0.4"),
@@ -157,6 +159,13 @@ class Monitor:
         )
         page = status_page.render_partitions(view) if is_list else status_page.render(view)
         return HTMLResponse(page, headers=status_page.policy(self._frame_ancestors))
+
+    def _document(self, path: str) -> Response:
+        from app.monitoring import status_page  # noqa: PLC0415
+
+        content, kind = documents.read(path)
+        shown = content if isinstance(content, bytes) else status_page.render_document(path, content)
+        return Response(shown, media_type=kind, headers=status_page.policy(self._frame_ancestors))
 
 
 class _Since:

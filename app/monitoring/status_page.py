@@ -1,7 +1,8 @@
 """The values of the status page for people: the headline, figures, partitions, and the last batches and warnings.
 
-``status_page.html`` is the page, and ``partitions.html`` the one with all partitions. Jinja2 escapes all that it
-inserts there, and ``escape_control`` what a browser would not show or would show in another order.
+``status_page.html`` is the page, ``partitions.html`` the one with all partitions, ``document.html`` the frame of a
+document. Jinja2 escapes all that it inserts there, and ``escape_control`` what a browser would not show or would show
+in another order.
 """
 
 import base64
@@ -17,9 +18,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from app import DOCUMENTS, formatting
+from app import DOCUMENTS, __version__, formatting
 from app.errors import System
 from app.logs import Warned
+from app.monitoring.documents import Document
 from app.monitoring.history import lay_out, window
 from app.monitoring.metrics import DeliveredBatch
 from app.monitoring.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
@@ -36,8 +38,8 @@ _COLOURS: dict[Tone, str] = {"good": "#1a9950", "quiet": "#7d8894", "wait": "#d6
 
 _STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 _DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-# This very style sheet, and pictures that are in the page itself, such as its icon. No script, nothing from elsewhere.
-_POLICY = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src data:; base-uri 'none'; form-action 'none'"
+# This very style sheet, and pictures of the connector. No script, nothing from elsewhere.
+_POLICY = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; img-src 'self' data:; base-uri 'none'; form-action 'none'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ def render(view: View) -> str:
 
 def render_partitions(view: View) -> str:
     return _PARTITIONS.render(**_values(view, _REFRESH_LIST_SECONDS), rows=view.status.rows)
+
+
+def render_document(path: str, document: Document) -> str:
+    """Renders a page of the documents; ``path`` is the one that it is served at."""
+    return _DOCUMENT.render(root="./" + "../" * (path.count("/") - 1), document=document, version=__version__)
 
 
 def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
@@ -251,3 +258,4 @@ _ENVIRONMENT.filters |= {
 }
 _STATUS = _ENVIRONMENT.get_template("status_page.html")
 _PARTITIONS = _ENVIRONMENT.get_template("partitions.html")
+_DOCUMENT = _ENVIRONMENT.get_template("document.html")

@@ -9,6 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from app import DOCUMENTS
 from app.catalog.base import Catalog
 from app.catalog.query_api import QueryApi
 from app.catalog.quix import QuixCatalog
@@ -131,9 +132,9 @@ def new_lake(
         )
     if not settings.is_iceberg and (hidden := [name for name in spec.columns if name.startswith("_")]):
         logger.warning(
-            "HIVE_COLUMNS: some engines, such as pyarrow, see no row in folders that begin with _: %s. "
-            "docs/engines.md says which, and what to do",
+            "HIVE_COLUMNS: some engines, such as pyarrow, see no row in folders that begin with _: %s. See %s",
             ", ".join(hidden),
+            f"{DOCUMENTS}/engines.md#what-each-engine-reads",
         )
     of_iceberg = None
     if settings.is_iceberg:

@@ -63,6 +63,7 @@ def test_rows_get_from_kafka_to_s3_with_the_least_rights_and_the_rest_of_them_at
         sink.wait_until(lambda: len(numbers()) >= BATCH, "written")
         sink.wait_until(lambda: answers_ok(port, "/health/ready"), "ready")
         assert answers_ok(port, "/health/live")
+        assert answers_ok(port, "/docs/README.md")
         health = sink.run_inside(*image.health_check())
         assert health.returncode == 0, health.stderr
         assert sink.run_inside("id", "-u").stdout.strip() not in ("", "0")
@@ -116,8 +117,9 @@ def test_the_health_check_fails_where_nobody_answers_unless_the_server_is_off(
 
 def test_the_image_holds_the_connector_and_nothing_else_of_the_repo(image: Image) -> None:
     told = image.run(["find", "/app", "-maxdepth", "1", "-not", "-name", "__pycache__"])
-    names = ("", "/LICENSE", "/app", "/licences.txt", "/main.py", "/sbom.json")
-    assert sorted(told.stdout.split()) == [f"/app{name}" for name in names]
+    pages = ("/CHANGELOG.md", "/README.md", "/SECURITY.md", "/docs")
+    names = ("", "/LICENSE", "/app", "/licences.txt", "/main.py", "/sbom.json", *pages)
+    assert sorted(told.stdout.split()) == sorted(f"/app{name}" for name in names)
 
 
 def test_no_program_of_the_image_gives_the_rights_of_another_user(image: Image) -> None:
@@ -129,10 +131,11 @@ def test_no_program_of_the_image_gives_the_rights_of_another_user(image: Image) 
 def test_a_package_that_the_lock_lacks_ends_the_build_with_the_line_to_add(
     image: Image, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    copied = ["Dockerfile", ".dockerignore", "main.py", "LICENSE", *(file.name for file in REPO.glob("requirements*"))]
-    for name in copied:
+    copied = ("Dockerfile", ".dockerignore", "main.py", "LICENSE", "README.md")
+    for name in (*copied, *(file.name for file in REPO.glob("requirements*"))):
         shutil.copy(REPO / name, tmp_path)
-    (tmp_path / "app").mkdir()
+    for folder in ("app", "docs"):
+        (tmp_path / folder).mkdir()
     [pin] = [line for line in (REPO / "requirements-dev.txt").read_text().splitlines() if line.startswith("pytest==")]
     with (tmp_path / "requirements.txt").open("a") as file:
         file.write(f"{pin}\n")

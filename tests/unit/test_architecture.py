@@ -44,6 +44,7 @@ HOMES = {
     "polars": "app.convert.avro_columns",
     "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
     "jinja2": "app.monitoring.status_page",
+    "markdown_it": "app.monitoring.documents",
     "starlette": "app.monitoring.http_server app.monitoring.monitor",
     "uvicorn": "app.monitoring.http_server",
     "quixstreams": "app.consumer.* app.kafka.* app.stream_timeouts.* app.service.* app.commands.* app.transform",

@@ -38,6 +38,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from app import DOCUMENTS
 from app.catalog.iceberg.entries import fields_of_files
 from app.errors import FatalError
 from app.table.layout import COMPUTED_BYTES, HIVE_NULL, escape
@@ -93,7 +94,8 @@ class PartitionField:
             raise FatalError(
                 f"partitioning by {self.words}",
                 f"the records have {values.type}, and the column of the table has {self.column.type}",
-                "Somebody has added such a column: drop it in the table, or see docs/iceberg.md",
+                "Somebody has added such a column: drop it in the table, or see "
+                f"{DOCUMENTS}/iceberg.md#columns-that-your-engines-change",
             )
         encoded = _as_iceberg_has(values, self.transform).dictionary_encode()
         apply = self.transform.transform(self.kind)

@@ -37,6 +37,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IDENTITY, TimeTransform, parse_transform
 from pyiceberg.utils.config import Config
 
+from app import DOCUMENTS
 from app.catalog.base import RestartError
 from app.catalog.iceberg.entries import (
     columns_of_table,
@@ -354,7 +355,8 @@ class IcebergTable:
                     raise FatalError(
                         f"adding columns to {self.words}",
                         one_line(str(error)),
-                        "Somebody has added or renamed such a column: drop it in the table, or see docs/iceberg.md",
+                        "Somebody has added or renamed such a column: drop it in the table, or see "
+                        f"{DOCUMENTS}/iceberg.md#columns-that-your-engines-change",
                     ) from None
             map_names(transaction)
             transaction.set_properties(properties_of(table.properties, self._group, marks))
@@ -382,7 +384,8 @@ class IcebergTable:
         return FatalError(
             f"committing files to {self.words}",
             f"{missing} is missing, so that nobody can read the newest snapshot",
-            f"Bring it back, or the last whole snapshot ({next(whole, 'there is none')}) as docs/iceberg.md says",
+            f"Bring it back, or the last whole snapshot ({next(whole, 'there is none')}). "
+            f"See {DOCUMENTS}/iceberg.md#if-metadata-is-missing",
         )
 
     def _expire(self) -> None:

@@ -1,0 +1,68 @@
+"""The documents of this version, for the HTTP server: README.md, CHANGELOG.md, SECURITY.md and what is in ``docs/``.
+
+Each is served at its path in the checkout and in the image, so links between them work as they are. A link to another
+file there loses its address.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, pairwise
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Final
+from urllib.parse import urlsplit
+
+from markupsafe import Markup
+
+ROOT: Final = Path(__file__).parents[2]
+_KINDS: Final = {".md": "text/html", ".png": "image/png", ".svg": "image/svg+xml"} | dict.fromkeys(
+    (".json", ".yaml"), "text/plain"
+)
+_COMMENT: Final = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_ADDRESSES: Final = {"link_open": "href", "image": "src"}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    title: str
+    html: Markup
+
+
+@cache
+def paths(root: Path = ROOT) -> Collection[str]:
+    """Returns what is served, such as ``/docs/settings.md``; ``/docs/`` is the index. Symbolic links are left out."""
+    root = root.resolve()
+    found = [*(root / f"{name}.md" for name in ("README", "CHANGELOG", "SECURITY")), *root.glob("docs/**/*")]
+    there = [path for path in found if path.suffix in _KINDS and path.is_file() and path.resolve() == path]
+    return ["/docs/", *sorted(f"/{path.relative_to(root).as_posix()}" for path in there)]
+
+
+@cache
+def read(path: str, root: Path = ROOT) -> tuple[bytes | Document, str]:
+    """Returns the content and its media type for one of ``paths()``; a page of Markdown becomes a ``Document``."""
+    file = root / (path.strip("/") if path != "/docs/" else "docs/README.md")
+    content, kind = file.read_bytes(), _KINDS[file.suffix]
+    return (_to_document(path, content.decode(), paths(root)) if file.suffix == ".md" else content), kind
+
+
+def _to_document(path: str, text: str, served: Collection[str]) -> Document:
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - loaded at the first view
+
+    def is_served(address: str) -> bool:
+        url = urlsplit(address)
+        return bool(url.scheme) or not url.path or normpath(join(dirname(path), url.path)) in served
+
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown.parse(_COMMENT.sub("", text))
+    titles = [(opening, inline.content) for opening, inline in pairwise(tokens) if opening.type == "heading_open"]
+    for opening, title in titles:  # as GitHub does
+        opening.attrs["id"] = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+    for token in chain.from_iterable(each.children or () for each in tokens):
+        if (name := _ADDRESSES.get(token.type)) and not is_served(str(token.attrs[name])):
+            del token.attrs[name]
+    return Document(
+        titles[0][1] if titles else path,
+        Markup(markdown.renderer.render(tokens, markdown.options, {})),  # noqa: S704 - of our own files, without their HTML
+    )
