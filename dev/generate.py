@@ -15,20 +15,21 @@ from pydantic.fields import FieldInfo
 
 from app.config.fields import Area, options
 from app.config.json_schema import shown_default
-from app.config.settings import Settings
+from app.config.settings import VARIABLES, Settings
 from dev.connector import REPO
 
 PLATFORM = "Quix__"
 REQUIRED = "input"
-# The fields of the form, those that most deployments need first.
+# The fields of the form, those that most deployments need first. Quix Cloud sets the broker, and the catalog's address.
 FORM = (
-    *("input", "HIVE_COLUMNS", "TIMESTAMP_COLUMN", "TABLE_NAME", "AUTO_OFFSET_RESET", "CONSUMER_GROUP"),
-    *("S3_BUCKET", "S3_PREFIX", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"),
+    *("input", "TABLE_NAME", "HIVE_COLUMNS", "TIMESTAMP_COLUMN"),
+    *("AUTO_OFFSET_RESET", "CONSUMER_GROUP", "COMMIT_INTERVAL", "COMPACT"),
+    *("S3_BUCKET", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"),
     *("KAFKA_KEY_DESERIALIZER", "KAFKA_VALUE_DESERIALIZER"),
     *("SCHEMA_REGISTRY_URL", "SCHEMA_REGISTRY_USERNAME", "SCHEMA_REGISTRY_PASSWORD"),
-    *("CATALOG_TYPE", "CATALOG_URL", "CATALOG_AUTH_TOKEN", "CATALOG_NAMESPACE", "AUTO_DISCOVER"),
-    *("BATCH_SIZE", "COMMIT_INTERVAL", "MAX_WRITE_WORKERS", "COMPACT", "LOGLEVEL"),
+    *("CATALOG_NAMESPACE", "LOGLEVEL"),
 )
+LONGEST_IN_FORM = 150  # characters of a description
 # What a first run needs, with values to be replaced.
 FILLED_IN = {REQUIRED: "sensor-data", "S3_BUCKET": "my-lake", "KAFKA_BOOTSTRAP_SERVERS": "localhost:9092"}
 DOTENV_HEAD = """\
@@ -53,7 +54,12 @@ def main() -> int:
 
 def outdated() -> dict[Path, str]:
     """Return the files that do not say what the settings are, each with its new text."""
-    made = {"docs/settings.md": _page, "README.md": _readme, "dotenv.example": _dotenv, "library.json": _form}
+    made = {
+        "docs/settings.md": _page,
+        "deploy/sample/README.md": _sample,
+        "dotenv.example": _dotenv,
+        "library.json": _form,
+    }
     old = {REPO / name: (REPO / name).read_text(encoding="utf-8") for name in made}
     new = {path: make(text) for (path, text), make in zip(old.items(), made.values(), strict=True)}
     return {path: text for path, text in new.items() if text != old[path]}
@@ -97,10 +103,10 @@ def _page(old: str) -> str:
     return "".join(parts)
 
 
-def _readme(old: str) -> str:
-    """Renew the rows that are there: which ones a newcomer needs is for its author to choose."""
-    rows = {name: row(name, field) for _, fields in sections() for name, field in fields.items()}
-    return re.sub(r"^\| `(\w+)` \| .+ \| .+ \|$", lambda found: rows.get(found[1], found[0]), old, flags=re.MULTILINE)
+def _sample(old: str) -> str:
+    """Put a row for each field of the form in place of those that are there."""
+    rows = "".join(f"{row(name, VARIABLES[name])}\n" for name in FORM)
+    return re.sub(r"(?:^\| `.+\n)+", lambda _: rows, old, flags=re.MULTILINE)
 
 
 def _dotenv(_: str) -> str:
@@ -123,9 +129,8 @@ def _entry(name: str, field: FieldInfo) -> list[str]:
 
 
 def _form(old: str) -> str:
-    fields = {name: field for _, those in sections() for name, field in those.items()}
     library = json.loads(old)
-    library["Variables"] = [_input(name, fields[name]) for name in FORM]
+    library["Variables"] = [_input(name, VARIABLES[name]) for name in FORM]
     return json.dumps(library, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -138,11 +143,14 @@ def _input(name: str, field: FieldInfo) -> dict[str, Any]:
     else:
         kind = "Options" if words else "FreeText"
     default = shown_default(field)
+    description = _text(field).replace("`", "")
+    while len(description) > LONGEST_IN_FORM:  # the pages have the sentences that are left out
+        description = description[: description.rindex(". ") + 1]
     return {
         "Name": name,
         "Type": "EnvironmentVariable",
         "InputType": kind,
-        "Description": _text(field).replace("`", ""),
+        "Description": description,
         **({"DefaultValue": default} if default else {}),
         "Required": name == REQUIRED,
         **({"options": [{"label": word, "value": word} for word in words]} if words else {}),

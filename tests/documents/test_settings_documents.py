@@ -4,7 +4,9 @@ import io
 import json
 import os
 import re
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -14,7 +16,7 @@ from app.config.environment import load_settings
 from app.config.json_schema import json_schema
 from app.config.memory import ROOMY_CONTAINER_MB
 from app.config.settings import DEFAULT_PREFIX, VARIABLES
-from dev.generate import FILLED_IN, outdated
+from dev.generate import FILLED_IN, FORM, PLATFORM, outdated, sections
 
 REPO = Path(__file__).parents[2]
 LIBRARY = json.loads((REPO / "library.json").read_text())
@@ -105,11 +107,41 @@ def test_the_defaults_of_the_form_start_on_the_platform() -> None:
     assert settings.memory.shortage is None
 
 
+def test_the_form_asks_for_little_and_in_the_order_in_which_people_decide() -> None:
+    names = [each["Name"] for each in LIBRARY["Variables"]]
+    first = ["input", "TABLE_NAME", "HIVE_COLUMNS", "TIMESTAMP_COLUMN", "AUTO_OFFSET_RESET", "CONSUMER_GROUP"]
+    first += ["COMMIT_INTERVAL", "COMPACT"]
+    assert names[: len(first)] == first
+    assert len(names) <= 20
+    section = {name: title for title, fields in sections() for name in fields}
+    rest = groupby(section[name] for name in names[len(first) :])
+    assert [title for title, _ in rest] == ["Store", "Input", "Catalog", "Process"]
+
+
+def test_the_form_does_not_ask_for_what_the_platform_sets() -> None:
+    injected = {"KAFKA_BOOTSTRAP_SERVERS", "CATALOG_URL", "CATALOG_AUTH_TOKEN"}
+    assert [name for name in FORM if name in injected or name.startswith(PLATFORM)] == []
+
+
+@pytest.mark.parametrize("field", LIBRARY["Variables"], ids=lambda field: str(field["Name"]))
+def test_a_field_of_the_form_is_short_and_of_a_type_that_quix_has(field: dict[str, Any]) -> None:
+    assert len(field["Description"]) <= 150
+    assert field["Description"].endswith(".")
+    words = [each["value"] for each in field.get("options", [])]
+    if words:
+        assert field["InputType"] == "Options"
+        assert field["DefaultValue"] in words
+    else:
+        assert field["InputType"] in {"InputTopic", "FreeText", "Secret"}
+    assert (field["InputType"] == "Secret") == (not VARIABLES[field["Name"]].repr)
+
+
 def test_the_form_of_quix_cloud() -> None:
     deploy = LIBRARY["DeploySettings"]
     assert len(LIBRARY["shortDescription"]) < 80
     assert [each["Name"] for each in LIBRARY["Variables"] if each["Required"]] == ["input"]
-    assert deploy["Network"]["Ports"] == [{"Port": 80, "TargetPort": VARIABLES["HTTP_PORT"].default}]
+    ports = [{"Port": 80, "TargetPort": VARIABLES["HTTP_PORT"].default}]
+    assert deploy["Network"] == {"Ports": ports}, "with a fixed ServiceName no environment could have two"
     assert LIBRARY["libraryItemId"] == "quix-ts-datalake-sink"
     assert LIBRARY["language"] == "Python"
     assert deploy["DeploymentType"] == "Service"
