@@ -87,8 +87,8 @@ def _command_of_environment() -> Namespace:
 def _not_installed(cause: str) -> int:
     """Say in one line how to install what is missing."""
     print(  # noqa: T201
-        f"ERROR! starting: {cause}. Run `make venv` and then `.venv/bin/python main.py`, "
-        f"or `{sys.executable} -m pip install -r requirements.txt`",
+        f"ERROR! starting: {cause}. Run `python3 -m venv .venv`, `.venv/bin/pip install -r requirements.txt`, "
+        "and then `.venv/bin/python main.py`",
         file=sys.stderr,
     )
     return _MISUSED

@@ -3,8 +3,8 @@
 import pytest
 
 from dev.container_engine import find_engine
-from dev.image import build_image
 from dev.machine import ServiceError
+from dev.sample import export
 from tests.container.running import Image
 from tests.support.unavailable import cannot_run
 
@@ -12,13 +12,16 @@ TAG = "quix-ts-datalake-sink-under-test"
 
 
 @pytest.fixture(scope="session")
-def image(pytestconfig: pytest.Config) -> Image:
-    """The image of this checkout. Without an engine its tests are skipped for a person, and fail in CI."""
+def image(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """The image of the sample, which is that of the checkout: a build of the checkout would not miss what it lacks.
+
+    Without an engine its tests are skipped for a person, and fail in CI.
+    """
     try:
         engine = find_engine()
     except ServiceError as error:
         cannot_run(str(error))
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():  # it takes minutes; the terminal shows how far it is
-        build_image(engine, TAG)
+        engine.build(export(tmp_path_factory.mktemp("samples")), TAG)
     return Image(engine, TAG)

@@ -16,7 +16,6 @@ from tests.services.main_process import run_main
 def test_the_sample_and_its_test_work(kafka: Broker, s3_server: LocalMinio, tmp_path: Path) -> None:
     sample, test = export(tmp_path), tmp_path / "tests" / NAME
     services: dict[str, Any] = yaml.safe_load((test / "docker-compose.test.yml").read_text())["services"]
-    assert (test / services["sink"]["build"]["context"]).resolve() == sample
     library = json.loads((sample / "library.json").read_text())
     assert all(
         (sample / library[name]).is_file() for name in ("DefaultFile", "EntryPoint", "RunEntryPoint", "IconFile")
