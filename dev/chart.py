@@ -18,6 +18,7 @@ SCHEMA: Final = CHART / "values.schema.json"
 EXAMPLE: Final = CHART / "ci" / "example-values.yaml"
 MANIFEST: Final = REPO / "docs" / "deploy" / "kubernetes.yaml"
 RELEASE: Final = "quix-ts-datalake-sink"
+PUBLISHED: Final = f"ghcr.io/OWNER/{RELEASE}"  # where the workflow of a release pushes the image
 
 HELM: Final = GoProgram(
     title="Helm",
@@ -31,7 +32,7 @@ HELM: Final = GoProgram(
 )
 
 _HEADER = """\
-# The connector on Kubernetes. Replace what is in capitals, the image's registry, and the settings; then
+# The connector on Kubernetes. Replace what is in capitals, and the settings; then
 #
 #   kubectl apply -f kubernetes.yaml
 #   kubectl rollout status deployment/quix-ts-datalake-sink
@@ -91,7 +92,8 @@ def manifest() -> str:
     Raises:
         ServiceError: Helm cannot be had, or refuses the chart.
     """
-    rendered = helm("template", RELEASE, str(CHART), "--values", str(EXAMPLE))
+    image = f"image.repository={PUBLISHED}"
+    rendered = helm("template", RELEASE, str(CHART), "--values", str(EXAMPLE), "--set", image)
     if rendered.returncode != 0:
         raise ServiceError(f"rendering {CHART} failed: {rendered.stderr}")
     return _HEADER + rendered.stdout

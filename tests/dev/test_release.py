@@ -1,11 +1,14 @@
 """What stands in the way of a release."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from dev.release import problems
+from dev.release import main, problems
+
+REPO = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -34,6 +37,20 @@ def test_a_change_is_to_be_committed(repo: Path) -> None:
     assert problems(repo, "1.2.3") == ["the work tree has changes that are not committed"]
 
 
-def test_a_version_is_released_once(repo: Path) -> None:
+def test_the_commit_with_the_tag_can_be_released_and_no_later_one(repo: Path) -> None:
     subprocess.run(["git", "tag", "v1.2.3"], cwd=repo, check=True)
-    assert problems(repo, "1.2.3") == ["the tag v1.2.3 exists"]
+    assert problems(repo, "1.2.3") == []
+    later = "-c user.name=A -c user.email=a@example.com commit -q --allow-empty -m second"
+    subprocess.run(["git", *later.split()], cwd=repo, check=True)
+    assert problems(repo, "1.2.3") == ["the tag v1.2.3 is at another commit"]
+
+
+def test_what_the_workflow_releases_a_tag_with_is_understood() -> None:
+    text = (REPO / ".github" / "workflows" / "release.yml").read_text()
+    [given] = re.findall(r"-m dev\.release (.*)", text)
+    shell = 'python() { printf "%s\\n" "$@"; }; python ' + given
+    environment = {"TAG": "v0.0.0", "OWNER": "Some-Body"}
+    told = subprocess.run(["bash", "-c", shell], env=environment, capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == ["0.0.0", "--registry", "ghcr.io/some-body"]
+    with pytest.raises(SystemExit, match=r"ERROR: 0\.0\.0 cannot be released"):
+        main(told.splitlines())

@@ -1,6 +1,7 @@
 """The Helm chart: it gives valid objects of Kubernetes, and refuses values that nobody can have meant."""
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from app.commands.command_line import new_parser
 from dev.chart import CHART, EXAMPLE, MANIFEST, RELEASE, helm, manifest
+from dev.release import package_chart
 
 pytestmark = pytest.mark.usefixtures("helm_program")
 
@@ -71,6 +73,12 @@ def objects(template: Any) -> Any:
 
 def test_the_manifest_is_what_the_chart_makes_of_the_example() -> None:
     assert MANIFEST.read_text() == manifest(), "`make generated` writes it"
+
+
+def test_the_chart_of_a_release_has_the_image_of_its_registry(tmp_path: Path) -> None:
+    chart = package_chart("1.2.3", "ghcr.io/acme/sink", tmp_path)
+    [image] = re.findall(r"image: (\S+)", helm("template", RELEASE, str(chart)).stdout)
+    assert image == "ghcr.io/acme/sink:1.2.3"
 
 
 def test_helm_finds_nothing_to_remark() -> None:

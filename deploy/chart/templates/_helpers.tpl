@@ -47,7 +47,7 @@ volumes:
 {{- end }}
 
 {{- define "sink.container" -}}
-image: {{ .Values.image.repository }}:{{ .Values.image.tag }}
+image: {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 envFrom:
   - configMapRef: {name: {{ .Release.Name }}}
   {{- if .Values.secrets }}
