@@ -22,8 +22,9 @@ from app.config.environment import load_settings
 from app.config.settings import VARIABLES
 from app.monitoring.http_server import AllowedHosts
 from app.service.process import LONGEST_STOP_SECONDS
-from dev.chart import CHART, SCHEMA, values_schema
+from dev.chart import CHART, RELEASE, SCHEMA, values_schema
 from dev.dashboard import DASHBOARD, dashboard
+from dev.image import DEFAULT_TAG
 
 REPO = Path(__file__).parents[2]
 DEPLOY = REPO / "docs" / "deploy"
@@ -88,11 +89,11 @@ def test_ports_are_published_for_this_machine_alone() -> None:
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
-def test_the_image_is_the_one_that_is_built() -> None:
-    built = re.findall(r"docker build -t (\S+) \.", README + (DEPLOY / "kubernetes.md").read_text())
-    assert set(built) == {"quix-ts-datalake-sink"}
-    assert re.fullmatch(rf"[\w.-]+/{built[0]}:\w+", CONTAINER["image"])
-    assert CONTAINER["image"] in (DEPLOY / "kubernetes.md").read_text()
+def test_the_image_is_the_one_that_is_built_and_published() -> None:
+    page = (DEPLOY / "kubernetes.md").read_text()
+    assert set(re.findall(r"docker build -t (\S+) \.", README + page)) == {DEFAULT_TAG}
+    assert CONTAINER["image"] == f"ghcr.io/OWNER/{DEFAULT_TAG}:{__version__}"
+    assert f"oci://ghcr.io/OWNER/charts/{RELEASE} " in page, "an image and a chart of one name need two places"
 
 
 def test_the_user_is_the_one_of_the_image() -> None:
