@@ -15,7 +15,9 @@ from tests.support.environment import load
 
 DOCS = Path(__file__).parents[2] / "docs"
 MARCH, APRIL = 1_743_292_800_000, 1_743_508_800_000  # 2025-03-30 and 2025-04-01, in ms
-SHOWN = re.findall(r"^\| (?:`([\w,]+)`|empty) \| `sensor-data/(\S*)` \|", (DOCS / "settings.md").read_text(), re.MULTILINE)
+SHOWN = re.findall(
+    r"^\| (?:`([\w,]+)`|empty) \| `sensor-data/(\S*)` \|", (DOCS / "settings.md").read_text(), re.MULTILINE
+)
 
 
 def folder_of(columns: str, **values: object) -> str:
