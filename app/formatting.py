@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from typing import Final
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
 _LONG, _WIDE = 1_000, 100  # from here on: another unit; no decimals
-UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}  # behind a number in settings and options
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 # Control characters, marks of text direction, ends of lines and paragraphs, and surrogates, which UTF-8 cannot encode.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

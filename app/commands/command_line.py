@@ -1,12 +1,11 @@
 """The command line. It needs the standard library alone: ``--help`` works before the packages are installed."""
 
 from argparse import ArgumentParser
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from app import DOCUMENTS, __version__
-from app.convert.time_texts import moment_of
-from app.formatting import UNITS
+from app.time_texts import duration, time
 
 _ENGINES = ("athena", "bigquery", "clickhouse", "duckdb", "spark", "trino")
 
@@ -156,20 +155,3 @@ def count(text: str) -> int:
     if (number := int(text)) < 1:
         raise ValueError
     return number
-
-
-def duration(text: str) -> timedelta:
-    """A number with m, h or d for minutes, hours or days. argparse shows this function's name."""
-    number, unit = int(text[:-1]), UNITS.get(text[-1])
-    if number < 0 or unit is None:
-        raise ValueError
-    try:
-        return timedelta(**{unit: number})
-    except OverflowError:
-        raise ValueError from None
-
-
-def time(text: str) -> datetime:
-    """A date, or a date and time (RFC 3339); in UTC where it names no zone. argparse shows this function's name."""
-    parsed = moment_of(text)
-    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

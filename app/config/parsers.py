@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from app import time_texts
 from app.formats import FORMATS
-from app.formatting import UNITS
 from app.table.layout import KAFKA_PARTITIONS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.))*"
@@ -234,14 +234,31 @@ def offset_reset(text: str) -> str | datetime | timedelta:
     if (word := text.lower()) in ("earliest", "latest"):
         return word
     try:
-        if ago := re.fullmatch(r"-([0-9]+)([mhd])", text):
-            since = timedelta(**{UNITS[ago[2]]: int(ago[1])})
-            datetime.now(UTC) - since  # there are no years before 1
-            return since
-        moment = datetime.fromisoformat(text)
+        return _time(text)
     except (ValueError, OverflowError):
         raise ValueError("must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def until(text: str) -> str | datetime | timedelta:
+    """Returns the word, a moment that has passed, or how long ago it was."""
+    if (word := text.lower()) == "now":
+        return word
+    try:
+        found = _time(text)
+    except (ValueError, OverflowError):
+        raise ValueError("must be now, a time as 2026-11-01T00:00:00Z, or one ago as -1h") from None
+    if isinstance(found, datetime) and found > datetime.now(UTC):
+        raise ValueError("must be a time that has passed")
+    return found
+
+
+def _time(text: str) -> datetime | timedelta:
+    """Returns the moment, in UTC where it names no zone, or how long ago it was."""
+    if not text.startswith("-"):
+        return time_texts.time(text)
+    since = time_texts.duration(text[1:])
+    datetime.now(UTC) - since  # there are no years before 1
+    return since
 
 
 def heap_mb(text: str) -> int:
@@ -283,7 +300,6 @@ def schedule(text: str) -> Schedule:
     """Parses a time of day, such as ``03:15``, or a duration, such as ``6h``."""
     if at := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text):
         return Schedule(text, timedelta(days=1), timedelta(hours=int(at[1]), minutes=int(at[2])))
-    every = re.fullmatch(r"([1-9]\d{0,4})([mhd])", text)
-    if not every:
+    if not re.fullmatch(r"[1-9]\d{0,4}[mhd]", text):
         raise ValueError("must be a time of day in UTC as 03:15, or a duration as 6h, 90m or 1d")
-    return Schedule(text, timedelta(**{UNITS[every[2]]: int(every[1])}))
+    return Schedule(text, time_texts.duration(text))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.convert.time_texts import moment_of
 from app.table.type_names import MAX_DIGITS
+from app.time_texts import moment_of
 
 DECIMAL = pa.decimal128(MAX_DIGITS, 18)
 ZONED = pa.timestamp("us", "UTC")

@@ -3,7 +3,7 @@
 Each value is converted by itself: no row changes the meaning of another. A timestamp has one of these forms:
 
 - A number is an epoch. Its size decides the unit, row by row, because a topic may have several producers.
-- A text is read by ``app.convert.time_texts``. Without a zone it is UTC. Digits alone are the number that they spell.
+- A text is read by ``app.time_texts``. Without a zone it is UTC. Digits alone are the number that they spell.
 - A ``datetime`` or ``date`` may come from a deserializer or from ``transform()``.
 """
 
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from app.bad_records.refusals import BadRowsError
 from app.convert.columns import parse_times
 from app.convert.scalars import UNZONED, ZONED, OutOfRange
-from app.convert.time_texts import TIME_OR_NUMBER, time_or_number
 from app.reasons import Reason, about, shown
+from app.time_texts import TIME_OR_NUMBER, time_or_number
 
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))

@@ -1,11 +1,11 @@
-"""Reads times from text: one grammar for all columns, that of docs/records.md.
+"""Reads times from text: one grammar for columns, that of docs/records.md, for settings and for options.
 
 Python alone takes any character between date and time, and digits alone for a date. Arrow reads a part of the grammar,
 and nothing else.
 """
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 _HOUR, _SIXTY = r"(?:[01]\d|2[0-3])", r"[0-5]\d"
 _CLOCK = rf"{_HOUR}(?::{_SIXTY}(?::{_SIXTY}(?:[.,]\d{{1,6}}(?P<finer>\d{{0,24}}))?)?)?"
@@ -14,6 +14,25 @@ _ZONE = rf"(?:[Zz]|[+-]{_HOUR}(?::?{_SIXTY})?)?"
 _TIME = rf"(?:\d{{4}}-\d\d-\d\d(?:[Tt ]{_CLOCK}{_ZONE})?|\d{{8}}[Tt]{_BASIC_CLOCK}{_ZONE})"
 TIME_OR_NUMBER = rf"^(?:{_TIME}|\d{{1,30}})$"  # for Arrow; nanoseconds of the year 9999 have 21 digits
 _ONE_TIME = re.compile(_TIME, re.ASCII)
+_DURATION = re.compile(r"(\d{1,9})([mhd])", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+def time(text: str) -> datetime:
+    """Returns the moment of a date, or of a date and time; in UTC where the text names no zone.
+
+    argparse shows the names of this function and the next one.
+    """
+    moment = moment_of(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def duration(text: str) -> timedelta:
+    """Reads a number with m, h or d for minutes, hours or days."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def moment_of(text: str, *, exactly: bool = False) -> datetime:
