@@ -3,8 +3,11 @@
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from app.formatting import escape_control_in_lines
+from app.logs import RecentWarnings
 
 
 def print_line(line: str) -> None:
@@ -20,3 +23,17 @@ def log_warnings_only() -> None:
     root = logging.getLogger()
     if root.level > logging.DEBUG:
         root.setLevel(max(root.level, logging.WARNING))
+
+
+@contextmanager
+def warnings_to_tell(*, by_answer: bool) -> Iterator[RecentWarnings]:
+    """Takes the warnings out of the log if the answer tells them; LOGLEVEL=DEBUG still logs all."""
+    log, taken = logging.getLogger("app"), RecentWarnings()
+    if by_answer:
+        log.addHandler(taken)
+        log.propagate = log.isEnabledFor(logging.DEBUG)
+    try:
+        yield taken
+    finally:
+        log.propagate = True
+        log.removeHandler(taken)

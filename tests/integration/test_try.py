@@ -380,6 +380,7 @@ def test_a_plan_tells_the_columns_the_folders_and_what_to_change(kafka: Broker, 
     people = run(REPO, "try", "--topic", "--gb-price", "0", **settings)
     assert "401 of the newest: 400 rows, 1 bad" in people.stdout
     assert "1: it does not deserialize" in people.stdout
+    assert (people.stdout + people.stderr).count("Did you mean location?") == 1
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     assert f"{topic}-group" not in {each.group_id for each in admin.list_consumer_groups().result().valid}
 

@@ -62,11 +62,11 @@ def line(check: Check, result: Result, width: int) -> str:
     return f"{result.state:<4}  {check.name:<{width}}  {subject}{result.detail}{seconds}"
 
 
-def as_json(check: Check, result: Result) -> str:
-    """The same as an object in JSON."""
+def as_json(check: Check, result: Result, warnings: Sequence[str] = ()) -> str:
+    """The same as an object in JSON, with the warnings since the one before."""
     state = {"ok": "ok", "FAIL": "failed", "--": "skipped"}[result.state]
     told = {"check": check.name, "state": state, "subject": check.subject, "detail": result.detail}
-    return json.dumps({**told, "seconds": round(result.seconds, 2)})
+    return json.dumps({**told, "seconds": round(result.seconds, 2), "warnings": warnings})
 
 
 def _begun(check: Check) -> "Future[Result]":

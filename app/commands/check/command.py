@@ -10,6 +10,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Sequence
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +19,11 @@ from quixstreams.models.topics import Topic, TopicManager
 
 from app.commands.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.commands.offline import AnyTopic
-from app.commands.output import log_warnings_only, print_line
+from app.commands.output import log_warnings_only, print_line, warnings_to_tell
 from app.commands.try_out.plan import Plan
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
-from app.errors import FatalError, cut
+from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.journal.survey import warn_of_other_groups
 from app.kafka.group import check_members
@@ -54,23 +55,30 @@ _PLANNED: Final = 1_000  # records; fewer give no warning of a column that none 
 _PLAN_SECONDS: Final = 120.0
 _ALONE: Final = "See `python main.py try --topic`"
 _SHOWN: Final = 300  # characters of a schema
+_SERVER: Final = "lake-sink"  # as a running connector names itself over HTTP
+_PORT_SECONDS: Final = 5.0
 _SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark itself says more of what went wrong
 
 
 def check(settings: Settings, options: Namespace) -> int:
     """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for; 1 for a failure."""
     log_warnings_only()
-    for warning in settings.warnings:
-        logger.warning("%s", warning)
-    for column in settings.spec.columns:
-        _warn("HIVE_COLUMNS", column, TIME_COLUMNS, "go to the null folder")
     begin = time.monotonic()
-    failed = 0
-    with contextlib.closing(_Attempts(settings)) as attempts:
+    failed, told = 0, set[str]()
+    with (
+        warnings_to_tell(by_answer=options.json) as warnings,
+        contextlib.closing(_Attempts(settings)) as attempts,
+    ):
+        for warning in settings.warnings:
+            logger.warning("%s", warning)
+        for column in settings.spec.columns:
+            _warn("HIVE_COLUMNS", column, TIME_COLUMNS, "go to the null folder")
         checks = [each for each in attempts.checks() if not {each.name, *each.needs} & {*options.without}]
         width = max(len(each.name) for each in checks)
         for each, result in run(checks):
-            print_line(as_json(each, result) if options.json else line(each, result, width))
+            new = [found.message for found in warnings.newest_first()[::-1] if found.message not in told]
+            told.update(new)
+            print_line(as_json(each, result, new) if options.json else line(each, result, width))
             failed += result.state == "FAIL"
     if not options.json:
         took = f"{time.monotonic() - begin:.1f} s"
@@ -266,13 +274,30 @@ class _Attempts:
     # --- this machine -----------------------------------------------------------------------------------------------
 
     def _try_port(self) -> str:
-        listen(self._settings.http_host, self._settings.http_port).close()
+        host, port = self._settings.http_host, self._settings.http_port
+        try:
+            listen(host, port).close()
+        except ConfigError:
+            if not _is_served_by_a_connector(host, port):
+                raise
+            return "is that of a connector that runs here; a second one needs another"
         return "is free"
 
     def _start_spark(self) -> str:
         self._spark = SparkWriter(self._settings.spark, self._scratch, java_options=[ONE_COMPILER])
         self._spark.start().result()
         return f"{self._spark.versions()}; written a small table in four parts"
+
+
+def _is_served_by_a_connector(host: str, port: int) -> bool:
+    asked = HTTPConnection(host, port, timeout=_PORT_SECONDS)
+    try:
+        asked.request("HEAD", "/health/live")
+        return asked.getresponse().getheader("Server") == _SERVER
+    except (OSError, HTTPException):
+        return False
+    finally:
+        asked.close()
 
 
 def _remove(folder: Path, parents: Sequence[Path]) -> None:

@@ -1,6 +1,5 @@
 """``try --topic``: what the table will be like, by the newest records of the topic."""
 
-import logging
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -96,7 +95,9 @@ class Plan:
 class Planner:
     """Gathers the rows of staged batches."""
 
-    def __init__(self, settings: Settings, scratch: Path, a_second: float, options: Namespace) -> None:
+    def __init__(
+        self, settings: Settings, scratch: Path, a_second: float, options: Namespace, warnings: RecentWarnings
+    ) -> None:
         self._settings = settings
         self._scratch = scratch
         self._a_second = a_second
@@ -104,8 +105,7 @@ class Planner:
         self.is_json: bool = options.json
         self._tables: list[pa.Table] = []
         self._folders: list[Mapping[str, str]] = []  # of each row
-        self._warnings = RecentWarnings()
-        logging.getLogger("app").addHandler(self._warnings)
+        self._warnings = warnings
 
     def add(self, staged: StagedFile, without: Collection[str]) -> None:
         """Take its rows; columns ``without`` are there for this command alone."""

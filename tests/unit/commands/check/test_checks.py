@@ -95,7 +95,7 @@ def test_what_nobody_thought_of_is_one_line_too(error: Exception) -> None:
 
 @pytest.mark.parametrize(("state", "told"), [("ok", "ok"), ("FAIL", "failed"), ("--", "skipped")])
 def test_programs_read_an_object_in_json(state: State, told: str) -> None:
-    answer = as_json(Check("store", "s3://lake", str), Result(state, "a “probe”", 0.1234))
+    answer = as_json(Check("store", "s3://lake", str), Result(state, "a “probe”", 0.1234), ["odd"])
 
     assert json.loads(answer) == {
         "check": "store",
@@ -103,5 +103,6 @@ def test_programs_read_an_object_in_json(state: State, told: str) -> None:
         "subject": "s3://lake",
         "detail": "a “probe”",
         "seconds": 0.12,
+        "warnings": ["odd"],
     }
     assert "\n" not in answer
