@@ -1,0 +1,30 @@
+"""``python main.py check`` of what needs no system: this machine, and what the settings say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.monitoring.http_server import AllowedHosts, listen, serve
+from tests.support.commands import run_command
+from tests.unit.commands.local import local_settings
+
+ALONE = ("--without", "broker", "registry", "catalog", "store", "spark")
+
+
+def test_programs_read_warnings_beside_the_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = local_settings(tmp_path, HIVE_COLUMNS="Year,device.id", HTTP_PORT="0")
+    assert run_command(settings, "check", *ALONE, "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    warnings = [warning for line in lines for warning in line["warnings"]]
+    assert len(warnings) == 2
+    assert "Did you mean year?" in warnings[0]
+    assert "rows without the field device.id" in warnings[1]
+
+
+def test_a_port_that_a_running_connector_has_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listener = listen("127.0.0.1", 0)
+    serve(listener, {}, {}, AllowedHosts())
+    port = str(listener.getsockname()[1])
+    assert run_command(local_settings(tmp_path, HTTP_PORT=port), "check", *ALONE) == 0
+    assert "is that of a connector that runs here" in capsys.readouterr().out
