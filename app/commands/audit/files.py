@@ -22,7 +22,7 @@ class TableFiles:
         root: the table's folder.
         names: the files of each name, as folders and sizes. A batch has the same names in all folders.
         files: how many files may have rows of a part of a batch.
-        merged: those parts of which ``compact`` has merged rows with those of others.
+        vague: those parts with rows in files that do not say their offsets, as ``compact`` merges them.
         merged_files: how many files it has merged of others; they are not in ``names``.
         left_out: how many files are not in the table, or not yet.
         others: paths of Parquet files that do not say the offsets in them.
@@ -31,7 +31,7 @@ class TableFiles:
     root: str
     names: defaultdict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     files: Counter[Part] = field(default_factory=Counter)
-    merged: set[Part] = field(default_factory=set)
+    vague: set[Part] = field(default_factory=set)
     merged_files: int = 0
     left_out: int = 0
     others: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ def list_table(store: ObjectStore, root: str, listed: Iterable[tuple[str, int]],
     for files, parts in side_by_side(workers, partial(_parts_in, store), asked):
         name = files[0][0].rpartition("/")[2]
         if is_merged(name):
-            found.merged.update(parts or ())
+            found.vague.update(parts or ())
             found.merged_files += parts is None or len(parts) > 0
         elif not parts:
             del found.names[name]

@@ -15,12 +15,12 @@ from app.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Doubled:
-    """Offsets that two batches hold; ``merged``: whether ``compact`` has merged rows of each with those of others."""
+    """Offsets that two batches hold; ``vague``: whether files of each do not say which offsets they hold."""
 
     first: int
     last: int
     batches: Sequence[str]
-    merged: Sequence[bool]
+    vague: Sequence[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,5 +123,5 @@ def _note_doubled(table: TableFiles, parts: Sequence[Part], held: pa.RecordBatch
     for pair in islice(pairs, most - len(found.doubled)):
         both = [parts[row] for row in sorted(part[each].as_py() for each in pair)]
         until = min(last[row].as_py() for row in pair)
-        merged = [each in table.merged for each in both]
-        found.doubled.append(Doubled(first[pair[1]].as_py(), until, [each.batch for each in both], merged))
+        vague = [each in table.vague for each in both]
+        found.doubled.append(Doubled(first[pair[1]].as_py(), until, [each.batch for each in both], vague))

@@ -74,7 +74,7 @@ class HeldOffsets:
                     known = known[final:]
                 waiting, rows = [known], known.num_rows
                 most = max(RANGES_AT_ONCE, 2 * rows)
-            slot = None if part in self._table.merged else self._slots[part]
+            slot = None if part in self._table.vague else self._slots[part]
             some = ranges_of([part.first], [part.last]) if slot is None else self._reader.get_batch(slot)
             waiting.append(some.append_column("part", pa.repeat(pa.scalar(row, pa.int64()), some.num_rows)))
             rows += some.num_rows
@@ -82,12 +82,15 @@ class HeldOffsets:
 
     def _hold(self, file: _File, found: Found | None, held: defaultdict[Part, list[pa.RecordBatch]]) -> None:
         """Keep what a file has of each part, also if that is nothing."""
+        if found is None:
+            self.without_offsets += 1
+            self._table.vague.update(file.parts)
+            return
         for part in file.parts:
-            some = ranges_of([part.first], [part.last]) if found is None else found.pop(part[:2], ranges_of([], []))
+            some = found.pop(part[:2], ranges_of([], []))
             held[part].append(clipped(some, part.first, part.last))
             self._check(file, outside(some, part.first, part.last))
-        self.without_offsets += found is None
-        for foreign in (found or {}).values():
+        for foreign in found.values():
             self._check(file, foreign)
 
     def _check(self, file: _File, wrong: pa.RecordBatch) -> None:

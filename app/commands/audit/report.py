@@ -106,17 +106,19 @@ def _doubled(report: Report) -> list[str]:
             "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each.",
             "Keep both if the topic was recreated in between: they hold other records.",
         ]
-        if any(any(doubled.merged) for _, doubled in found):
-            said += [
-                "A batch with a * is merged with others, and counts with all of its offsets: perhaps nothing is",
-                "doubled there. Delete no file then, but look for rows with the same __offset.",
+        vague = [any(doubled.vague) for _, doubled in found]
+        if any(vague):
+            said = [
+                *(said if not all(vague) else ()),
+                "Doubled, perhaps: files of a batch with a * have no __offset, or are merged with others. So audit",
+                "cannot tell, and counts all offsets of the batch. Delete no file, but look for rows that come twice.",
             ]
     rows = [
         (
             f"  {tp}",
             _offsets(each),
             _size(each),
-            *(batch + "*" * merged for batch, merged in zip(each.batches, each.merged, strict=True)),
+            *(batch + "*" * vague for batch, vague in zip(each.batches, each.vague, strict=True)),
         )
         for tp, each in found
     ]

@@ -194,6 +194,21 @@ def test_a_file_without_the_column_counts_by_its_name(table: Table) -> None:
     assert (code, missing(answer), answer["files_without_offsets"]) == (0, [(0, 2, 0), (4, 9, 0)], 2)
 
 
+def test_batches_whose_files_do_not_say_their_offsets_are_doubled_only_perhaps(table: Table) -> None:
+    table.add(0, 9, A)
+    pq.write_table(pa.table({"n": [1]}), table.root / file_name([part(TP, 5, 14, B)]))
+    code, answer = table.json("--offsets")
+    assert (code, doubled(answer)) == (1, [(5, 9, [f"{A}-0", f"{B}-0"])])
+    assert answer["partitions"][0]["doubled"][0]["vague"] == [False, True]
+    told = "\n".join(table.text("--offsets")[1])
+    assert f"{B}-0*" in told
+    assert "So audit\ncannot tell" in told
+    assert "can be deleted" not in told
+
+    table.add(0, 3, B, 1)
+    assert "can be deleted" in "\n".join(table.text("--offsets")[1])
+
+
 @BOTH
 def test_files_of_others_are_named_and_the_tables_own_folders_left_out(table: Table, how: tuple[str, ...]) -> None:
     table.add(0, 9)

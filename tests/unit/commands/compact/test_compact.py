@@ -371,7 +371,8 @@ def test_an_audit_does_not_advise_to_delete_what_only_seems_doubled_beside_a_mer
     printed = capsys.readouterr().out
     assert f"{OWNER}-0*" in printed
     assert f"{OWNER}-1*" not in printed
-    assert "A batch with a * is merged with others, and counts with all of its offsets" in printed
+    assert "Delete no file" in printed
+    assert "can be deleted" not in printed
 
 
 def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
