@@ -36,7 +36,8 @@ class IcebergTarget:
         namespace: of the table; levels are separated by dots.
         group: whose marks say how far the table is.
         keep_days: older snapshots are expired.
-        transforms: partitions of a new table that are no columns: in the words of Iceberg, with column and its type.
+        transforms: partitions of a new table that are no columns: in the words of Iceberg, with the column and its type
+            as far as the settings tell it.
     """
 
     url: str
@@ -46,4 +47,4 @@ class IcebergTarget:
     table: str
     group: str
     keep_days: float
-    transforms: Sequence[tuple[str, str, pa.DataType]] = ()
+    transforms: Sequence[tuple[str, str, pa.DataType | None]] = ()

@@ -204,7 +204,7 @@ class Settings(WritingVariables):
             table=self.table,
             group=self.consumer_group,
             keep_days=self.snapshot_days,
-            transforms=[(words, name, self.types_at_start[name]) for words, name in self.transforms.values()],
+            transforms=[(words, name, self.types_at_start.get(name)) for words, name in self.transforms.values()],
         )
 
     @property

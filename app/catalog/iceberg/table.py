@@ -262,8 +262,9 @@ class IcebergTable:
             cause = f"it is partitioned by several times of {max(of_time, key=of_time.count)}: leave all but one out"
             raise ConfigError(f"creating {self.words}", cause, _PARTITIONS)
         for words, name, kind in self._transforms:
-            if pa.types.is_nested(kind) or not is_written(parse_transform(words), type_of(kind)):
+            if kind is None or pa.types.is_nested(kind) or not is_written(parse_transform(words), type_of(kind)):
                 cause = f"{words} does not take {name}, whose type is {kind}"
+                cause = f"a new table by {words} needs the type of {name}" if kind is None else cause
                 raise ConfigError(f"creating {self.words}", cause, _PARTITIONS)
 
     def _create(self, location: str, partition_columns: Sequence[str]) -> None:

@@ -49,7 +49,10 @@ class IcebergBench:
         return member
 
     def new_member(
-        self, keep_days: float = 1.0, group: str = "group", transforms: Sequence[tuple[str, str, pa.DataType]] = ()
+        self,
+        keep_days: float = 1.0,
+        group: str = "group",
+        transforms: Sequence[tuple[str, str, pa.DataType | None]] = (),
     ) -> IcebergTable:
         named = (self.store.uri, self.namespace, "readings", group)
         return IcebergTable(IcebergTarget("", self.properties, *named, keep_days, transforms), self.store)

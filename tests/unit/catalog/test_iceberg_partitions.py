@@ -337,6 +337,18 @@ def test_a_transform_that_does_not_fit_its_column_is_refused_before_the_table_is
         member.check()
 
 
+def test_only_a_new_table_needs_the_types_of_its_transforms_from_the_settings(
+    bench: IcebergBench, tmp_path: Path
+) -> None:
+    member = bench.new_member(transforms=[("bucket[4]", "n", None)])
+    with pytest.raises(ConfigError, match=r"bucket\[4\] needs the type of n\. .*COLUMN_TYPES"):
+        member.check()
+    continued(bench, tmp_path, ("n", "bucket[4]"))
+    known = bench.new_member(transforms=[("bucket[4]", "n", None)]).check()
+    assert known is not None
+    assert known.partitions == ("bucket(4,n)",)
+
+
 def test_a_table_that_is_partitioned_by_a_part_of_a_column_is_refused(bench: IcebergBench) -> None:
     place = StructType(NestedField(2, "city", StringType(), required=False))
     bench.create(

@@ -248,7 +248,6 @@ class TestIceberg:
             ({"AUTO_DISCOVER": "false"}, "AUTO_DISCOVER"),
             ({"HIVE_COLUMNS": "a,~b"}, "HIVE_COLUMNS"),
             ({"HIVE_COLUMNS": "a.b"}, "HIVE_COLUMNS"),
-            ({"HIVE_COLUMNS": "day(at)"}, "must not hold day(at) without a type of at: name it in COLUMN_TYPES"),
             ({"HIVE_COLUMNS": "bucket(4,a)", "DROP_COLUMNS": "a", "COLUMN_TYPES": "a:int"}, "DROP_COLUMNS"),
             *(
                 ({"HIVE_COLUMNS": odd}, f"must have {odd.partition(', ')[0]} in a form such as day(at)")
@@ -276,11 +275,11 @@ class TestIceberg:
         base = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "https://c"}
         assert named in "".join(problems(**(base | variables)))
 
-    def test_transforms_have_columns_with_types(self) -> None:
+    def test_transforms_have_columns_with_the_types_of_the_settings(self) -> None:
         settings = load(
             CATALOG_TYPE="iceberg",
             CATALOG_URL="https://c",
-            HIVE_COLUMNS="place,day(at), bucket( 16 , id ),bucket(2,place),temp(C)",
+            HIVE_COLUMNS="place,day(at), bucket( 16 , id ),bucket(2,place),temp(C),truncate(3,code)",
             TIMESTAMP_AS="at",
             COLUMN_TYPES="id:int",
         )
@@ -291,6 +290,7 @@ class TestIceberg:
             ("day", "at", pa.timestamp("us", "UTC")),
             ("bucket[16]", "id", pa.int32()),
             ("bucket[2]", "place", pa.string()),
+            ("truncate[3]", "code", None),  # a table that exists has its type
         ]
 
     def test_the_librarys_own_variables_can_name_the_catalog(self) -> None:
