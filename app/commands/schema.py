@@ -2,8 +2,11 @@
 
 import re
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import prod
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,25 +17,36 @@ from app.config.settings import Settings
 from app.errors import ConfigError
 from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
 from app.service.stores import new_store
+from app.storage.base import ObjectStore
 from app.storage.targets import S3Target
-from app.table.layout import RESCUED_COLUMN, escape
+from app.table.layout import HIVE_NULL, RESCUED_COLUMN, TIME_COLUMNS, escape, is_data_file, spec_of_key
 
 _KINDS = (
     *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
     *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
 )
 _BREAKS = {"\n": r"\n", "\r": r"\r"}  # of lines; BigQuery takes none as they are
+_TIMES: Final = {"month": range(1, 13), "day": range(1, 32), "hour": range(24)}
+_YEARS = 10  # to come, in the list of years
+_MOST_LISTED = 50  # values: Athena advises a few dozen
+_WIDEST_RANGE = 1_000  # of numbers, for each of which a query without a condition asks the store
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its name, its address in the store and by HTTP, its columns, and those of its folders."""
+    """A table: its name, its address in the store and by HTTP, its columns, and those of its folders.
+
+    ``folders`` have the values that the table has, for Athena alone, and ``null`` is that of a missing one.
+    """
 
     name: str
     uri: str
     https: str
     columns: Mapping[str, pa.DataType]
-    folders: Sequence[str]
+    folders: Mapping[str, Collection[str]]
+    null: str = HIVE_NULL
+    year: int = field(default_factory=lambda: datetime.now(UTC).year)
 
     @property
     def plain_name(self) -> str:
@@ -85,7 +99,7 @@ class Dialect:
     def columns(self, columns: Mapping[str, pa.DataType]) -> str:
         return ",\n".join(f"  {self.name(name)} {self.kind(kind)}" for name, kind in columns.items())
 
-    def folders(self, names: Sequence[str], kind: str) -> str:
+    def folders(self, names: Iterable[str], kind: str) -> str:
         return ", ".join(f"{self.name(name)} {kind}" for name in names)
 
 
@@ -134,14 +148,57 @@ def _duckdb(table: Table) -> str:
 
 
 def _athena(table: Table) -> str:
+    lines = [
+        f"CREATE EXTERNAL TABLE `{table.plain_name}` (\n{_HIVE.columns(table.columns)}\n)",
+        *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
+        f"STORED AS PARQUET\nLOCATION {_HIVE.text(table.uri + '/')}",
+    ]
+    texts = [text for found in table.folders.values() for text in found]
+    if not texts or [*map(escape, texts)] != texts:  # nobody says whether Athena escapes values
+        why = "special characters in them are escaped" if texts else "the table has none yet"
+        notes = [f"-- Repeat MSCK REPAIR TABLE for new folders: {why}."] if table.folders else []
+        return "\n".join([*notes, *lines]) + ";" + "".join(f"\n{line}" for line in _repair(table))
+    columns = {name: _projected(table, name) for name in table.folders}
+    where = "".join(f"{escape(name)}=${{{name.lower()}}}/" for name in columns)
+    properties = {
+        "projection.enabled": "true",
+        "storage.location.template": f"{table.uri}/{where}",
+    }
+    for name, (_, of_column) in columns.items():
+        properties |= {f"projection.{name.lower()}.{key}": value for key, value in of_column.items()}
+    told = ",\n".join(f"  {_HIVE.text(key)} = {_HIVE.text(value)}" for key, value in properties.items())
+    until = f", and before the year {table.year + _YEARS}" if "year" in columns else ""
+    injected = ", ".join(name for name, (count, _) in columns.items() if not count)
+    most = prod(count or 1 for count, _ in columns.values())
     return "\n".join(
         [
-            f"CREATE EXTERNAL TABLE `{table.plain_name}` (\n{_HIVE.columns(table.columns)}\n)",
-            *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
-            f"STORED AS PARQUET\nLOCATION {_HIVE.text(table.uri + '/')};",
-            *_repair(table),
+            "-- Athena finds new folders without MSCK REPAIR TABLE, and no rows in folders of other values than these.",
+            f"-- Make the table anew, as this prints it then, when there are others{until}.",
+            *([f"-- Each query has to name values of {injected}, by = or IN."] if injected else []),
+            f"-- A query that names no {'other ' if injected else ''}values looks for {most:,} folders.",
+            "-- Redshift Spectrum, EMR and Glue do need MSCK REPAIR TABLE for new folders.",
+            *lines,
+            f"TBLPROPERTIES (\n{told}\n);",
         ]
     )
+
+
+def _projected(table: Table, name: str) -> tuple[int, Mapping[str, str]]:
+    """How many values Athena looks for in a folder column, 0 where each query names them, and the properties for it.
+
+    Times are lists and no ranges, because rows without a time are in the null folder.
+    """
+    found = {*table.folders[name]}
+    if name in TIME_COLUMNS:
+        due = _TIMES.get(name, range(table.year, table.year + _YEARS))
+        found |= {table.null, *(f"{number:02}" for number in due)}
+    else:
+        numbers = sorted(map(int, found)) if all(map(_WHOLE.fullmatch, found)) else []
+        if numbers and (count := numbers[-1] - numbers[0] + 1) <= _WIDEST_RANGE:
+            return count, {"type": "integer", "range": f"{numbers[0]},{numbers[-1]}"}
+        if not 0 < len(found) <= _MOST_LISTED or "," in "".join(found):
+            return 0, {"type": "injected"}
+    return len(found), {"type": "enum", "values": ",".join(sorted(found))}
 
 
 def _spark(table: Table) -> str:
@@ -209,9 +266,22 @@ def schema(settings: Settings, options: Namespace) -> int:
     if not columns:
         raise ConfigError("reading the schema", f"there is no table in {location.uri} yet", CHECK_THE_NAME)
     columns = {RESCUED_COLUMN: pa.string(), **columns}  # it may come with any file
-    https = _https(settings, location.uri)
-    print_line(ENGINES[options.engine](Table(settings.table, location.uri, https, columns, lake.spec.columns)))
+    https, folders = _https(settings, location.uri), lake.spec.columns
+    found = _values(store, location.root) if options.engine == "athena" else {}
+    values = {name: found.get(name, ()) for name in folders}
+    table = Table(settings.table, location.uri, https, columns, values, lake.spec.null_value)
+    print_line(ENGINES[options.engine](table))
     return 0
+
+
+def _values(store: ObjectStore, root: str) -> Mapping[str, Collection[str]]:
+    """The values of each folder column that the table has."""
+    found = defaultdict[str, set[str]](set)
+    for item in store.list(f"{root}/"):
+        if is_data_file(item.key, root):
+            for name, value in zip(*spec_of_key(item.key, root), strict=True):
+                found[name].add(value)
+    return found
 
 
 def _https(settings: Settings, uri: str) -> str:

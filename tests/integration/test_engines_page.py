@@ -66,7 +66,7 @@ def printed(engine: str, table: Path) -> str:
         "__key": pa.string(),
         "_rescued_data": pa.string(),
     }
-    return ENGINES[engine](Table("sensor-data", str(table), "", columns, FOLDERS))
+    return ENGINES[engine](Table("sensor-data", str(table), "", columns, dict.fromkeys(FOLDERS, ())))
 
 
 def _duckdb(table: Path) -> pa.Table:

@@ -14,11 +14,12 @@ from app.commands.schema import ENGINES, Table, schema
 from app.errors import ConfigError
 from app.service.lake import new_lake, new_location
 from app.service.stores import new_store
+from app.table.layout import HIVE_NULL
 from app.table.schema import TableSchema
 from tests.unit.commands.local import local_settings
 
 STATEMENTS = Path(__file__).with_name("statements")
-FOLDERS = ("location", "year", "month", "day")
+FOLDERS = {"location": ["Oslo", "Berlin"], "year": ["2024", "2026"], "month": ["01"], "day": ["31"]}
 COLUMNS = {
     "ts_ms": pa.int64(),
     "temperature": pa.float64(),
@@ -39,6 +40,7 @@ def test_a_statement_has_columns_and_folders(engine: str) -> None:
     table = Table(
         *("sensor-data", f"{scheme}://my-lake/{path}", f"https://my-lake.s3.eu-west-1.amazonaws.com/{path}"),
         *(COLUMNS, FOLDERS),
+        year=2026,
     )
     assert without_space(ENGINES[engine](table)) == without_space((STATEMENTS / f"{engine}.sql").read_text())
 
@@ -56,7 +58,7 @@ def test_every_type_and_name_has_a_form(engine: str) -> None:
         "price": pa.decimal128(38, 18),
         'odd `name"': pa.list_(pa.list_(pa.struct({"a b": pa.int32()}))),
     }
-    told = ENGINES[engine](Table("1. order", "s3://b/t", "https://b/t", columns, ()))
+    told = ENGINES[engine](Table("1. order", "s3://b/t", "https://b/t", columns, {}))
     assert re.search('["`]1__order["`]', told)
     assert "PARTITION" not in told.upper().replace("HIVE_PARTITIONING", "")
 
@@ -78,7 +80,7 @@ NAME, PLACE = 'a\\`"\n', "//b/it's\\"
 )
 def test_no_name_and_no_address_ends_its_quotes(engine: str, name: str, place: str) -> None:
     """Producers choose the names of columns."""
-    told = ENGINES[engine](Table("t", f"s3:{PLACE}", f"https:{PLACE}", {NAME: pa.int64()}, ()))
+    told = ENGINES[engine](Table("t", f"s3:{PLACE}", f"https:{PLACE}", {NAME: pa.int64()}, {}))
     assert name in told
     assert place in told
 
@@ -99,3 +101,58 @@ def test_duckdb_reads_the_table_by_its_statement(tmp_path: Path, capsys: pytest.
     with duckdb.connect() as connection:
         connection.execute(capsys.readouterr().out)
         assert connection.sql("FROM readings").fetchall() == [(7, "a/b")]
+
+
+def athena(columns: str, lake: Path, capsys: pytest.CaptureFixture[str], *folders: str) -> str:
+    """What is printed for a table with a file in each of these folders."""
+    settings = local_settings(lake, HIVE_COLUMNS=columns)
+    store = new_store(settings)
+    location = new_location(settings, store, None)
+    new_lake(settings, store, location).schema.extend(TableSchema({"speed": pa.int64()}))
+    for name in folders:
+        (lake / location.root / name).mkdir(parents=True)
+        (lake / location.root / name / "data_readings-0_0.parquet").touch()
+    assert schema(settings, Namespace(engine="athena")) == 0
+    return capsys.readouterr().out
+
+
+def projections(statement: str) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for column, key, value in re.findall(r"'projection\.(\w+)\.(\w+)' = '([^']*)'", statement):
+        found.setdefault(column, {})[key] = value
+    return found
+
+
+def test_athena_finds_the_folders_of_a_table_without_repair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the values in the folders allow; the folder of missing values is one of them."""
+    folders = [
+        f"Line={number}/shop={number % 7 * 100_000}/device=d{number}/place={HIVE_NULL if number else 'Oslo'}/hour=05"
+        for number in range(3, 80)
+    ]
+    told = athena("Line,shop,device,place,hour", tmp_path, capsys, *folders)
+    hours = ",".join(f"{hour:02}" for hour in range(24))
+    assert projections(told) == {
+        "line": {"type": "integer", "range": "3,79"},
+        "shop": {"type": "enum", "values": "0,100000,200000,300000,400000,500000,600000"},
+        "device": {"type": "injected"},
+        "place": {"type": "enum", "values": HIVE_NULL},
+        "hour": {"type": "enum", "values": f"{hours},{HIVE_NULL}"},
+    }
+    assert "/Line=${line}/shop=${shop}/device=${device}/place=${place}/hour=${hour}/'" in told
+    assert "name values of device" in told
+    assert f"looks for {77 * 7 * 25:,} folders" in told
+    assert "MSCK" not in told.partition("CREATE")[2]
+
+
+@pytest.mark.parametrize("folders", [[], ["place=Oslo", "place=a%2Fb"]])
+def test_athena_repairs_a_table_whose_folders_it_cannot_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folders: list[str]
+) -> None:
+    told = athena("place", tmp_path, capsys, *folders)
+    assert told.startswith("-- Repeat MSCK REPAIR TABLE for new folders: ")
+    assert told.endswith(";\n\nMSCK REPAIR TABLE `readings`;\n")
+    assert "projection." not in told
+
+
+def test_athena_lists_values_that_hold_no_comma(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert projections(athena("place", tmp_path, capsys, "place=a,b", "place=c")) == {"place": {"type": "injected"}}
