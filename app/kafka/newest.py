@@ -1,4 +1,4 @@
-"""Reads the newest records of a topic, and how many come, without joining a consumer group."""
+"""Reads the newest records of a topic, where they end, and how many come, without joining a consumer group."""
 
 import time
 from collections import deque
@@ -46,7 +46,7 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> Newest:
         begins = {tp: max(lows[tp.partition], end - reach) for tp, end in ends.items()}
         wanted = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
         try:
-            found = _read(offsets.consumer, topic, wanted, count)
+            found = _read(offsets.consumer, topic, wanted, ends, count)
         except RetryableError:
             if reach == count:
                 raise
@@ -58,7 +58,34 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> Newest:
     return Newest(found[-count:], a_second, window)
 
 
-def _read(consumer: Any, topic: str, begins: Mapping[TopicPartition, int], count: int) -> list[Message]:
+def readable_ends(offsets: GroupOffsets, topic: str, until: datetime | None) -> dict[TopicPartition, int]:
+    """Returns the offset after the last record of each partition, now or before a time; 0 where there is no record.
+
+    Behind it there may be offsets without a record: of aborted transactions, or compacted. ``offsets`` as above.
+
+    Raises:
+        ConnectorError: Kafka does not answer, or refuses.
+    """
+    ends = {TopicPartition(topic, partition): end for partition, end in offsets.ends(topic).items()}
+    if until is not None:
+        ends = offsets.since(until, ends)
+    lows, found = offsets.beginnings(topic), dict.fromkeys(ends, 0)
+    for reach in (1, 1_000, max(ends.values(), default=0)):
+        begins = {tp: max(lows[tp.partition], end - reach) for tp, end in ends.items() if not found[tp]}
+        wanted = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
+        for message in _read(offsets.consumer, topic, wanted, ends, 1):
+            found[TopicPartition(topic, message.partition())] = message.offset() + 1
+    return found
+
+
+def _read(
+    consumer: Any,
+    topic: str,
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    count: int,
+) -> list[Message]:
+    """Reads the last records before the ends, so many of each partition."""
     consumer.assign([KafkaTopicPartition(*tp, begin) for tp, begin in begins.items()])
     found = {tp: deque[Message](maxlen=count) for tp in begins}
     left, give_up = {*begins}, time.monotonic() + _ANSWER_SECONDS
@@ -68,12 +95,12 @@ def _read(consumer: Any, topic: str, begins: Mapping[TopicPartition, int], count
         for message in consumer.consume(_AT_ONCE, 1.0):
             error = message.error()
             tp = TopicPartition(message.topic(), message.partition())
-            if error is None:
-                found[tp].append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(tp)
-            else:
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise failed(f"the newest records of {topic}", error)
+            if error is None and message.offset() < ends[tp]:
+                found[tp].append(message)
+            if error is not None or message.offset() >= ends[tp] - 1:
+                left.discard(tp)
     return [message for each in found.values() for message in each]
 
 

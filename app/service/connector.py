@@ -36,6 +36,7 @@ from app.service.kafka import asking_for_topics, new_client_id, open_group
 from app.service.lake import Lake, check_journals
 from app.service.process import Process
 from app.service.stream_timeouts import StreamTimeouts
+from app.service.until import RunEnd
 from app.spark.writer import SparkWriter
 from app.stream_timeouts.events import Announcer
 
@@ -140,6 +141,9 @@ class Connector:
         self.process.started(lane.stop)
         logger.info("ready to consume %s after %.1f s", lane.topic.name, self.process.seconds)
         self.spark.up.add_done_callback(self._can_write)
+        if lane.run_end:
+            lane.run_end.start()
+            self.ends.callback(lane.run_end.stop)
         _spare_the_garbage_collector()
         try:
             is_all_written = lane.run()
@@ -174,6 +178,7 @@ class Lane:
     consumption: Callable[[], Consumption]
     stop: Callable[[], None]
     run: Callable[[], bool]
+    run_end: RunEnd | None = None
 
 
 def _spare_the_garbage_collector() -> None:

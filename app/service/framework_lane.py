@@ -27,6 +27,7 @@ from app.model import TopicPartition
 from app.service.connector import Connector, Lane
 from app.service.customised import REPARTITIONED
 from app.service.kafka import new_application
+from app.service.until import RunEnd, new_until
 
 
 def new_framework_lane(connector: Connector) -> Lane:
@@ -38,6 +39,8 @@ def new_framework_lane(connector: Connector) -> Lane:
         connector.health.turn()
         if connector.process.stop.is_set():  # quixstreams forgets a stop that came before it ran
             application.stop()
+        if until:
+            callbacks.assignment = [TopicPartition(each.topic, each.partition) for each in consumer.assignment()]
 
     callbacks = Callbacks(current, tick)
     visible = connector.visible_topics(_application(connector, callbacks))
@@ -47,8 +50,13 @@ def new_framework_lane(connector: Connector) -> Lane:
     connector.check_group(application, admin, topic)
     announcer = connector.new_announcer(application, visible)
     topics = {each.name: each for each in (topic, *built.topics)}
-    current.watch(topics.values(), topic.name)
     internal = [name for name in topics if REPARTITIONED in name]
+    current.watch(topics.values(), topic.name)
+    until = new_until(settings, runtime, application, admin, topics.keys() - internal)
+    if until:
+        for each in (topics[name] for name in topics.keys() - internal):
+            vars(each)["row_deserialize"] = until.only(each.row_deserialize)
+    consumer = built.processing_context.consumer
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
     member = connector.open_member(application, admin, topic, wanted, lambda: None)
@@ -58,7 +66,7 @@ def new_framework_lane(connector: Connector) -> Lane:
 
     sink = callbacks.sink = RowSink(
         member,
-        Flushing(member, mark_commits(built.processing_context.consumer)),
+        Flushing(member, mark_commits(consumer)),
         connector.bad_records,
         current,
         Due(settings.commit_interval, runtime.timings),
@@ -78,7 +86,8 @@ def new_framework_lane(connector: Connector) -> Lane:
         run(application)
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
 
-    return Lane(topic, admin, member, lambda: sink.consumption(callbacks.assigned), stop, consume)
+    run_end = RunEnd(until, member, lambda: callbacks.assignment, internal, stop) if until else None
+    return Lane(topic, admin, member, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end)
 
 
 def _application(connector: Connector, callbacks: Callbacks) -> Application:

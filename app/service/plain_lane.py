@@ -26,6 +26,7 @@ from app.model import TopicPartition
 from app.service.connector import Connector, Lane
 from app.service.formats import Formats
 from app.service.kafka import new_application
+from app.service.until import RunEnd, new_until
 
 
 def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> Lane:
@@ -40,6 +41,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     topic = connector.open_input(application, visible)
     announcer = connector.new_announcer(application, visible)
     connector.check_group(application, admin, topic)
+    until = new_until(settings, connector.runtime, application, admin, [topic.name])
     presence = BrokerPresence()
     client = new_client(application.config, presence.properties)
     formats, read, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
@@ -56,8 +58,9 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
 
     observer = connector.stream_timeouts.new_observer(is_heard, announcer)
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
-    loop = PlainLoop(client, intake, member, on_turn)
-    return Lane(topic, admin, member, loop.consumption, loop.stop, partial(loop.run, topic.name))
+    loop = PlainLoop(client, intake, member, on_turn, until)
+    run_end = RunEnd(until, member, lambda: loop.consumption().tps, (), loop.stop) if until else None
+    return Lane(topic, admin, member, loop.consumption, loop.stop, partial(loop.run, topic.name), run_end)
 
 
 def new_reader(

@@ -6,7 +6,7 @@ polls, so also where no message does.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -39,6 +39,7 @@ class Callbacks:
     """Leads the callbacks of the application to the sink, which is built once ``transform()`` has built on it.
 
     The last statistics say whether a broker is connected. ``assigned`` counts partitions, with those of changelogs.
+    ``assignment`` is for who sets it, at each tick.
     """
 
     def __init__(self, current: CurrentMessage, on_tick: Callable[[], None] = lambda: None) -> None:
@@ -48,6 +49,7 @@ class Callbacks:
         self.sink: RowSink | None = None
         self.is_kafka_there = True
         self.assigned = 0
+        self.assignment: Collection[TopicPartition] = ()
 
     def arguments(self, of_consumer: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments of the application; ``of_consumer`` are further properties of its consumer."""

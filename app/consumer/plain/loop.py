@@ -17,6 +17,7 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 from app.bad_records.refusals import not_decompressed
 from app.consumer.offsets import Copies, log_starts, mark_set_offsets
 from app.consumer.plain.intake import TURN_SECONDS, Backpressure, Intake, Taken
+from app.consumer.until import Until
 from app.delivery.assignment import Assignment, Partition
 from app.delivery.claimer import taken_over
 from app.delivery.member import Member
@@ -47,12 +48,14 @@ class PlainLoop:
         intake: Intake,
         member: Member,
         on_turn: Callable[[bool], None],
+        until: Until | None = None,
     ) -> None:
         self._client = client
         self._intake = intake
         self._member = member
         self._flow = member.flow
         self._on_turn = on_turn
+        self._until = until
         self._metrics = member.runtime.metrics
         self._timings = member.runtime.timings
         self._backpressure = Backpressure(client, member)
@@ -216,6 +219,12 @@ class PlainLoop:
         assignment, partition = self._claimed(tp)
         if assignment is None or partition is None:
             return Taken(0, 0)  # it was revoked, or assigned again, while these messages were fetched
+        if self._until:
+            fetched, messages = len(messages), self._until.before(tp, messages)
+            if len(messages) < fetched:
+                self._client.pause([KafkaTopicPartition(*tp)])
+            if not messages:
+                return Taken(0, 0)
         offsets = list(map(_offset, messages))
         if offsets[0] < partition.taken or not all(map(lt, offsets, offsets[1:])):
             raise self._went_back(tp, min(offsets), partition.taken)

@@ -1,0 +1,104 @@
+"""Ends the run once all records before ``UNTIL`` are in the lake.
+
+Each member ends once that holds for its own partitions. Those that it leaves are assigned to the others, which find
+them at their ends. A member without partitions waits for them.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from threading import Event, Thread
+
+from confluent_kafka.admin import AdminClient
+from quixstreams import Application
+
+from app.config.settings import Settings
+from app.consumer.plain.client import new_client
+from app.consumer.until import Until
+from app.delivery.member import Member
+from app.delivery.runtime import Runtime
+from app.errors import ConnectorError
+from app.kafka.newest import readable_ends
+from app.kafka.questions import GroupOffsets
+from app.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+def new_until(
+    settings: Settings, runtime: Runtime, application: Application, admin: AdminClient, topics: Collection[str]
+) -> Until | None:
+    """Asks Kafka where the topics end now, or at the time of the setting."""
+    if (wanted := settings.until) is None:
+        return None
+    moment = datetime.now(UTC) - wanted if isinstance(wanted, timedelta) else wanted
+    ends: dict[TopicPartition, int] = {}
+    with closing(new_client(application.config, {"enable.partition.eof": True})) as consumer:
+        offsets = GroupOffsets(consumer, admin, runtime.timings.kafka_answer_seconds)
+        for topic in topics:
+            question = partial(readable_ends, offsets, topic, moment if isinstance(moment, datetime) else None)
+            ends |= runtime.metrics.waits.at_start("Kafka", question)
+    listed = ", ".join(f"{tp}: {end}" for tp, end in sorted(ends.items()))
+    logger.info("UNTIL=%s: this run ends before these offsets: %s", wanted, listed)
+    return Until(ends)
+
+
+class RunEnd:
+    """Stops the lane at the end of the run.
+
+    Args:
+        assigned: returns the partitions of this member, none while they change hands.
+        internal: topics of quixstreams, which grow while the others are read.
+    """
+
+    def __init__(
+        self,
+        until: Until,
+        member: Member,
+        assigned: Callable[[], Collection[TopicPartition]],
+        internal: Collection[str],
+        stop: Callable[[], None],
+    ) -> None:
+        self._until = until
+        self._offsets = member.group.offsets
+        self._metrics = member.runtime.metrics
+        self._assigned = assigned
+        self._internal = internal
+        self._stop_lane = stop
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="until", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            try:
+                if self._is_reached():
+                    logger.info("UNTIL is reached: all records before it are in the lake")
+                    self._stop_lane()
+                    return
+            except ConnectorError as error:
+                logger.debug("%s", error)  # the next look asks again
+
+    def _is_reached(self) -> bool:
+        assigned = self._assigned()
+        if not assigned or self._left(assigned):
+            return False
+        for topic in self._internal:
+            ends = self._offsets.ends(topic)
+            self._until.goes_on({TopicPartition(topic, partition): end for partition, end in ends.items()})
+        return not self._left(assigned)
+
+    def _left(self, assigned: Collection[TopicPartition]) -> bool:
+        """Whether records of these partitions are missing; Kafka is asked where this process does not know it."""
+        in_lake = {tp: each.committed for tp, each in self._metrics.counts().positions.items()}
+        left = self._until.left(assigned, in_lake)
+        return bool(left) and bool(self._until.left(left, self._offsets.committed(left)))

@@ -1,0 +1,100 @@
+"""Runs that end (``UNTIL``): each takes the records up to its end once, and the next one goes on there."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from dev.broker import Record
+from dev.connector import customised
+from tests.e2e.conftest import NewScenario
+from tests.e2e.connector import ConnectorProcess
+from tests.e2e.records import records
+from tests.e2e.scenario import Scenario, tree_of
+from tests.services.leave_group import leave_group
+
+SECONDS = 30
+
+
+def abort(scenario: Scenario, count: int) -> None:
+    """Produce records that no reader gets, to partition 0."""
+    producer = Producer({"bootstrap.servers": scenario.kafka.bootstrap_servers, "transactional.id": scenario.topic})
+    producer.init_transactions(SECONDS)
+    producer.begin_transaction()
+    for _ in range(count):
+        producer.produce(scenario.topic, b"{}", partition=0)
+    producer.flush(SECONDS)
+    producer.abort_transaction(SECONDS)
+
+
+def ended(members: Sequence[ConnectorProcess]) -> bool:
+    return [member.wait() for member in members] == [0] * len(members)
+
+
+@pytest.mark.parametrize("lane", ["plain", "framework"])
+def test_members_end_together_where_the_topic_ended_and_the_next_run_goes_on(
+    new_scenario: NewScenario, tmp_path: Path, lane: str
+) -> None:
+    """Though the end lies behind aborted records, and others come while the members run."""
+    scenario = new_scenario(partitions=3)
+    scenario.produce(records(3_000, partitions=2))  # the third partition is empty
+    scenario.produce([("key", "no JSON", None, 1)])
+    abort(scenario, 1_500)
+    tree = tree_of(lane, tmp_path)
+
+    members = [scenario.connector(root=tree, UNTIL="now") for _ in range(2)]
+    for member in members:
+        member.wait_for_log("this run ends before these offsets")
+    scenario.produce(records(1_000, first=3_000, partitions=3))
+    scenario.kafka.add_partitions(scenario.topic, 4)
+    scenario.produce(("key", value, time, 3) for _, value, time, _ in records(100, first=4_000))
+    assert ended(members)
+    assert scenario.lake.numbers() == [*range(3_000)]
+
+    assert ended([scenario.connector(root=tree, UNTIL="now")])
+    assert scenario.lake.numbers() == [*range(4_100)]
+    assert ended([scenario.connector(root=tree, UNTIL="now")])  # nothing is new
+    assert scenario.lake.numbers() == [*range(4_100)]
+
+
+@pytest.mark.parametrize("lane", ["plain", pytest.param("framework", marks=pytest.mark.night)])
+def test_a_run_that_was_killed_is_ended_by_the_next_one(new_scenario: NewScenario, tmp_path: Path, lane: str) -> None:
+    scenario = new_scenario(partitions=2)
+    scenario.produce(records(2_000, partitions=2))
+    tree = tree_of(lane, tmp_path)
+    killed = scenario.connector(root=tree, UNTIL="now", LIGHT_DIE="before the log's last write:1")
+    killed.wait_until(lambda: killed.exit_code is not None, "its death")
+    leave_group(scenario.kafka.bootstrap_servers, scenario.group)
+    scenario.produce(records(500, first=2_000, partitions=2))
+    assert ended([scenario.connector(root=tree, UNTIL="now")])
+    assert scenario.lake.numbers() == [*range(2_500)]
+
+
+def test_two_times_bound_what_a_run_takes(new_scenario: NewScenario) -> None:
+    scenario = new_scenario(partitions=2)
+    first = datetime(2026, 3, 1, tzinfo=UTC)
+
+    def with_times() -> Iterator[Record]:
+        """A record a second, by turns in both partitions."""
+        for n, (key, value, _, partition) in enumerate(records(600, partitions=2)):
+            yield key, value, int(first.timestamp() + n) * 1_000, partition
+
+    scenario.produce(with_times())
+    window = {"AUTO_OFFSET_RESET": "2026-03-01T00:01:40Z", "UNTIL": "2026-03-01T00:05:00Z"}
+    assert ended([scenario.connector(**window)])
+    assert scenario.lake.numbers() == [*range(100, 300)]
+
+
+@pytest.mark.night
+def test_a_run_takes_what_it_sends_to_itself(new_scenario: NewScenario, tmp_path: Path) -> None:
+    """Through the topic of ``group_by()``, which has no end while the input is read."""
+    scenario = new_scenario(partitions=2)
+    scenario.produce(records(2_000, partitions=2))
+    code = "def transform(sdf, app):\n    return sdf.group_by('location')\n"
+    connector = scenario.connector(root=customised(tmp_path / "tree", code), UNTIL="now")
+    connector.wait_for_log("this run ends before these offsets")
+    scenario.produce(records(500, first=2_000, partitions=2))
+    assert ended([connector])
+    assert scenario.lake.numbers() == [*range(2_000)]

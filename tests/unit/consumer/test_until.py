@@ -1,0 +1,47 @@
+"""What is of a run that ends, where the last of its records is compacted away while it runs."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from quixstreams.models.serializers import IgnoreMessage
+
+from app.consumer.until import Until
+from app.model import TopicPartition
+
+TP, ADDED = TopicPartition("readings", 0), TopicPartition("readings", 1)
+
+
+def messages(*offsets: int, partition: int = 0) -> list[Any]:
+    return [
+        SimpleNamespace(topic=lambda: "readings", partition=lambda: partition, offset=lambda offset=offset: offset)
+        for offset in offsets
+    ]
+
+
+@pytest.mark.parametrize(
+    ("batches", "in_lake"),
+    [([[4, 8], [12]], 9), ([[4, 8, 12]], 9), ([[12, 13]], 0)],
+    ids=["alone", "with those before", "with none before"],
+)
+def test_the_first_record_behind_the_end_tells_that_no_other_comes_before_it(
+    batches: list[list[int]], in_lake: int
+) -> None:
+    until = Until({TP: 10})
+    assert until.left([TP], {TP: in_lake}) == {TP}
+    taken = [each.offset() for batch in batches for each in until.before(TP, messages(*batch))]
+    assert taken == [offset for batch in batches for offset in batch if offset < 10]
+    assert until.left([TP], {TP: in_lake}) == set()
+
+
+def test_a_partition_that_was_added_later_is_of_a_later_run() -> None:
+    until = Until({TP: 10})
+    assert until.before(ADDED, messages(0, partition=1)) == []
+    assert until.left([ADDED], {}) == set()
+
+
+def test_quixstreams_passes_over_what_is_of_a_later_run() -> None:
+    read = Until({TP: 10}).only(lambda message: message.offset())
+    assert read(messages(9)[0]) == 9
+    with pytest.raises(IgnoreMessage):
+        read(messages(10)[0])
