@@ -37,17 +37,17 @@ class InputVariables(Area):
     value_deserializer: Annotated[ValueFormat, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
     """How to deserialize values. Each value must become an object with fields, here or in `app/transform.py`."""
     registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
-    """Address of the schema registry, with the API of Confluent's. The deserializers `avro` and `protobuf` need it."""
+    """Address of the schema registry, with Confluent's API. `avro` and `protobuf` need it."""
     registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
-    """User name or API key at the schema registry."""
+    """User name or API key at the registry."""
     registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, only_with="SCHEMA_REGISTRY_USERNAME")
-    """Password or API secret at the schema registry."""
+    """Password or API secret at the registry."""
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
-    """Bearer token for the schema registry, in place of a user name."""
+    """Bearer token for the registry, in place of a user name."""
     registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
-    """Certificates to trust at the schema registry, as a file or PEM text. Empty: the system's."""
+    """Certificates to trust at the registry, as a file or PEM text. Empty: the system's."""
     registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
-    """Client certificate for the schema registry, as a file or PEM text."""
+    """Client certificate for the registry, as a file or PEM text."""
     registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
     """Key of this certificate, without a password, as a file or PEM text."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")

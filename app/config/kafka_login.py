@@ -97,13 +97,13 @@ class KafkaLoginVariables(InputVariables):
     bootstrap_servers: Annotated[str | None, BeforeValidator(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS")
     """Brokers as `host:port`, separated by commas. Quix Cloud sets its own."""
     security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL")
-    """Protocol to talk to the brokers. Empty: no TLS and no login."""
+    """Protocol of the brokers. Empty: no TLS and no login."""
     sasl_mechanism: SaslMechanism | None = env("KAFKA_SASL_MECHANISM", needed_with=_SASL)
     """Login mechanism, for the SASL protocols."""
     sasl_username: str | None = env("KAFKA_SASL_USERNAME", needed_with=_PASSWORD)
-    """User name of the login. For `OAUTHBEARER` the client id."""
+    """User name, or client id for `OAUTHBEARER`."""
     sasl_password: str | None = env("KAFKA_SASL_PASSWORD", secret=True, needed_with=_PASSWORD)
-    """Password of the login. For `OAUTHBEARER` the client secret."""
+    """Password, or client secret for `OAUTHBEARER`."""
     oauth_token_url: Annotated[str | None, BeforeValidator(parse.endpoint)] = env(
         "KAFKA_OAUTH_TOKEN_URL", needed_with=_OAUTH
     )

@@ -44,14 +44,14 @@ class WritingVariables(CatalogVariables):
     section: ClassVar = "Writing"
 
     batch_size: PositiveInt = env("BATCH_SIZE", 1000)
-    """Number of rows that are worth a batch once no more come for a second."""
+    """Rows that are worth a batch once no more come for a second."""
     commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
     """Seconds between two commits. Each commit writes everything read so far."""
     target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
     """MB of a file that is worth writing before `COMMIT_INTERVAL` is over. `0`: write once `BATCH_SIZE` rows have come.
     """
     max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
-    """Number of files to upload at the same time, 1 to 256."""
+    """Files to upload at the same time, 1 to 256."""
     max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
     """MB of rows to hold in memory."""
     compact: Annotated[parse.Schedule | None, BeforeValidator(parse.schedule)] = env("COMPACT")

@@ -35,7 +35,7 @@ class StoreVariables(KafkaLoginVariables):
     create_bucket: bool = env("CREATE_BUCKET", False)
     """Create a missing bucket, on a store with the S3 protocol; on AWS only in `us-east-1`."""
     s3_prefix: Annotated[str | None, BeforeValidator(parse.prefix)] = env("S3_PREFIX")
-    """Path in the store that holds the tables. Empty: `data`, on Quix storage `data-lake/time-series`."""
+    """Path of the tables in the store. Empty: `data`, on Quix storage `data-lake/time-series`."""
 
     # S3
     aws_access_key_id: str | None = env("AWS_ACCESS_KEY_ID", secret=True)

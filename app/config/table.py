@@ -21,7 +21,7 @@ class TableVariables(StoreVariables):
     section: ClassVar = "Table"
 
     table_name: Name = env("TABLE_NAME")
-    """Name of the table. Empty: the name of the topic."""
+    """Name of the table. Empty: that of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
     """Partition columns, outermost first, such as `location,year,month`. `year`, `month`, `day` and `hour` come from
     `TIMESTAMP_COLUMN`.
@@ -31,7 +31,7 @@ class TableVariables(StoreVariables):
     timestamp_as: Name = env("TIMESTAMP_AS")
     """Name of a further column of type `timestamp` with the time of `TIMESTAMP_COLUMN`."""
     drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
-    """Fields of the record to leave out, separated by commas."""
+    """Fields to leave out, separated by commas."""
     rename_columns: Annotated[Mapping[str, str], BeforeValidator(parse.renames)] = env("RENAME_COLUMNS", {})
     """Fields and the columns that they become, such as `ts:ts_ms,dev:device`."""
     hash_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("HASH_COLUMNS", ())
@@ -45,7 +45,7 @@ class TableVariables(StoreVariables):
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     """Compression of the files."""
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
-    """Largest number of rows in one row group of a file."""
+    """Most rows in a row group of a file."""
     column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
     """Types of columns in the names of Spark SQL, such as `speed:double,count:bigint`. Others get their type from the
     records.
