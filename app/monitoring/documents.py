@@ -1,7 +1,7 @@
 """The documents of this version, for the HTTP server: README.md, CHANGELOG.md, SECURITY.md and what is in ``docs/``.
 
 Each is served at its path in the checkout and in the image, so links between them work as they are. A link to another
-file there loses its address.
+file there loses its address, and a picture from elsewhere is its text.
 """
 
 import re
@@ -21,7 +21,6 @@ _KINDS: Final = {".md": "text/html", ".png": "image/png", ".svg": "image/svg+xml
     (".json", ".yaml"), "text/plain"
 )
 _COMMENT: Final = re.compile(r"<!--.*?-->\n?", re.DOTALL)
-_ADDRESSES: Final = {"link_open": "href", "image": "src"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +59,8 @@ def _to_document(path: str, text: str, served: Collection[str]) -> Document:
     for opening, title in titles:  # as GitHub does
         opening.attrs["id"] = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
     for token in chain.from_iterable(each.children or () for each in tokens):
-        if (name := _ADDRESSES.get(token.type)) and not is_served(str(token.attrs[name])):
-            del token.attrs[name]
+        if token.type in ("link_open", "image") and not is_served(str(token.attrGet("href") or token.attrGet("src"))):
+            token.type, token.attrs = ("text", {}) if token.type == "image" else (token.type, {})
     return Document(
         titles[0][1] if titles else path,
         Markup(markdown.renderer.render(tokens, markdown.options, {})),  # noqa: S704 - of our own files, without their HTML

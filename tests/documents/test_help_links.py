@@ -173,6 +173,7 @@ def test_html_in_a_page_is_text_and_links_to_files_that_are_not_served_have_no_a
     assert "&lt;script&gt;" in document.html
     assert "not for" not in document.html
     assert "<td>1</td>" in document.html
+    assert "<p>a picture</p>" in document.html
     page = Page(document.html)
     assert page.links == ["page.md#two-words", "https://example.com"]
     assert page.anchors == {"a-page", "two-words"}
