@@ -13,15 +13,15 @@ from dev.machine import ServiceError, announce
 
 DEFAULT_TAG = "quix-ts-datalake-sink"
 
-# The least a platform may grant: nothing but /tmp can be written, and nothing in it be executed, which is how Docker
-# mounts a tmpfs by default.
+# The least a platform may grant, beside a /tmp that can be written.
 HARDENED = (
     "--read-only",
-    "--tmpfs=/tmp:rw,noexec,nosuid,nodev",
     "--cap-drop=ALL",
     "--security-opt=no-new-privileges",
     "--memory=2g",
 )
+# Nothing in it can be executed, which is how Docker mounts a tmpfs by default.
+IN_MEMORY = "--tmpfs=/tmp:rw,noexec,nosuid,nodev"
 
 
 def build_image(engine: Engine, tag: str, *options: str) -> None:
@@ -35,9 +35,9 @@ def build_image(engine: Engine, tag: str, *options: str) -> None:
     announce(f"{tag}: {int(engine.call('image', 'inspect', '--format', '{{.Size}}', tag)) / 1e6:,.0f} MB")
 
 
-def run_command(engine: Engine, tag: str, *options: str, network: str = "host") -> list[str]:
-    """The command line that runs the image with as few rights as it needs."""
-    return engine.command("run", f"--network={network}", *HARDENED, *engine.run_options, *options, tag)
+def run_command(engine: Engine, tag: str, *options: str, network: str = "host", scratch: str = IN_MEMORY) -> list[str]:
+    """The command line that runs the image with as few rights as it needs; ``scratch`` mounts its /tmp."""
+    return engine.command("run", f"--network={network}", *HARDENED, scratch, *engine.run_options, *options, tag)
 
 
 def main(arguments: list[str]) -> None:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from dev.container_engine import Engine
-from dev.image import run_command
+from dev.image import IN_MEMORY, run_command
 from tests.support import waiting
 
 STOP_SECONDS = int(waiting.PATIENCE)  # what the connector gets between SIGTERM and SIGKILL
@@ -43,11 +43,12 @@ class Image:
 class Container:
     """The connector in a container, which is gone after the block; of its variables only ``settings`` are set."""
 
-    def __init__(self, image: Image, settings: Mapping[str, str], *options: str) -> None:
+    def __init__(self, image: Image, settings: Mapping[str, str], *options: str, scratch: str = IN_MEMORY) -> None:
         self._engine = image.engine
         self._name = f"sink-{uuid.uuid4().hex[:12]}"
         variables = [f"--env={name}={value}" for name, value in settings.items()]
-        self._command = run_command(image.engine, image.tag, "--detach", f"--name={self._name}", *variables, *options)
+        options = ("--detach", f"--name={self._name}", *variables, *options)
+        self._command = run_command(image.engine, image.tag, *options, scratch=scratch)
 
     def wait_until(self, reached: Callable[[], bool], what: str) -> None:
         """Return once ``reached()``; fail with the log when the connector ends before, or nothing happens."""
@@ -85,7 +86,7 @@ class Container:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._engine.call("rm", "--force", self._name)
+        self._engine.call("rm", "--force", "--volumes", self._name)
 
 
 def answers_ok(port: int, path: str) -> bool:

@@ -80,7 +80,7 @@ def test_rows_get_from_kafka_to_s3_with_the_least_rights_and_the_rest_of_them_at
     assert "[cds" not in log
 
 
-def test_any_user_can_run_it_without_a_health_server_and_with_the_other_codec(
+def test_any_user_can_run_it_with_a_new_volume_without_a_health_server_and_with_the_other_codec(
     image: Image, kafka: Broker, s3_server: LocalMinio, bucket: str, tmp_path: Path
 ) -> None:
     topic = f"topic-{bucket}"
@@ -91,7 +91,7 @@ def test_any_user_can_run_it_without_a_health_server_and_with_the_other_codec(
     def numbers() -> list[int]:
         return _numbers(s3_server, bucket, tmp_path)
 
-    with Container(image, settings, f"--user={NAMELESS}") as sink:
+    with Container(image, settings, f"--user={NAMELESS}", scratch="--volume=/tmp") as sink:
         sink.wait_until(lambda: len(numbers()) == 100, "written")
         assert sink.run_inside("id", "-u").stdout.strip() == str(NAMELESS)
         assert sink.run_inside(*image.health_check()).returncode == 0

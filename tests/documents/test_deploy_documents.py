@@ -205,12 +205,19 @@ def test_the_topic_and_the_store_of_the_compose_file_are_its_own() -> None:
     assert settings["KAFKA_BOOTSTRAP_SERVERS"] in services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
 
 
-def test_images_of_the_compose_file_are_pinned_and_its_files_exist() -> None:
+def test_images_of_the_compose_file_are_pinned_and_what_it_mounts_exists() -> None:
     services = COMPOSE["services"].values()
     images = [service["image"] for service in services if "image" in service]
     assert [image for image in images if not re.search(r":v?\d+\.\d+\.\d+$", image)] == []
     mounted = [volume.split(":")[0] for service in services for volume in service.get("volumes", [])]
-    assert [file for file in mounted if file.startswith("./") and not (REPO / file).is_file()] == []
+    assert [each for each in mounted if not (REPO / each).is_file()] == ["lake", "scratch", "lake"]
+    assert COMPOSE["volumes"].keys() == {"lake", "scratch"}
+
+
+def test_the_connector_of_the_compose_file_has_a_scratch_folder_on_a_disk_and_the_least_rights() -> None:
+    sink = COMPOSE["services"]["sink"]
+    assert (sink["volumes"], sink.get("tmpfs")) == (["scratch:/tmp"], None), "batches end at 32 MB in memory"
+    assert (sink["read_only"], sink["cap_drop"], sink["security_opt"]) == (True, ["ALL"], ["no-new-privileges:true"])
 
 
 # --- the pages ------------------------------------------------------------------------------------------------------
