@@ -18,7 +18,7 @@ _FILE = re.compile(r"# (\S+\.py)\n")
 
 @dataclass
 class Example:
-    """A section of the page: files by their names, records and the answer of ``try``."""
+    """A section of the page: files by their names, records and the rows of the answer of ``try``."""
 
     title: str
     files: dict[str, str] = field(default_factory=dict)
@@ -61,5 +61,5 @@ def examples() -> Iterator[Example]:
             yield example
 
 
-TRIED = {example.title: example for example in examples() if example.answer}
-TESTS = next(example for example in examples() if "test_transform.py" in example.files)
+ALL = {example.title: example for example in examples()}
+TRIED = {title: example for title, example in ALL.items() if example.answer}
