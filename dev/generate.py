@@ -83,10 +83,11 @@ def row(name: str, field: FieldInfo) -> str:
     """Return the line of a variable in a table of Markdown."""
     if name.startswith(PLATFORM):
         return f"| `{name}` | {_text(field)} |"
-    default = shown_default(field)
-    words = ", ".join(f"`{word}`" for word in options(field))
-    meaning = f"{'**Required.** ' if name == REQUIRED else ''}{_text(field)}{f' Options: {words}.' if words else ''}"
-    return f"| `{name}` | {f'`{default}`' if default else '-'} | {meaning} |"
+    default, text = shown_default(field), _text(field)
+    words = [f"`{word}`" for word in options(field)]
+    more = "" if all(word in text for word in words) else f" Options: {', '.join(words)}."
+    required = "**Required.** " if name == REQUIRED else ""
+    return f"| `{name}` | {f'`{default}`' if default else ''} | {required}{text}{more} |"
 
 
 def _text(field: FieldInfo) -> str:
