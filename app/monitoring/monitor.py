@@ -72,10 +72,10 @@ class Monitor:
         """
         metrics = Exposition(self._metrics.registry, self._status)
         pages: Pages = {
-            **{path: partial(self._document, path) for path in documents.paths()},
             "/": self._page,
             "/partitions": partial(self._page, is_list=True),
             "/metrics": lambda: Response(metrics.text(), media_type="text/plain; version=0.0.4"),
+            **{path: partial(self._document, path) for path in documents.paths()},
         }
         probes = {
             "/health/live": lambda: _probed(self._health.live()),

@@ -246,6 +246,7 @@ def messages() -> Iterator[str]:
 
 def test_every_command_and_every_variable_of_a_message_exists() -> None:
     texts = [text for text in messages() if " " in text]
+    assert [text for text in texts if "docs/" in text] == [], "app.DOCUMENTS is where the pages are"
     commands = [found for text in texts for found in re.findall(r"python main\.py ([a-z]+(?: --[a-z-]+)*)", text)]
     assert len(commands) >= 4
     for command in commands:

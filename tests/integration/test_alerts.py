@@ -381,3 +381,10 @@ def test_the_alerts_of(name: str, promtool: str, tmp_path: Path) -> None:
 
 def test_every_alert_fires_in_a_case() -> None:
     assert {alert for make in CASES.values() for alert in make().fires} == set(ALERTS)
+
+
+def test_an_alert_leads_to_the_pages_of_the_replica_that_it_is_about_unless_that_one_does_not_answer() -> None:
+    fires = [each for make in CASES.values() for each in make().fires.items()]
+    about_one = {alert for alert, places in fires if all(place and "://" not in place for place in places)}
+    leading = {rule["alert"] for rule in ALL if "runbook_url" in rule.get("annotations", {})}
+    assert leading == about_one - {"LakeSinkDown"}
