@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from http.client import HTTPConnection
@@ -18,12 +17,8 @@ import yaml
 
 from app import DOCUMENTS
 from app.monitoring import documents
-from app.monitoring.metrics import Metrics
-from app.monitoring.monitor import Monitor
-from app.monitoring.status import Health, Live
 from app.monitoring.status_page import render, render_partitions
-from dev.server import free_ports
-from tests.support.status_views import IDENTITY, VIEWS
+from tests.support.status_views import VIEWS, served
 
 REPO = Path(__file__).parents[2]
 _NAMED = re.compile(r"(\{DOCUMENTS\}|\bdocs)/([\w/-]+\.md)(#[\w-]+)?")
@@ -48,9 +43,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def address() -> str:
-    [port] = free_ports(1)
-    Monitor(IDENTITY, Metrics(), Health(loop_seconds=60.0, clock=time.monotonic), Live).serve("127.0.0.1", port, [])
-    return f"http://127.0.0.1:{port}/"
+    return served()
 
 
 def of_the_status_page() -> Iterator[str]:

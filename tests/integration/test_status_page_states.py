@@ -1,4 +1,4 @@
-"""The status page in each state of the connector, as Chromium shows it on a desk and on a phone."""
+"""The status page in each state of the connector, and documents, as Chromium shows it on a desk and on a phone."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from app.monitoring.status_page import render, render_partitions
 from dev.browser import Browser
-from tests.support.status_views import VIEWS
+from tests.support.status_views import VIEWS, served
 
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 HEADLINE_ENDS = "document.querySelector('.top').getBoundingClientRect().bottom"
@@ -36,3 +36,11 @@ def test_the_list_of_500_partitions(browser: Browser, tmp_path: Path, size: tupl
     seen = browser.look(page.as_uri(), TOO_WIDE, "document.querySelectorAll('td:first-child').length", width=width)
     assert seen.complaints == []
     assert list(seen.answers.values()) == [0, 500]
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("path", ["README.md", "docs/settings.md", "docs/internals/architecture.md"])
+def test_a_page_of_the_documents_is_as_wide_as_the_screen(browser: Browser, path: str, size: tuple[int, int]) -> None:
+    width, height = size
+    seen = browser.look(served() + path, TOO_WIDE, width=width, height=height)
+    assert (seen.complaints, seen.answers[TOO_WIDE]) == ([], 0)

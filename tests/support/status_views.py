@@ -1,5 +1,6 @@
 """The connector in each of its states, as the status page gets to see it."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -9,9 +10,11 @@ from app.logs import Warned
 from app.model import TopicPartition
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Metrics, Totals
-from app.monitoring.status import Consumption, Identity, Live, Probe, Status
+from app.monitoring.monitor import Monitor
+from app.monitoring.status import Consumption, Health, Identity, Live, Probe, Status
 from app.monitoring.status_page import View
 from app.monitoring.waits import Trouble
+from dev.server import free_ports
 
 NOW = 1_700_000_000.0
 MONOTONIC = 5_000.0
@@ -252,3 +255,10 @@ VIEWS: Mapping[str, Callable[[], View]] = {
     "500 partitions": _many_partitions,
     "stopping": lambda: changed(running(), seconds=3.0, state="stopping"),
 }
+
+
+def served() -> str:
+    """The address at which a connector that starts serves its pages, until the process ends."""
+    [port] = free_ports(1)
+    Monitor(IDENTITY, Metrics(), Health(loop_seconds=60.0, clock=time.monotonic), Live).serve("127.0.0.1", port, [])
+    return f"http://127.0.0.1:{port}/"
