@@ -13,6 +13,7 @@ _OF_KEYS = [name for name, each in FORMATS.items() if each.is_of_keys]
 KeyFormat = Literal[*_OF_KEYS]  # type: ignore[valid-type] # mypy does not read the table
 ValueFormat = Literal[*FORMATS]  # type: ignore[valid-type]
 Pem = Annotated[str | None, BeforeValidator(parse.pem_or_path)]
+Until = Annotated[str | datetime | timedelta | None, BeforeValidator(parse.until)]
 OffsetReset = Annotated[str | datetime | timedelta, BeforeValidator(parse.offset_reset)]
 BadRecords = Literal["dead-letter", "skip", "fail"]
 OffAtZero = AfterValidator(lambda number: number if number > 0 else None)
@@ -31,6 +32,10 @@ class InputVariables(Area):
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
     """Where a group without offsets starts: `earliest`, `latest`, a time such as `2026-11-01T00:00:00Z`, or a span
     before the first start such as `-7d`.
+    """
+    until: Until = env("UNTIL")
+    """Where the run ends, with code 0: `now` behind the records of the start, or before a time such as
+    `2026-11-01T00:00:00Z`, or a span before the start such as `-1h`. Empty: it goes on.
     """
     key_deserializer: Annotated[KeyFormat, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
     """How to deserialize keys. The key becomes the column `__key`."""
