@@ -77,25 +77,23 @@ class ConditionalWriter(Generic[_Body]):
         """Creates the object as ``ObjectStore.upload`` does. After a retryable error the caller's retry reads it."""
         if not self.has_conditions:
             return self._put(key, body, WHATEVER_IS_THERE)
-        return self._put_or_find(key, body, None, ChangedError)
+        return self._put_or_find(self._put_in_place_of, key, body, None, ChangedError)
 
     def write(self, key: str, body: _Body, replaces: str | None) -> Version:
         """Writes as ``ObjectStore.write`` does."""
-        return self._put_or_find(key, body, replaces, ChangedError, RetryableError)
+        return self._put_or_find(self._put_in_place_of, key, body, replaces, ChangedError, RetryableError)
 
     def probe(self, key: str, first: _Body, second: _Body) -> bool:
         """Tries to replace an old version, and to create an existing object; a store with conditions refuses both.
 
-        Some stores implement one of the two conditions and silently ignore the other. Returns whether both hold; if
-        not, ``write`` reads and checks from now on.
+        Some stores implement one of the two conditions and silently ignore the other, or refuse to replace the very
+        version that they gave. Returns whether both hold; if not, ``write`` reads and checks from now on.
         """
         try:
-            gone = self._put(key, first, None).etag
-            self._put(key, second, gone)
+            gone = self._put_or_find(self._put, key, first, None, ChangedError).etag
+            self._put_or_find(self._put, key, second, gone, ChangedError)
             hold = self._is_refused(key, first, gone) and self._is_refused(key, first, None)
-        except ChangedError:  # the SDK sent the request twice, and the first one succeeded
-            hold = True
-        except NoConditionsError:
+        except (ChangedError, NoConditionsError):
             hold = False
         self.rely_on_conditions(hold)
         if not hold:
@@ -113,10 +111,17 @@ class ConditionalWriter(Generic[_Body]):
             return True
         return False
 
-    def _put_or_find(self, key: str, body: _Body, replaces: str | None, *in_doubt: type[Exception]) -> Version:
+    def _put_or_find(
+        self,
+        put: Callable[[str, _Body, str | None], Version],
+        key: str,
+        body: _Body,
+        replaces: str | None,
+        *in_doubt: type[Exception],
+    ) -> Version:
         """Puts the body; after an error with an unknown outcome, counts our own body as written."""
         try:
-            return self._put_in_place_of(key, body, replaces)
+            return put(key, body, replaces)
         except in_doubt:
             found = self._found(key, body)
             if found is None or not found.is_ours:

@@ -1,4 +1,4 @@
-"""MinIO as a store of those that know no conditional writes, in the two ways that there are."""
+"""MinIO as a store of those that know no conditional writes, in the three ways that there are."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +21,16 @@ def refusing_conditions(server: LocalMinio) -> Iterator[FaultProxy]:
     """As Backblaze B2 does it: a request with a condition is answered with 501."""
     with FaultProxy(server.endpoint_url) as proxy:
         proxy.add(Rule(_is_conditional, Say(Answer(501, _REFUSAL, {"Content-Type": "application/xml"}))))
+        yield proxy
+
+
+@contextmanager
+def replacing_nothing(server: LocalMinio) -> Iterator[FaultProxy]:
+    """As DigitalOcean Spaces was seen to: with ``If-Match`` no version is the one that was named."""
+    refusal = b"<Error><Code>PreconditionFailed</Code></Error>"
+    with FaultProxy(server.endpoint_url) as proxy:
+        answer = Answer(412, refusal, {"Content-Type": "application/xml"})
+        proxy.add(Rule(lambda request: "if-match" in request.headers, Say(answer)))
         yield proxy
 
 

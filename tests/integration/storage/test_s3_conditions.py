@@ -5,11 +5,23 @@ from collections.abc import Callable
 import pytest
 
 from app.storage.base import ChangedError
+from app.storage.probe import try_out
 from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
-from tests.services.no_conditions import ignoring_conditions, ignoring_conditions_of_parts
+from tests.services.no_conditions import ignoring_conditions, ignoring_conditions_of_parts, replacing_nothing
 
 Make = Callable[..., S3Store]
+
+
+def test_a_store_that_replaces_no_version_with_a_condition_is_written_without(
+    s3_store: Make, s3_server: LocalMinio, bucket: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with replacing_nothing(s3_server) as proxy:
+        store = s3_store(bucket, endpoint_url=proxy.url)
+        try_out(store, "t/_journal/")
+        first = store.write("t/x", b"1", replaces=None)
+        assert store.write("t/x", b"2", replaces=first)
+    assert [message for message in caplog.messages if "knows no conditional writes" in message]
 
 
 @pytest.mark.parametrize(
