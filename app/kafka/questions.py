@@ -144,9 +144,9 @@ class GroupOffsets:
             f"the partitions of {topic}", lambda: self.consumer.list_topics(topic, timeout=self._answer_seconds)
         )
         tps = [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
-        return {tp.partition for tp in self.committed(tps)}
+        return {tp.partition for tp in self.committed_offsets(tps)}
 
-    def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def committed_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The group's offsets, where it has any."""
         found = self._committed(tps) if tps else []
         return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}

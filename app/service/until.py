@@ -101,4 +101,4 @@ class RunEnd:
         """Whether records of these partitions are missing; Kafka is asked where this process does not know it."""
         in_lake = {tp: each.committed for tp, each in self._metrics.counts().positions.items()}
         left = self._until.left(assigned, in_lake)
-        return bool(left) and bool(self._until.left(left, self._offsets.committed(left)))
+        return bool(left) and bool(self._until.left(left, self._offsets.committed_offsets(left)))

@@ -82,8 +82,8 @@ def test_two_times_bound_what_a_run_takes(new_scenario: NewScenario) -> None:
             yield key, value, int(first.timestamp() + n) * 1_000, partition
 
     scenario.produce(with_times())
-    window = {"AUTO_OFFSET_RESET": "2026-03-01T00:01:40Z", "UNTIL": "2026-03-01T00:05:00Z"}
-    assert ended([scenario.connector(**window)])
+    connector = scenario.connector(AUTO_OFFSET_RESET="2026-03-01T00:01:40Z", UNTIL="2026-03-01T00:05:00Z")
+    assert ended([connector])
     assert scenario.lake.numbers() == [*range(100, 300)]
 
 
