@@ -106,14 +106,14 @@ class Copies:
         self._clock = timings.clock
         self._again_at = 0.0
 
-    def copy(self, assignment: Assignment, *, asynchronous: bool) -> None:
+    def copy(self, assignments: Sequence[Assignment], *, asynchronous: bool) -> None:
         """Commit what is news, and everything once a minute; a commit needs no answer."""
-        offsets = dict(assignment.to_commit())
+        offsets = {each: offset for some in assignments for each, offset in some.to_commit()}
         if offsets:
             self._metrics.committed({each.tp: offset for each, offset in offsets.items()})
         now = self._clock()
         if now >= self._again_at:
-            offsets = {each: each.copied for each in assignment.claimed} | offsets
+            offsets = {each: each.copied for some in assignments for each in some.claimed} | offsets
         if not offsets:
             return
         self._again_at = now + _AGAIN_SECONDS

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from app.delivery.assignment import Assignment
-from app.delivery.limits import BatchEnds, BatchLimits
+from app.delivery.buffer import Buffer
+from app.delivery.limits import BatchEnds
 from app.delivery.open_batch import Staged
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
@@ -138,46 +139,24 @@ class Flow:
     """What is taken and not in the lake yet, and what keeps it from there. Thread-safe.
 
     Attributes:
-        changed: a batch has come a step further, or something is waited for.
-        held_bytes: of the records that wait for their conversion.
-        begun, ended: how many batches have.
+        begun: how many batches have.
         stored_share: the size of the last batch's files by that of its staged file; ``None`` before the first batch.
         failure: what gave up all that is under way.
     """
 
-    def __init__(self, limits: BatchLimits, runtime: Runtime) -> None:
+    def __init__(self, buffer: Buffer, runtime: Runtime) -> None:
         threads = runtime.threads
-        self.limits = limits
+        self.buffer = buffer
         self.runtime = runtime
-        self.ends = BatchEnds(limits, runtime.timings.clock)
+        self.ends = BatchEnds(buffer.limits, runtime.timings.clock)
         self.stop = threads.new_event()  # ends all waiting
-        self.changed = threads.new_condition()
         self.staged: Handover[GatheredBatch] = Handover(self.stop, threads.handed_over)
         self.written: Handover[tuple[GatheredBatch, list[DataFile]]] = Handover(self.stop, threads.handed_over)
-        self.held_bytes = 0
-        self.begun = self.ended = 0
+        self.begun = 0
         self.stored_share: float | None = None
         self.failure: ConnectorError | None = None
 
     # --- asked by the consumer --------------------------------------------------------------------------------------
-
-    @property
-    def room(self) -> int:
-        """Bytes of records that may be taken before the buffer is full."""
-        return self.limits.max_buffer_bytes - self.held_bytes
-
-    @property
-    def is_full(self) -> bool:
-        return self.limits.is_full(self.held_bytes)
-
-    @property
-    def flush_reason(self) -> str:
-        return self.limits.at_flush(self.held_bytes)
-
-    @property
-    def under_way(self) -> int:
-        """The number of batches that have begun and are not in the lake yet."""
-        return self.begun - self.ended
 
     @property
     def obstacle(self) -> ConnectorError | None:
@@ -199,13 +178,9 @@ class Flow:
         def has_ended() -> bool:
             return assignment.is_delivered or assignment.is_over or self.failure is not None
 
-        with self.changed:
-            self.changed.wait_for(has_ended, seconds)
+        with self.buffer.changed:
+            self.buffer.changed.wait_for(has_ended, seconds)
         return assignment.is_delivered
-
-    def wait(self, seconds: float) -> None:
-        with self.changed:
-            self.changed.wait(seconds)
 
     # --- from the threads of the pipeline ---------------------------------------------------------------------------
 
@@ -213,27 +188,20 @@ class Flow:
         """Note the size of a batch's files, made of a staged file of this size."""
         self.stored_share = size / of
 
-    def hold(self, size: int) -> None:
-        """Count so many bytes more of records that wait, or fewer."""
-        with self.changed:
-            self.held_bytes += size
-            self.changed.notify_all()
-
     def begin(self, assignment: Assignment) -> BatchInFlight:
         self.begun += 1
+        self.buffer.began(1)
         return BatchInFlight(self.begun, self.runtime.scratch / f"batch-{self.begun}", assignment, self)
 
     def end(self, batch: BatchInFlight) -> None:
         batch.remove()
-        with self.changed:
-            self.ended += 1
-            self.changed.notify_all()
+        self.buffer.began(-1)
 
     def fail(self, error: ConnectorError) -> None:
         """Give up what is under way for this reason, unless it has failed already."""
-        with self.changed:
+        with self.buffer.changed:
             self.failure = self.failure or error
-            self.changed.notify_all()
+            self.buffer.changed.notify_all()
         self.stop.set()
 
 

@@ -48,7 +48,7 @@ class Gathering:
 
     def submit(self, portion: Portion) -> None:
         """Take over a portion, from any thread. Never blocks: the consumer bounds the records, by ``held_bytes``."""
-        self._flow.hold(portion.size)
+        self._flow.buffer.hold(portion.size)
         self._submitted.put(portion)
 
     def step(self, seconds: float) -> bool:
@@ -60,7 +60,7 @@ class Gathering:
         came = self._take(seconds)
         if flow.stop.is_set():
             raise Stopped
-        if flow.limits.is_portion(self._waiting.size):
+        if flow.buffer.limits.is_portion(self._waiting.size):
             self._convert()
         reason = came or flow.ends.reason(
             self.size, is_writer_idle=flow.staged.is_empty, stored_share=flow.stored_share
@@ -82,7 +82,7 @@ class Gathering:
             return None
         self._drop_ended()
         if portion.assignment.is_over:
-            self._flow.hold(-portion.size)
+            self._flow.buffer.hold(-portion.size)
             return ""
         if self._waiting.has_messages and any(each.rows for each in portion.pieces):
             self._convert()  # else these rows would come before the messages that wait
@@ -105,7 +105,7 @@ class Gathering:
         gathered = self._open.in_flight.assignment if self._open else self._waiting.assignment
         if gathered is None or not gathered.is_over:
             return
-        self._flow.hold(-self._waiting.size)
+        self._flow.buffer.hold(-self._waiting.size)
         self._waiting = _Unconverted()
         if self._open:
             self._open.rows.close()
@@ -132,7 +132,7 @@ class Gathering:
             batch.in_flight.step("stage", partial(batch.rows.append, records, converted))
         batch.ends.update(ends)
         batch.last_portion = waiting.last
-        self._flow.hold(-waiting.size)
+        self._flow.buffer.hold(-waiting.size)
 
     def _converted(self, batch: "_Open", records: Batch) -> Converted:
         patiently = partial(batch.in_flight.until_it_works, SCHEMA)
@@ -166,10 +166,10 @@ class Gathering:
             return
         folder = self._runtime.scratch
         logger.warning("the temporary folder %s is nearly full: waiting until batches are in the lake", folder)
-        while self._flow.under_way and not self._has_room(converted):
+        while self._flow.buffer.under_way and not self._has_room(converted):
             if self._flow.stop.is_set():
                 raise Stopped
-            self._flow.wait(_STOP_LOOK_SECONDS)
+            self._flow.buffer.wait(_STOP_LOOK_SECONDS)
 
     # --- begin and end batches --------------------------------------------------------------------------------------
 

@@ -10,11 +10,11 @@ from functools import partial
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment
+from app.delivery.buffer import Buffer
 from app.delivery.claimer import Claimer, Group, Reclaiming
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow
 from app.delivery.gather import Gathering
-from app.delivery.limits import BatchLimits
 from app.delivery.pipeline import Pipeline, Writer
 from app.delivery.runtime import Runtime
 from app.delivery.stage import Stager
@@ -45,7 +45,7 @@ class Member:
         store: ObjectStore,
         registrar: Registrar,
         stager: Stager,
-        limits: BatchLimits,
+        buffer: Buffer,
         writer: Writer,
         group: Group,
         runtime: Runtime,
@@ -53,7 +53,7 @@ class Member:
         root, wanted, threads = registrar.location.root, group.wanted, runtime.threads
         self.group = group
         self.runtime = runtime
-        self.flow = Flow(limits, runtime)
+        self.flow = Flow(buffer, runtime)
         delivery = Delivery(self.flow, store, registrar, runtime, group.topic_ids.recreated)
         self.pipeline = Pipeline(self.flow, Gathering(self.flow, stager, runtime, registrar.as_known), writer, delivery)
         self.reclaiming = Reclaiming(runtime.timings)

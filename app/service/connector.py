@@ -18,9 +18,11 @@ from quixstreams.models.topics import Topic
 from app import logs
 from app.bad_records.refusals import BadRecords, ReadMessage
 from app.config.settings import Settings
+from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
 from app.delivery.limits import BatchLimits
 from app.delivery.member import Member
+from app.delivery.members import Members
 from app.delivery.runtime import Runtime
 from app.errors import RetryableError
 from app.kafka.group import OtherTables, check_members, is_member
@@ -95,21 +97,15 @@ class Connector:
             self.ends.callback(announcer.close)
         return announcer
 
-    def open_member(
+    def join_group(
         self,
         application: Application,
         admin: AdminClient,
         topic: Topic,
         wanted: Wanted,
         member_id: Callable[[], str | None],
-        formats: Formats | None = None,
-        read_message: ReadMessage | None = None,
-    ) -> Member:
-        """Build and start what claims partitions of the topic, and writes their records.
-
-        ``member_id`` returns its id in the group, ``None`` outside of it. ``formats`` and ``read_message`` read
-        messages, many at once and single ones; the framework's lane gives rows.
-        """
+    ) -> Group:
+        """Connect to the consumer group; ``member_id`` returns our id in it, ``None`` outside of it."""
         runtime, lake, spark = self.runtime, self.lake, self.spark
         name = application.config.consumer_group
         runtime.metrics.waits.at_start("store", partial(check_journals, lake, name))
@@ -121,7 +117,7 @@ class Connector:
             admin, name, topic.name, new_client_id(self.settings, lake.location), runtime.metrics.replicas
         )
         questions = (lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later)
-        group = Group(
+        return Group(
             name,
             offsets,
             topic_ids,
@@ -130,8 +126,17 @@ class Connector:
             others.at_assignment,
             wanted,
         )
+
+    def new_member(
+        self, group: Group, formats: Formats | None = None, read_message: ReadMessage | None = None
+    ) -> Member:
+        """Build and start what claims partitions of the topic, and writes their records.
+
+        ``formats`` and ``read_message`` read messages, many at once and single ones; the framework's lane gives rows.
+        """
+        lake, spark, buffer = self.lake, self.spark, Buffer(self.limits)
         stager = new_stager(self.settings, lake, self.bad_records, formats, read_message)
-        member = Member(lake.store, lake.registrar, stager, self.limits, spark, group, runtime)
+        member = Member(lake.store, lake.registrar, stager, buffer, spark, group, self.runtime)
         member.start()
         self.ends.callback(member.stop)
         spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), member.flow.fail))
@@ -174,7 +179,7 @@ class Lane:
 
     topic: Topic
     admin: AdminClient
-    member: Member
+    members: Members
     consumption: Callable[[], Consumption]
     stop: Callable[[], None]
     run: Callable[[], bool]

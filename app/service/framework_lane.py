@@ -22,6 +22,7 @@ from app.consumer.offsets import commit_where_partitions_begin, mark_commits
 from app.consumer.sink_observer import Observed
 from app.delivery.claimer import Wanted
 from app.delivery.member import Member
+from app.delivery.members import Members
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.connector import Connector, Lane
@@ -59,7 +60,8 @@ def new_framework_lane(connector: Connector) -> Lane:
     consumer = built.processing_context.consumer
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
-    member = connector.open_member(application, admin, topic, wanted, lambda: None)
+    group = connector.join_group(application, admin, topic, wanted, lambda: None)
+    member = connector.new_member(group)
 
     def is_heard(tp: TopicPartition) -> bool:
         return callbacks.is_kafka_there and sink.is_read(tp)
@@ -86,8 +88,11 @@ def new_framework_lane(connector: Connector) -> Lane:
         run(application)
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
 
-    run_end = RunEnd(until, member, lambda: callbacks.assignment, internal, stop) if until else None
-    return Lane(topic, admin, member, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end)
+    run_end = None
+    if until:
+        run_end = RunEnd(until, member.group.offsets, runtime.metrics, lambda: callbacks.assignment, internal, stop)
+    members = Members.of_one(topic.name, member)
+    return Lane(topic, admin, members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end)
 
 
 def _application(connector: Connector, callbacks: Callbacks) -> Application:

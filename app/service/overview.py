@@ -68,7 +68,7 @@ def live(connector: Connector, lane: Lane) -> Live:
         ready=ready,
         consumption=consumption,
         buffer_limit=connector.limits.max_buffer_bytes,
-        under_way=lane.member.flow.under_way,
+        under_way=lane.members.buffer.under_way,
         skipped=connector.bad_records.skipped,
         java_pid=connector.spark.jvm_pid(),
         spark=_spark_state(connector.spark),
@@ -85,8 +85,8 @@ def _spark_state(java: SparkWriter) -> SparkState:
 
 def _failure(connector: Connector, lane: Lane) -> Trouble | None:
     """The error that ends the process, or makes the platform end it."""
-    if lane.member.flow.failure:
-        return Trouble.of(lane.member.flow.failure)
+    if failure := lane.members.failure:
+        return Trouble.of(failure)
     live = connector.health.live()
     if live.ok:
         return None

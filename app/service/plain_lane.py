@@ -21,6 +21,7 @@ from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
 from app.delivery.claimer import Wanted
 from app.delivery.limits import BatchLimits
+from app.delivery.members import Members
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.connector import Connector, Lane
@@ -46,7 +47,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     client = new_client(application.config, presence.properties)
     formats, read, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
-    member = connector.open_member(application, admin, topic, wanted, client.memberid, formats, read)
+    group = connector.join_group(application, admin, topic, wanted, client.memberid)
+    members = Members.of_one(topic.name, connector.new_member(group, formats, read))
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)
@@ -58,9 +60,11 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
 
     observer = connector.stream_timeouts.new_observer(is_heard, announcer)
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
-    loop = PlainLoop(client, intake, member, on_turn, until)
-    run_end = RunEnd(until, member, lambda: loop.consumption().tps, (), loop.stop) if until else None
-    return Lane(topic, admin, member, loop.consumption, loop.stop, partial(loop.run, topic.name), run_end)
+    loop = PlainLoop(client, intake, members, on_turn, until)
+    run_end = None
+    if until:
+        run_end = RunEnd(until, group.offsets, connector.runtime.metrics, lambda: loop.consumption().tps, (), loop.stop)
+    return Lane(topic, admin, members, loop.consumption, loop.stop, partial(loop.run, topic.name), run_end)
 
 
 def new_reader(

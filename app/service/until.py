@@ -17,12 +17,12 @@ from quixstreams import Application
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.consumer.until import Until
-from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.kafka.newest import readable_ends
 from app.kafka.questions import GroupOffsets
 from app.model import TopicPartition
+from app.monitoring.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +58,15 @@ class RunEnd:
     def __init__(
         self,
         until: Until,
-        member: Member,
+        offsets: GroupOffsets,
+        metrics: Metrics,
         assigned: Callable[[], Collection[TopicPartition]],
         internal: Collection[str],
         stop: Callable[[], None],
     ) -> None:
         self._until = until
-        self._offsets = member.group.offsets
-        self._metrics = member.runtime.metrics
+        self._offsets = offsets
+        self._metrics = metrics
         self._assigned = assigned
         self._internal = internal
         self._stop_lane = stop

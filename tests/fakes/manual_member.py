@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from app.delivery.assignment import Assignment, Claimed, Piece, Portion
+from app.delivery.buffer import Buffer
 from app.delivery.claimer import Reclaiming
 from app.delivery.flow import Flow
 from app.delivery.limits import BatchLimits
@@ -39,6 +40,13 @@ class ManualFlow(Flow):
         self.on_wait()
 
 
+class ManualBuffer(Buffer):
+    flow: ManualFlow
+
+    def wait(self, seconds: float) -> None:
+        self.flow.wait(seconds)
+
+
 class ManualMember(Member):
     """Every partition begins at offset 0, unless ``starts`` has another; ``held_back`` ones wait for ``admit()``.
 
@@ -48,7 +56,9 @@ class ManualMember(Member):
     def __init__(self, clock: Clock, limits: BatchLimits) -> None:
         timings = Timings(clock=clock)
         self.runtime = Runtime(Path(), Metrics(timings=timings), timings)
-        self.flow: ManualFlow = ManualFlow(limits, self.runtime)
+        buffer = ManualBuffer(limits)
+        self.flow: ManualFlow = ManualFlow(buffer, self.runtime)
+        buffer.flow = self.flow
         self.flow.on_wait = self.deliver
         nothing: Any = SimpleNamespace(is_same_topic=lambda _: True, watch=SimpleNamespace(raise_found=lambda: None))
         self.group = nothing
@@ -97,13 +107,13 @@ class ManualMember(Member):
             self.reasons.append(portion.reason)
         else:
             self.portions.append(portion)
-            self.flow.hold(portion.size)
+            self.flow.buffer.hold(portion.size)
 
     def deliver(self) -> None:
         """Bring all that came into the lake, also what is of an assignment that has ended meanwhile."""
         for portion in self.portions[self._delivered :]:
             portion.assignment.delivered(portion.number, {piece.tp: piece.end for piece in portion.pieces})
-            self.flow.hold(-portion.size)
+            self.flow.buffer.hold(-portion.size)
         self._delivered = len(self.portions)
 
     @property

@@ -123,11 +123,11 @@ class ConnectorThread:
 
     @property
     def waiting_rows(self) -> int:
-        return self.count_waiting() + self.lane.member.pipeline.gathering.size.records if self.lane else 0
+        return self.count_waiting() + self.lane.members.all[0].pipeline.gathering.size.records if self.lane else 0
 
     @property
     def is_paused(self) -> bool:
-        return bool(self.lane and (self._now.is_paused or self.lane.member.flow.obstacle))
+        return bool(self.lane and (self._now.is_paused or self.lane.members.all[0].flow.obstacle))
 
     @property
     def _now(self) -> Consumption:
@@ -168,7 +168,7 @@ class ConnectorThread:
         if self.lane is None or self.has_ended:
             return
         self.in_turn = _crash
-        self.lane.member.flow.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
+        self.lane.members.all[0].flow.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
         self.wait()
 
     def crash_before_commit(self, happened: Callable[[], object]) -> None:

@@ -18,6 +18,7 @@ from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.catalog.targets import QuixTarget
 from app.delivery.assignment import Assignment, Piece
+from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member as ConnectorMember
 from app.delivery.runtime import Runtime
@@ -134,7 +135,7 @@ class Member:
             store,
             registrar,
             stager(spec("p"), "fail", table_root=table.root),
-            UNBOUNDED,
+            Buffer(UNBOUNDED),
             ArrowWriter(),
             Group(GROUP, offsets, TopicIds(offsets.topic_id), KafkaWatch()),
             Runtime(folder, Metrics(timings=_HURRY), _HURRY, workers),

@@ -21,6 +21,7 @@ from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
 from app.delivery.limits import BatchLimits
+from app.delivery.members import Members
 from app.delivery.stage import Stager
 from app.model import Message, Row, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
@@ -107,7 +108,7 @@ class PlainMember(Process):
         played: Any = client
         bad_records = BadRecords("dead-letter", lambda _: None, world.clock)
         intake = Intake(limits.max_record_bytes, bad_records, transformer=self._transformer(limits, world))
-        self._loop = PlainLoop(played, intake, self.member, lambda _: None)
+        self._loop = PlainLoop(played, intake, Members.of_one(TOPIC, self.member), lambda _: None)
 
     def _transformer(self, limits: BatchLimits, world: World) -> Transformer | None:
         return None

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment
+from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group as ConsumerGroup
 from app.delivery.claimer import Wanted
 from app.delivery.limits import BatchLimits
@@ -117,7 +118,7 @@ class Process:
             world.store,
             Registrar(catalog, location, spec("p"), TOPIC, catalog.table(), new_lock=LaneLock),
             stager,
-            limits,
+            Buffer(limits, threads),
             ArrowWriter(),
             ConsumerGroup(
                 GROUP,
@@ -168,7 +169,7 @@ class Process:
 
     @property
     def held_bytes(self) -> int:
-        return self.member.flow.held_bytes
+        return self.member.flow.buffer.held_bytes
 
     @property
     def is_zombie(self) -> bool:

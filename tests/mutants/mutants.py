@@ -136,8 +136,8 @@ MUTANTS = (
     Mutant(
         "offsets are committed of rows that are not in the lake",
         "app/consumer/offsets.py",
-        "dict(assignment.to_commit())",
-        "{each: each.taken for each in assignment.claimed}",
+        "{each: offset for some in assignments for each, offset in some.to_commit()}",
+        "{each: each.taken for some in assignments for each in some.claimed}",
         ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(

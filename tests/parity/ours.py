@@ -14,6 +14,7 @@ from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import Observed
+from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.pipeline import Writer
@@ -79,7 +80,7 @@ class Ours:
         group = Group(settings.consumer_group, offsets, TopicIds(offsets.topic_id), KafkaWatch())
         runtime = Runtime(scratch, Metrics(), workers=2)
         stager = new_stager(settings, lake, bad_records)
-        self._member = member = Member(store, lake.registrar, stager, limits, writer, group, runtime)
+        self._member = member = Member(store, lake.registrar, stager, Buffer(limits), writer, group, runtime)
         member.start()
         self._sink = RowSink(
             member,

@@ -73,7 +73,7 @@ class Flushing:
                 raise HeldUpError(str(self._flow.obstacle or "claiming or writing takes too long"))
             assignment = self._member.assignment
             if assignment is None or assignment.unclaimed:
-                self._flow.wait(_CLAIM_LOOK_SECONDS)
+                self._flow.buffer.wait(_CLAIM_LOOK_SECONDS)
             else:
                 self._flow.wait_delivered(assignment, self._timings.look_seconds)
 
@@ -85,7 +85,7 @@ class Flushing:
             if processed.news <= self._tps():  # else the next assignment gets them: their bytes are counted together
                 processed.hand_over(assignment)
             if not assignment.is_delivered:
-                assignment.end_batch(self._flow.flush_reason)
+                assignment.end_batch(self._flow.buffer.flush_reason)
         is_delivered = assignment is None or assignment.is_delivered
         if not self._needs_claim(processed):
             return is_delivered

@@ -105,11 +105,11 @@ class RowSink(BaseSink):
     @property
     def _held_bytes(self) -> int:
         """Bytes of all rows in Python, here and in the pipeline."""
-        return self._processed.nbytes + self._member.flow.held_bytes
+        return self._processed.nbytes + self._member.flow.buffer.held_bytes
 
     @property
     def _is_full(self) -> bool:
-        return self._member.flow.limits.is_full(self._held_bytes)
+        return self._member.flow.buffer.limits.is_full(self._held_bytes)
 
     # --- called by quixstreams --------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class RowSink(BaseSink):
         if self._of(tp).is_repeated(offset):
             return
         check_row(value, timestamp, headers)
-        most = self._member.flow.limits.max_record_bytes
+        most = self._member.flow.buffer.limits.max_record_bytes
         if self._current.size > most:
             raise TooBigError(self._current.size, most)
         self._processed.add(tp, Row(value, key, timestamp, offset, headers))
@@ -182,7 +182,7 @@ class RowSink(BaseSink):
     def message_processed(self, tp: TopicPartition, offset: int) -> None:
         self._end_message(tp, offset, is_sought=True)
         self._due.expect_flush()
-        is_portion = self._member.flow.limits.is_portion(self._processed.row_bytes)
+        is_portion = self._member.flow.buffer.limits.is_portion(self._processed.row_bytes)
         if is_portion or self._is_full or self.consumed % _LOOK_EVERY == 0:
             self._hand_over()
 
@@ -207,7 +207,7 @@ class RowSink(BaseSink):
             waiting.uncommitted.consumed(rejected.offset, rejected.timestamp)
             self._end_message(rejected.tp, rejected.offset, is_sought=False)
             self._due.expect_bad_records()
-            if self._member.flow.limits.is_portion(self._processed.kept_bytes):
+            if self._member.flow.buffer.limits.is_portion(self._processed.kept_bytes):
                 self._flush_bad_records()
             if self._is_full:
                 self._hand_over()
@@ -268,7 +268,7 @@ class RowSink(BaseSink):
     def _hand_over(self) -> None:
         """Hand over what can be written; wait for room if the buffer is full."""
         self._check_revocation()
-        processed, limits = self._processed, self._member.flow.limits
+        processed, limits = self._processed, self._member.flow.buffer.limits
         is_batch = processed.rows >= limits.batch_size and self._due.is_quiet
         is_worth_it = is_batch or limits.is_portion(processed.row_bytes)
         self._flushing.hand_over(processed, is_worth_it=is_worth_it)
@@ -285,7 +285,7 @@ class RowSink(BaseSink):
                 cause = str(self._member.flow.obstacle or "the pipeline did not take them in time")
                 raise RetryableError("writing rows from a full buffer", cause, "The next start reads them again")
             self._flushing.step(self._processed)
-            self._member.flow.wait(timings.look_seconds)
+            self._member.flow.buffer.wait(timings.look_seconds)
         self._observed.observer.waited()
 
     def _check_revocation(self) -> None:

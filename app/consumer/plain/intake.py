@@ -15,7 +15,7 @@ from app.consumer.plain.transformer import Transformer
 from app.consumer.rows import MESSAGE_OVERHEAD
 from app.consumer.sink_observer import NOBODY, SinkObserver
 from app.delivery.assignment import Assignment, Piece
-from app.delivery.member import Member
+from app.delivery.members import Members
 from app.model import Message, TopicPartition, headers_of_all
 
 logger = logging.getLogger(__name__)
@@ -38,11 +38,12 @@ class Backpressure:
     ``consumed`` counts messages.
     """
 
-    def __init__(self, client: Consumer, member: Member) -> None:
+    def __init__(self, client: Consumer, members: Members) -> None:
         self._client = client
-        self._flow = member.flow
-        self._metrics = member.runtime.metrics
-        self._timings = member.runtime.timings
+        self._members = members
+        self._buffer = members.buffer
+        self._metrics = members.runtime.metrics
+        self._timings = members.runtime.timings
         self._size = _POLL_BYTES // _FIRST_MESSAGES  # of a message in memory on average, in bytes
         self._in_time = _POLL_MESSAGES  # messages that are taken in a turn
         self._full_since: float | None = None
@@ -55,7 +56,7 @@ class Backpressure:
     @property
     def most_messages(self) -> int:
         """How many to poll; fewer where they are large, or ``transform()`` is slow."""
-        return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, self._flow.room) // self._size))
+        return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, self._buffer.room) // self._size))
 
     def took(self, messages: int, size: int, seconds: float) -> None:
         """Count messages; note their bytes in memory, and how long it took to take them."""
@@ -64,32 +65,32 @@ class Backpressure:
             self._size = size // messages or self._size
             self._in_time = int(TURN_SECONDS * messages / max(seconds, 1e-6))
 
-    def may_poll(self, assignment: Assignment) -> bool:
+    def may_poll(self) -> bool:
         """Whether to poll. Waits a moment for room; if there is none for long, the client is paused and polled."""
-        if not self._flow.is_full:
+        if not self._buffer.is_full:
             self._full_since = None
-            self._pause(assignment, wanted=False)
+            self._pause(wanted=False)
             return True
         clock = self._timings.clock
         self._full_since = self._full_since or clock()
         if clock() - self._full_since < _PATIENCE_SECONDS:
-            self._flow.wait(self._timings.look_seconds)
+            self._buffer.wait(self._timings.look_seconds)
             return False
-        self._pause(assignment, wanted=True)
+        self._pause(wanted=True)
         return True
 
-    def begin(self, assignment: Assignment) -> None:
+    def begin(self) -> None:
         """Read the claimed partitions, each from where it is."""
-        claimed = assignment.claimed
+        claimed = self._members.claimed
         self._client.assign([KafkaTopicPartition(*each.tp, each.taken) for each in claimed])
         # librdkafka keeps a pause over assignments, also of a partition that another member had in between.
         again = self._client.pause if self.is_paused else self._client.resume
         again([KafkaTopicPartition(*each.tp) for each in claimed])
 
-    def _pause(self, assignment: Assignment, *, wanted: bool) -> None:
+    def _pause(self, *, wanted: bool) -> None:
         if wanted == self.is_paused:
             return
-        tps = [KafkaTopicPartition(*each.tp) for each in assignment.claimed]
+        tps = [KafkaTopicPartition(*each.tp) for each in self._members.claimed]
         if wanted:
             self._client.pause(tps)
             self._metrics.paused()

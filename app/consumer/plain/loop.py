@@ -7,6 +7,7 @@ that.
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence, Set
+from itertools import chain
 from operator import lt, methodcaller
 from typing import Any
 
@@ -21,6 +22,7 @@ from app.consumer.until import Until
 from app.delivery.assignment import Assignment, Partition
 from app.delivery.claimer import taken_over
 from app.delivery.member import Member
+from app.delivery.members import Members
 from app.errors import RetryableError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.kafka.watch import recreated_error
@@ -46,35 +48,33 @@ class PlainLoop:
         self,
         client: Consumer,
         intake: Intake,
-        member: Member,
+        members: Members,
         on_turn: Callable[[bool], None],
         until: Until | None = None,
     ) -> None:
         self._client = client
         self._intake = intake
-        self._member = member
-        self._flow = member.flow
+        self._members = members
         self._on_turn = on_turn
         self._until = until
-        self._metrics = member.runtime.metrics
-        self._timings = member.runtime.timings
-        self._backpressure = Backpressure(client, member)
+        self._metrics = members.runtime.metrics
+        self._timings = members.runtime.timings
+        self._backpressure = Backpressure(client, members)
         self._copies = Copies(client, self._metrics, self._timings)
         self._is_stopping = False
 
     def stop(self) -> None:
         self._is_stopping = True
 
-    def run(self, topic: str) -> bool:
+    def run(self, *topics: str) -> bool:
         """Consume until stopped; returns whether all that was read is in the lake."""
-        self._client.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        self._client.subscribe([*topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         try:
             while not self._is_stopping:
                 self._turn()
             self._flush(self._timings.stop_seconds)
-            self._flow.raise_failure()
-            assignment = self._member.assignment
-            return assignment is None or assignment.is_delivered
+            self._members.raise_failure()
+            return all(each.is_delivered for each in self._members.assignments)
         finally:
             self._give_up()
             self._client.close()
@@ -87,18 +87,18 @@ class PlainLoop:
         return partition is not None and not self._backpressure.is_paused
 
     def consumption(self) -> Consumption:
-        assignment, flow = self._member.assignment, self._flow
-        tps = tuple(assignment.partitions) if assignment else ()
+        assignments, waiting, buffer = self._members.assignments, self._members.waiting, self._members.buffer
+        tps = (*chain.from_iterable(each.partitions for each in assignments), *waiting)
         return Consumption(
             assigned=len(tps),
             tps=tps,
-            unclaimed=assignment.unclaimed if assignment else frozenset(),
-            fenced=assignment.fenced if assignment else {},
-            oldest=assignment.oldest_uncommitted if assignment else {},
+            unclaimed=frozenset(waiting).union(*(each.unclaimed for each in assignments)),
+            fenced={tp: why for each in assignments for tp, why in each.fenced.items()},
+            oldest={tp: at for each in assignments for tp, at in each.oldest_uncommitted.items()},
             consumed=self._backpressure.consumed,
-            due_in=flow.ends.due_in,
-            held_bytes=flow.held_bytes,
-            is_full=flow.is_full,
+            due_in=self._members.due_in,
+            held_bytes=buffer.held_bytes,
+            is_full=buffer.is_full,
             is_paused=self._backpressure.is_paused,
             is_stopping=self._is_stopping,
         )
@@ -118,78 +118,81 @@ class PlainLoop:
         logger.info("given away: %s", _listed(tps))
 
     def _lost(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
-        self._end()
+        self._end_all()
         client.unassign()
         logger.warning("lost: %s; their new owner goes on from the journal", _listed(tps))
 
     def _begin(self, tps: Sequence[TopicPartition], closed: str | None = None) -> None:
-        self._intake.observer.assigned(tps)
-        self._member.begin(tps, closed)
+        self._intake.observer.assigned(self._members.begin(tps, closed))
 
     def _give_up(self) -> None:
-        """Commit what is in the lake, and end the assignment."""
-        if (assignment := self._member.assignment) is not None:
-            self._copies.copy(assignment, asynchronous=False)
-            self._end()
+        """Commit what is in the lake, and end the assignments."""
+        self._copies.copy(self._members.assignments, asynchronous=False)
+        self._end_all()
 
-    def _end(self) -> None:
-        assignment = self._member.assignment
-        if assignment is None:
-            return
-        tps = tuple(assignment.partitions)
-        self._metrics.ended(tps)
-        self._intake.observer.unassigned(tps)
-        self._backpressure.unassigned()
-        self._member.end()
+    def _end_all(self) -> None:
+        self._members.waiting = ()
+        for member in self._members.all:
+            self._end(member)
+
+    def _end(self, member: Member) -> None:
+        if (assignment := member.assignment) is not None:
+            tps = tuple(assignment.partitions)
+            self._metrics.ended(tps)
+            self._intake.observer.unassigned(tps)
+            self._backpressure.unassigned()
+            member.end()
 
     # --- a turn -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._member.check()
+        self._members.check()
+        if self._members.waiting:
+            self._begin(self._members.waiting)
         self._claim_again()
-        if (assignment := self._member.assignment) is not None:
-            self._admit(assignment)
+        self._admit()
         has_come = self._may_poll() and self._poll()
-        self._intake.observer.turn(is_in_trouble=self._flow.is_in_trouble)
-        self._flow.raise_failure()
-        if (assignment := self._member.assignment) is not None:  # a poll may have changed it
-            self._copies.copy(assignment, asynchronous=True)
+        self._intake.observer.turn(is_in_trouble=self._members.is_in_trouble)
+        self._members.raise_failure()
+        self._copies.copy(self._members.assignments, asynchronous=True)
         self._on_turn(has_come)
 
-    def _admit(self, assignment: Assignment) -> None:
+    def _admit(self) -> None:
         """Read the partitions whose claims have succeeded, from where the log ends."""
-        claims = assignment.new_claims()
+        of_each = [(assignment, assignment.new_claims()) for assignment in self._members.assignments]
+        claims = [claim for _, new in of_each for claim in new]
         if not claims:
             return
         log_starts(claims, self._metrics)
         mark_set_offsets(claims, self._client.commit)
-        for claim in claims:
-            assignment.partitions[claim.tp].begin(claim.start.offset)
-            self._metrics.begins(claim.tp, claim.start.offset)
-        self._backpressure.begin(assignment)
+        for assignment, new in of_each:
+            for claim in new:
+                assignment.partitions[claim.tp].begin(claim.start.offset)
+                self._metrics.begins(claim.tp, claim.start.offset)
+        self._backpressure.begin()
         listed = (f"{claim.tp} from {claim.start.offset}" for claim in sorted(claims, key=lambda claim: claim.tp))
         logger.info("claimed: %s", ", ".join(listed))
 
     def _claim_again(self) -> None:
-        """Begin another assignment of the same partitions if another member has closed the log of the present one.
+        """Begin another assignment of the same partitions if another member has closed the log of a present one.
 
         The claim then asks Kafka whether the partitions are still assigned to this member. The process ends if Kafka
         has not revoked them for too long.
         """
-        assignment = self._member.assignment
-        fence = assignment.log.fence if assignment else None
-        if assignment is None or fence is None:
-            return
-        if self._member.reclaiming.may_again(fence.error):
-            self._end()
-            self._client.assign([])
-            self._begin(tuple(assignment.partitions), str(fence.error))
-        elif self._timings.clock() - fence.since > self._timings.fenced_seconds:
-            raise taken_over(str(fence.error))
+        for member in self._members.all:
+            assignment = member.assignment
+            fence = assignment.log.fence if assignment else None
+            if assignment is None or fence is None:
+                continue
+            if member.reclaiming.may_again(fence.error):
+                self._end(member)
+                self._backpressure.begin()
+                self._begin(tuple(assignment.partitions), str(fence.error))
+            elif self._timings.clock() - fence.since > self._timings.fenced_seconds:
+                raise taken_over(str(fence.error))
 
     def _may_poll(self) -> bool:
-        assignment = self._member.assignment
-        if assignment is None or self._backpressure.may_poll(assignment):
+        if not self._members.assignments or self._backpressure.may_poll():
             return True
         self._intake.observer.waited()
         return False
@@ -229,20 +232,21 @@ class PlainLoop:
         if offsets[0] < partition.taken or not all(map(lt, offsets, offsets[1:])):
             raise self._went_back(tp, min(offsets), partition.taken)
         partition.uncommitted.consumed(offsets[0], known_timestamp(messages[0].timestamp()[1]))
-        taken = self._intake.take(assignment, tp, messages, room=self._flow.room, until=until)
+        taken = self._intake.take(assignment, tp, messages, room=self._members.buffer.room, until=until)
         if taken.messages < len(messages):
             left.add(tp)
             self._go_back(tp, offsets[taken.messages])
         return taken
 
     def _claimed(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
-        assignment = self._member.assignment
+        member = self._members.of(tp.topic)
+        assignment = member.assignment if member else None
         partition = assignment.partitions.get(tp) if assignment else None
         return assignment, partition if partition and partition.is_claimed else None
 
     def _went_back(self, tp: TopicPartition, given: int, expected: int) -> RetryableError:
         cause = f"Kafka gives offset {given} where {expected} comes next"
-        if self._member.group.is_same_topic(tp) is False:
+        if self._members.group.is_same_topic(tp) is False:
             return recreated_error(tp, cause)
         return RetryableError(f"consuming {tp}", cause, "The next start goes on from the journal")
 
@@ -282,15 +286,17 @@ class PlainLoop:
 
     def _flush(self, seconds: float) -> None:
         """Bring what was read into the lake, for so long: what is left is read again."""
-        assignment, flow, clock = self._member.assignment, self._flow, self._timings.clock
-        if assignment is None:
-            return
-        assignment.end_batch(flow.flush_reason)
-        until = clock() + seconds
-        while not flow.wait_delivered(assignment, self._timings.look_seconds):
-            if flow.failure is not None or assignment.is_over or clock() >= until:
-                break
-        self._intake.observer.flushed()
+        clock = self._timings.clock
+        until, reason = clock() + seconds, self._members.buffer.flush_reason
+        each = [(member.flow, assignment) for member in self._members.all if (assignment := member.assignment)]
+        for _, assignment in each:
+            assignment.end_batch(reason)
+        for flow, assignment in each:
+            while not flow.wait_delivered(assignment, self._timings.look_seconds):
+                if flow.failure is not None or assignment.is_over or clock() >= until:
+                    break
+        if each:
+            self._intake.observer.flushed()
 
 
 def _by_partition(messages: Sequence[Message]) -> list[list[Message]]:

@@ -14,6 +14,7 @@ from app.bad_records.refusals import OnBadRecord
 from app.catalog.registrar import Registrar
 from app.consumer.plain.row_message import row_of
 from app.delivery.assignment import Assignment, Piece
+from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.limits import BatchLimits
 from app.delivery.member import Member
@@ -100,7 +101,7 @@ class Line:
             self.store,
             registrar,
             stager(wanted, choice, table_root=ROOT, read_message=row_of),
-            limits,
+            Buffer(limits),
             self.writer,
             Group("group", self.bench.kafka, topic_ids, KafkaWatch()),
             Runtime(self.scratch, self.metrics, timings, workers=2, free_bytes=free_bytes),
@@ -144,14 +145,14 @@ class Line:
         return assignment.is_delivered
 
     def wait_staged(self) -> None:
-        waiting.wait_until(lambda: self.flow.held_bytes == 0, "all rows are staged, or dropped")
+        waiting.wait_until(lambda: self.flow.buffer.held_bytes == 0, "all rows are staged, or dropped")
 
     def wait_empty(self) -> None:
         """Wait until each batch is in the lake, or dropped."""
 
         def is_empty() -> bool:
             assert self.flow.failure is None
-            return self.flow.held_bytes == self.flow.under_way == 0
+            return self.flow.buffer.held_bytes == self.flow.buffer.under_way == 0
 
         waiting.wait_until(is_empty, "no batch is under way")
         assert list(self.scratch.iterdir()) == []

@@ -66,10 +66,10 @@ def test_the_bytes_of_a_batch_are_held_until_it_is_staged(line: Line) -> None:
     for number, size in ((2, 200), (3, 400), (4, 800), (5, 1_600)):
         line.batch(one(number), size=size)
     # Batch 2 waits for the writer, batch 3 for its place, and the rows of the others for the thread that stages.
-    wait_until(lambda: line.flow.held_bytes == 2_400, "batch 3 is staged")
+    wait_until(lambda: line.flow.buffer.held_bytes == 2_400, "batch 3 is staged")
     gate.open()
     assert line.delivered()
-    assert line.flow.held_bytes == 0
+    assert line.flow.buffer.held_bytes == 0
 
 
 def test_a_batch_grows_while_another_one_waits_for_spark(new_line: NewLine) -> None:
@@ -160,7 +160,7 @@ def test_a_disk_that_is_nearly_full_ends_the_batch_and_is_waited_for(
     line.take(one(1))
     line.batch(one(2))
     uploading.wait_reached()
-    assert line.flow.held_bytes > 0, "the second portion waits"
+    assert line.flow.buffer.held_bytes > 0, "the second portion waits"
     uploading.open()
     assert line.delivered()
     assert line.values() == [1, 2]
@@ -185,7 +185,7 @@ def waiting_for_conversion(line: Line) -> Callable[[], None]:
     line.writer.before = gate
     line.batches(1, 2, 3)
     gate.wait_reached()
-    wait_until(lambda: line.flow.under_way == 3, "the third is staged")
+    wait_until(lambda: line.flow.buffer.under_way == 3, "the third is staged")
     line.take(one(4))
     return gate.open
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment, Claimed
+from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime, Threads
@@ -167,7 +168,7 @@ class Bench:
             self.store,
             Registrar(None, TableLocation(self.store.uri, "data/t"), spec("p"), "sensors", None),
             stager,
-            UNBOUNDED,
+            Buffer(UNBOUNDED),
             ArrowWriter(),
             Group(
                 "group",

@@ -12,6 +12,7 @@ from app.bad_records.refusals import BadRecords, OnBadRecord
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.transformer import Transformer, stateless_dataframe
+from app.delivery.members import Members
 from app.errors import FatalError, RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError
@@ -40,9 +41,9 @@ class Bench(ConsumerBench):
             built = stateless_dataframe().apply(transform)
             topic = Topic("sensors", value_deserializer="json", key_deserializer="str")
             form = {"values_are_json": True, "keys_are_text": True}
-            transformer = Transformer(topic, built, self.member.flow.limits, **form, clock=self.clock)
+            transformer = Transformer(topic, built, self.member.flow.buffer.limits, **form, clock=self.clock)
         intake = Intake(1_000, BadRecords(on_bad_record, lambda _: None), transformer=transformer)
-        self.loop = PlainLoop(client, intake, self.member, self._turn)
+        self.loop = PlainLoop(client, intake, Members.of_one("sensors", self.member), self._turn)
         self.fence, self.deliver = self.member.fence, self.member.deliver
         self._left = 0
         self._then: Callable[[], None] = self.loop.stop
@@ -70,10 +71,10 @@ class Bench(ConsumerBench):
         self.clock.advance(21)
 
     def fill(self) -> None:
-        self.member.flow.hold(2_000_000)
+        self.member.flow.buffer.hold(2_000_000)
 
     def empty(self) -> None:
-        self.member.flow.hold(-2_000_000)
+        self.member.flow.buffer.hold(-2_000_000)
 
     @property
     def taken(self) -> dict[TopicPartition, list[int]]:
@@ -328,13 +329,13 @@ def test_keys_and_headers_fill_the_buffer_and_bound_a_poll_whichever_messages_ha
 
     def noting(num_messages: int, timeout: float) -> list[Any]:
         asked.append(num_messages)
-        assert num_messages * 450 < 1_000_000 - bench.member.flow.held_bytes, (
+        assert num_messages * 450 < 1_000_000 - bench.member.flow.buffer.held_bytes, (
             "it would take more than the buffer has room for"
         )
         return consume(num_messages, timeout)
 
     def look() -> None:
-        assert bench.member.flow.held_bytes > 450 * bench.loop.consumption().consumed
+        assert bench.member.flow.buffer.held_bytes > 450 * bench.loop.consumption().consumed
 
     bench.client.consume = noting  # type: ignore[method-assign]
     # Every other message, but none of those that come first in a poll.
