@@ -160,13 +160,13 @@ def _athena(table: Table) -> str:
         properties |= {f"projection.{name.lower()}.{key}": value for key, value in of_column.items()}
     told = ",\n".join(f"  {_HIVE.text(key)} = {_HIVE.text(value)}" for key, value in properties.items())
     until = f", and before the year {table.year + YEARS}" if "year" in columns else ""
-    most = f"{prod(count or 1 for count, _ in columns.values()):,} folders"
+    most, named = prod(count or 1 for count, _ in columns.values()), "no other values" if injected else "no values"
     return "\n".join(
         [
             "-- Athena finds new folders without MSCK REPAIR TABLE, and no rows in folders of other values than these.",
             f"-- Make the table anew, as this prints it then, when there are others{until}.",
             *([f"-- Each query has to name values of {', '.join(injected)}, by = or IN."] if injected else []),
-            f"-- A query that names no {'other ' if injected else ''}values looks for {most}. More than 1,000,000 are refused.",
+            f"-- A query that names {named} looks for {most:,} folders. More than 1,000,000 are refused.",
             "-- Redshift Spectrum, EMR and Glue do need MSCK REPAIR TABLE for new folders.",
             *lines,
             f"TBLPROPERTIES (\n{told}\n);",
