@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+from zoneinfo import available_timezones
 
 from app import time_texts
 from app.formats import FORMATS
@@ -136,6 +137,12 @@ def transform(entry: str) -> tuple[str, str] | None:
     """Returns a transform in the words of Iceberg, such as ``bucket[16]``, and its column; ``None`` for a column."""
     found = _transform.fullmatch(entry)
     if not found:
+def time_zone(text: str) -> str:
+    if text not in available_timezones():
+        raise ValueError("must be the name of a time zone in the tz database, such as Europe/Prague")
+    return text
+
+
         return None
     time, of_time, sized, size, of_size = found.groups()
     return (time, of_time.strip()) if time else (f"{sized}[{size}]", of_size.strip())

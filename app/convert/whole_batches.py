@@ -118,7 +118,7 @@ class WholeBatches:
         stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
             raise OneByOneError
-        partition_values = self._partition_values({**fields, **extra}, moments, keys)
+        partition_values = self._partition_values(fields, extra, moments, keys)
         return Rows(pa.table(stored), partition_values, chunk.parts, moments is fields[self._rules.timestamp_column])
 
     def _fields(
@@ -234,12 +234,31 @@ class WholeBatches:
             raise OneByOneError
         return columns
 
-    def _partition_values(self, fields: Mapping[str, pa.Array], moments: pa.Array, keys: pa.Array) -> list[pa.Array]:
-        parts = time_parts_of_column(moments) if self._derived else {}
+    def _partition_values(
+        self, fields: Mapping[str, pa.Array], extra: Mapping[str, pa.Array], moments: pa.Array, keys: pa.Array
+    ) -> list[pa.Array]:
+        parts = time_parts_of_column(moments, self._spec.time_zone) if self._derived else {}
         if parts is None:
             raise OneByOneError
-        given = {KEY_COLUMN: keys, **fields, self._rules.timestamp_column: moments, **parts}
-        return [fill_null(_text(given[name], name), self._spec.null_value) for name in self._spec.columns]
+        given = {KEY_COLUMN: keys, **fields, **extra, self._rules.timestamp_column: moments, **parts}
+        return [fill_null(_texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
+
+
+def _texts(values: pa.Array, fields: Mapping[str, pa.Array], column: str) -> pa.Array:
+    """Returns the texts of a column; where its name is a path, of the field inside objects for rows without a value."""
+    found = _text(values, column)
+    if "." not in column or not found.null_count:
+        return found
+    first, *path = column.split(".")
+    values = fields.get(first, pa.nulls(0))
+    for name in path:
+        index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
+        if index < 0:
+            return found
+        values = pc.struct_field(values, [index])
+    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
+        raise OneByOneError
+    return pc.coalesce(found, _text(values, column))
 
 
 def _text(values: pa.Array, column: str) -> pa.Array:

@@ -1,7 +1,7 @@
 """The layout of a table: folders of partition values, and every key and file name, as pure functions.
 
 Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, and plain integers. Time
-columns have zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). All are escaped the way Hive and Spark escape.
+columns have zero-padded parts (``2024``, ``01``, ``05``, ``00``). All are escaped the way Hive and Spark escape.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from app.model import BatchPart, OffsetRange, TopicPartition
 
 RESCUED_COLUMN = "_rescued_data"
 TIME_COLUMNS = ("year", "month", "day", "hour")
+UTC_ZONE = "UTC"
 KAFKA_PARTITIONS = ("__topic", "__partition")  # metadata that a table may be partitioned by
 # The null folder, for rows without a value in a partition column. A table keeps the name that it has. A new one gets
 # the name that its readers expect.
@@ -60,6 +61,7 @@ class PartitionSpec:
         sort_column: orders the rows of a file; ``None`` for the order of arrival.
         stats_columns: the only columns with bounds; empty for all that can have them.
         computed_bytes: of a key that other folders need.
+        time_zone: of ``year``, ``month``, ``day`` and ``hour``, by its name in the tz database.
     """
 
     columns: tuple[str, ...]
@@ -70,6 +72,7 @@ class PartitionSpec:
     sort_column: str | None = None
     stats_columns: tuple[str, ...] = ()
     computed_bytes: int = 0
+    time_zone: str = UTC_ZONE
 
     def __post_init__(self) -> None:
         if not self.order:

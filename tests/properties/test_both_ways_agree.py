@@ -191,6 +191,29 @@ def test_fields_are_dropped_renamed_and_hashed_many_at_once(path: Path) -> None:
     assert "blob" not in step.schema.current.columns
 
 
+@pytest.mark.parametrize("value", ["eu", 7, True, None])
+def test_a_field_inside_objects_names_folders_many_at_once(value: Any, path: Path) -> None:
+    step = StagingStep(replace(ORDINARY, hive=("meta.at.region",)), at_once=True)
+    values = ordinary(5_000, meta={"at": {"region": value}, "x": 1})
+    values += [b'{"ts_ms":1}', b'{"ts_ms":1,"meta":null}', b'{"ts_ms":1,"meta":{"x":2}}']
+    assert reads(step, values, path) <= 3 * FEW
+    assert reads(step, values, path) == 0
+    inside = pq.read_table(path)["meta"].to_pylist()
+    assert inside[0] == ({"x": 1} if value is None else {"at": {"region": value}, "x": 1})
+
+
+PARENTS = ['{"b":"x"}', '{"b":1}', '{"b":1.0}', '{"b":{}}', '{"b":[1]}', '{"b":null}', "{}", "[]", '"x"', "1", "null"]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([*PARENTS, '{"b":"x"}', '{"b":"y"},"a.b":"top"']), max_size=8), max_size=3),
+    st.integers(1, 3),
+)
+def test_whatever_is_on_the_path_of_a_field(batches: list[list[str]], few: int) -> None:
+    some = [messages(*(f'{{"ts_ms":1,"a":{parent}}}'.encode() for parent in batch)) for batch in batches if batch]
+    assert_both_agree(Table(("a.b",)), some, few=few)
+
+
 def test_a_record_with_a_field_and_the_column_that_it_becomes_is_refused(path: Path) -> None:
     step = StagingStep(Table(rules=FieldRules(renamed={"a": "b"})), at_once=True)
     staged = step.stage(messages(b'{"a":1}', b'{"a":2,"b":3}', b'{"b":4}'), path)
@@ -233,7 +256,10 @@ def test_the_dead_letter_has_the_fields_as_they_came(at_once: bool, tmp_path: Pa
 TABLES = st.builds(
     Table,
     hive=st.lists(
-        st.sampled_from(["year", "day", "hour", "p", "a", "s", "ts_ms", "__key", "~s", "~a", "~year", "q", "__topic"]),
+        st.sampled_from(
+            ["year", "day", "hour", "p", "a", "s", "ts_ms", "__key", "~s", "~a", "~year", "q", "__topic", "a.b", "a.a",
+             "a.p.a", "__topic.a", "a."]
+        ),
         max_size=3,
         unique_by=lambda name: name.removeprefix("~"),
     ).map(tuple),
@@ -258,6 +284,7 @@ TABLES = st.builds(
     metadata=st.sampled_from(
         [(), (), ("__offset", "__partition"), ("__topic", "__timestamp", "__headers"), ("__headers",)]
     ),
+    zone=st.sampled_from(["UTC", "UTC", "Europe/Prague", "America/St_Johns", "Africa/Monrovia"]),
 )  # fmt: skip
 
 
