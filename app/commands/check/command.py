@@ -65,10 +65,7 @@ def check(settings: Settings, options: Namespace) -> int:
     log_warnings_only()
     begin = time.monotonic()
     failed, told = 0, set[str]()
-    with (
-        warnings_to_tell(by_answer=options.json) as warnings,
-        contextlib.closing(_Attempts(settings)) as attempts,
-    ):
+    with warnings_to_tell(by_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
         for warning in settings.warnings:
             logger.warning("%s", warning)
         for column in settings.spec.columns:
@@ -290,14 +287,11 @@ class _Attempts:
 
 
 def _is_served_by_a_connector(host: str, port: int) -> bool:
-    asked = HTTPConnection(host, port, timeout=_PORT_SECONDS)
-    try:
-        asked.request("HEAD", "/health/live")
-        return asked.getresponse().getheader("Server") == _SERVER
-    except (OSError, HTTPException):
-        return False
-    finally:
-        asked.close()
+    asking = contextlib.closing(HTTPConnection(host, port, timeout=_PORT_SECONDS))
+    with contextlib.suppress(OSError, HTTPException), asking as connection:
+        connection.request("HEAD", "/health/live")
+        return connection.getresponse().getheader("Server") == _SERVER
+    return False
 
 
 def _remove(folder: Path, parents: Sequence[Path]) -> None:
