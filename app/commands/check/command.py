@@ -229,12 +229,11 @@ class _Attempts:
         return "is defined"
 
     def _ask_registry(self) -> str:
-        subject = f"{self._settings.input_topic}-value"
-        latest = new_registry(self._settings, self._scratch).latest(subject)
+        registry = new_registry(self._settings, self._scratch)
+        latest, subject = registry.latest(), registry.subject
         if latest is None:
             return f"answers; it has no subject {subject}, which topics with other names of subjects need not have"
-        text = "" if latest.kind == "PROTOBUF" else f": {cut(latest.text, _SHOWN)}"  # a descriptor
-        return f"{subject} is {latest.kind}, version {latest.version}, id {latest.id}{text}"
+        return f"{subject} is {latest}"
 
     # --- the lake ---------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,84 @@
+"""Asks the schema registry of AWS Glue, and answers as one with Confluent's API does."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import unquote
+
+import boto3
+import botocore.session
+from botocore import exceptions as boto
+from botocore.config import Config
+from botocore.parsers import ResponseParserError
+
+from app.catalog.base import NotTakenError
+from app.catalog.rest_client import Answer
+from app.catalog.schema_registry import SERVICE
+from app.errors import FatalError, RetryableError, one_line
+from app.storage.s3.client import is_aws_address
+from app.storage.s3.errors import error_code, status_of
+
+_CONFIG: Final = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 1})
+_ERRORS: Final = (boto.ClientError, boto.BotoCoreError, ResponseParserError, ValueError)
+_PASSING: Final = (boto.ConnectionError, boto.HTTPClientError, boto.CredentialRetrievalError, ResponseParserError)
+_HINT: Final = (
+    "Check SCHEMA_REGISTRY_URL, AWS_ENDPOINT_URL_GLUE and the network; allow glue:GetSchemaVersion for the keys in "
+    "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD, for those in AWS_ACCESS_KEY_ID if AWS_ENDPOINT_URL is "
+    "empty, or for a role"
+)
+
+
+class GlueClient:
+    """A ``Client`` of the registry ``glue://<region>/<name>``: a GUID is a schema version's, a subject a schema's name.
+
+    Args:
+        keys: an access key, its secret and a session token; ``None`` where boto3 finds a login.
+        store_url: the address of the store that they are for; they are not Glue's if it is none of AWS.
+    """
+
+    def __init__(self, url: str, keys: Sequence[str | None], store_url: str | None = None) -> None:
+        self._region, _, self._registry = url.removeprefix("glue://").partition("/")
+        self._are_of_others = store_url is not None and not is_aws_address(store_url)
+        self._keys = keys
+
+    @cached_property
+    def _glue(self) -> Any:
+        core = botocore.session.Session()
+        core.set_config_variable("ignore_configured_endpoint_urls", True)  # AWS_ENDPOINT_URL is the store's
+        if self._are_of_others:
+            core.get_component("credential_provider").remove("env")
+        keys = (None, None, None) if self._are_of_others else self._keys
+        session = boto3.session.Session(*keys, region_name=self._region, botocore_session=core)
+        return session.client("glue", endpoint_url=os.environ.get("AWS_ENDPOINT_URL_GLUE") or None, config=_CONFIG)
+
+    def ask(self, _method: str, path: str, doing: str, /, **_: Any) -> Answer:
+        question: Mapping[str, Any]
+        match path.partition("?")[0].split("/"):
+            case ["", "schemas", "guids", guid]:
+                question = {"SchemaVersionId": guid}
+            case ["", "subjects", name, "versions", "latest"]:
+                schema = {"SchemaName": unquote(name), "RegistryName": self._registry}
+                question = {"SchemaId": schema, "SchemaVersionNumber": {"LatestVersion": True}}
+            case _:
+                return _answer(HTTPStatus.NOT_FOUND, error_code=40400)
+        try:
+            found = self._glue.get_schema_version(**question)
+        except _ERRORS as error:
+            code, status = (error_code(error), status_of(error)) if isinstance(error, boto.ClientError) else ("", 0)
+            if code == "EntityNotFoundException":
+                return _answer(HTTPStatus.NOT_FOUND, error_code=40400)
+            if "Throttling" in code:
+                raise NotTakenError(doing, one_line(str(error))) from error
+            if status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, _PASSING):
+                raise RetryableError(doing, one_line(str(error)), _HINT) from error
+            raise FatalError(doing, one_line(str(error)), _HINT) from error
+        kind, text = found.get("DataFormat"), found.get("SchemaDefinition")
+        its_id, version = found.get("SchemaVersionId"), found.get("VersionNumber")
+        return _answer(HTTPStatus.OK, schemaType=kind, schema=text, id=its_id, version=version)
+
+
+def _answer(status: HTTPStatus, **document: Any) -> Answer:
+    return Answer(SERVICE, status, status.phrase, json.dumps(document).encode(), "")
