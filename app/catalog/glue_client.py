@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final
@@ -21,9 +21,12 @@ from app.errors import FatalError, RetryableError, one_line
 from app.storage.s3.client import is_aws_address
 from app.storage.s3.errors import error_code, status_of
 
+Keys = tuple[str | None, str | None, str | None]
 _CONFIG: Final = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 1})
-_ERRORS: Final = (boto.ClientError, boto.BotoCoreError, ResponseParserError, ValueError)
+# The last ones are of an answer with another form than Glue's.
+_ERRORS: Final = (boto.ClientError, boto.BotoCoreError, ResponseParserError, ValueError, AttributeError, TypeError)
 _PASSING: Final = (boto.ConnectionError, boto.HTTPClientError, boto.CredentialRetrievalError, ResponseParserError)
+_UNKNOWN: Final = Answer(SERVICE, HTTPStatus.NOT_FOUND, "", b'{"error_code":40400}', "")
 _HINT: Final = (
     "Check SCHEMA_REGISTRY_URL, AWS_ENDPOINT_URL_GLUE and the network; allow glue:GetSchemaVersion for the keys in "
     "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD, for those in AWS_ACCESS_KEY_ID if AWS_ENDPOINT_URL is "
@@ -39,10 +42,10 @@ class GlueClient:
         store_url: the address of the store that they are for; they are not Glue's if it is none of AWS.
     """
 
-    def __init__(self, url: str, keys: Sequence[str | None], store_url: str | None = None) -> None:
+    def __init__(self, url: str, keys: Keys, store_url: str | None = None) -> None:
         self._region, _, self._registry = url.removeprefix("glue://").partition("/")
         self._are_of_others = store_url is not None and not is_aws_address(store_url)
-        self._keys = keys
+        self._keys = (None, None, None) if self._are_of_others else keys
 
     @cached_property
     def _glue(self) -> Any:
@@ -50,8 +53,7 @@ class GlueClient:
         core.set_config_variable("ignore_configured_endpoint_urls", True)  # AWS_ENDPOINT_URL is the store's
         if self._are_of_others:
             core.get_component("credential_provider").remove("env")
-        keys = (None, None, None) if self._are_of_others else self._keys
-        session = boto3.session.Session(*keys, region_name=self._region, botocore_session=core)
+        session = boto3.session.Session(*self._keys, self._region, core)
         return session.client("glue", endpoint_url=os.environ.get("AWS_ENDPOINT_URL_GLUE") or None, config=_CONFIG)
 
     def ask(self, _method: str, path: str, doing: str, /, **_: Any) -> Answer:
@@ -62,23 +64,23 @@ class GlueClient:
             case ["", "subjects", name, "versions", "latest"]:
                 schema = {"SchemaName": unquote(name), "RegistryName": self._registry}
                 question = {"SchemaId": schema, "SchemaVersionNumber": {"LatestVersion": True}}
+            case ["", "schemas", "ids", _]:
+                return _UNKNOWN
             case _:
-                return _answer(HTTPStatus.NOT_FOUND, error_code=40400)
+                raise FatalError(doing, "AWS Glue cannot be asked this")
         try:
             found = self._glue.get_schema_version(**question)
+            answer = {"schema": found.get("SchemaDefinition"), "schemaType": found.get("DataFormat")}
+            answer |= {"id": found.get("SchemaVersionId"), "version": found.get("VersionNumber")}
         except _ERRORS as error:
             code, status = (error_code(error), status_of(error)) if isinstance(error, boto.ClientError) else ("", 0)
             if code == "EntityNotFoundException":
-                return _answer(HTTPStatus.NOT_FOUND, error_code=40400)
+                return _UNKNOWN
             if "Throttling" in code:
                 raise NotTakenError(doing, one_line(str(error))) from error
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, _PASSING):
                 raise RetryableError(doing, one_line(str(error)), _HINT) from error
             raise FatalError(doing, one_line(str(error)), _HINT) from error
-        kind, text = found.get("DataFormat"), found.get("SchemaDefinition")
-        its_id, version = found.get("SchemaVersionId"), found.get("VersionNumber")
-        return _answer(HTTPStatus.OK, schemaType=kind, schema=text, id=its_id, version=version)
-
-
-def _answer(status: HTTPStatus, **document: Any) -> Answer:
-    return Answer(SERVICE, status, status.phrase, json.dumps(document).encode(), "")
+        if not answer["schema"]:  # botocore takes any page for an empty answer
+            raise FatalError(doing, "the answer has no schema", _HINT)
+        return Answer(SERVICE, HTTPStatus.OK, "", json.dumps(answer).encode(), "")
