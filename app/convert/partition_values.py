@@ -59,17 +59,17 @@ def moments_of(rows: Sequence[Row], spec: PartitionSpec) -> pa.Array:
 
 
 def _texts(rows: Sequence[Row], column: str, spec: PartitionSpec) -> pa.Array:
-    """Returns the texts of a column; where its name is a path, of the field inside objects for rows without a value."""
-    found = texts_of(_values(rows, column, spec), column)
-    if "." not in column or not found.null_count:
+    """Returns the texts of a column; of rows without a value those of the field inside objects, if it has a path."""
+    found, path = texts_of(_values(rows, column, spec), column), spec.path(column)
+    if not path[1:] or not found.null_count:
         return found
     lacking = zip(rows, found.is_null().to_pylist(), strict=True)
-    return pc.coalesce(found, texts_of([_inner(row, column) if lacks else None for row, lacks in lacking], column))
+    return pc.coalesce(found, texts_of([_inner(row, path) if lacks else None for row, lacks in lacking], column))
 
 
-def _inner(row: Row, path: str) -> Any:
+def _inner(row: Row, path: Sequence[str]) -> Any:
     value: Any = row.value
-    for name in path.split("."):
+    for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 

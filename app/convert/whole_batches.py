@@ -241,24 +241,22 @@ class WholeBatches:
         if parts is None:
             raise OneByOneError
         given = {KEY_COLUMN: keys, **fields, **extra, self._rules.timestamp_column: moments, **parts}
-        return [fill_null(_texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
+        return [fill_null(self._texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
 
-
-def _texts(values: pa.Array, fields: Mapping[str, pa.Array], column: str) -> pa.Array:
-    """Returns the texts of a column; where its name is a path, of the field inside objects for rows without a value."""
-    found = _text(values, column)
-    if "." not in column or not found.null_count:
-        return found
-    first, *path = column.split(".")
-    values = fields.get(first, pa.nulls(0))
-    for name in path:
-        index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
-        if index < 0:
+    def _texts(self, values: pa.Array, fields: Mapping[str, pa.Array], column: str) -> pa.Array:
+        """Returns the texts of a column; of rows without a value that of the field inside objects, if it has a path."""
+        found, (first, *inner) = _text(values, column), self._spec.path(column)
+        if not inner or not found.null_count:
             return found
-        values = pc.struct_field(values, [index])
-    if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
-        raise OneByOneError
-    return pc.coalesce(found, _text(values, column))
+        values = fields.get(first, pa.nulls(0))
+        for name in inner:
+            index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
+            if index < 0:
+                return found
+            values = pc.struct_field(values, [index])
+        if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
+            raise OneByOneError
+        return pc.coalesce(found, _text(values, column))
 
 
 def _text(values: pa.Array, column: str) -> pa.Array:

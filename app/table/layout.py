@@ -7,7 +7,7 @@ columns have zero-padded parts (``2024``, ``01``, ``05``, ``00``). All are escap
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.model import BatchPart, OffsetRange, TopicPartition
 
@@ -62,6 +62,7 @@ class PartitionSpec:
         stats_columns: the only columns with bounds; empty for all that can have them.
         computed_bytes: of a key that other folders need.
         time_zone: of ``year``, ``month``, ``day`` and ``hour``, by its name in the tz database.
+        sources: the fields that become other columns, by these.
     """
 
     columns: tuple[str, ...]
@@ -73,6 +74,7 @@ class PartitionSpec:
     stats_columns: tuple[str, ...] = ()
     computed_bytes: int = 0
     time_zone: str = UTC_ZONE
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.order:
@@ -82,6 +84,10 @@ class PartitionSpec:
     def virtual(self) -> tuple[str, ...]:
         """Levels without folders: columns of the records, even with the name of a time part."""
         return tuple(name for name in self.order if name not in self.columns)
+
+    def path(self, column: str) -> list[str]:
+        """Returns the names on the way into objects to the value of a column that no field of the record has."""
+        return self.sources.get(column, column).split(".")
 
 
 def escape(text: str) -> str:

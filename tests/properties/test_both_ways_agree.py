@@ -104,6 +104,22 @@ def test_a_timestamp_column_that_the_first_records_lack_is_told_once(
     assert all(re.search(told, message) for message in found)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_field_inside_objects_may_become_a_partition_column_of_another_name(
+    at_once: bool, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = FieldRules(renamed={"meta.region": "region", "other.x": "y"})
+    step = StagingStep(Table(("region",), rules=rules), at_once=at_once, few=1)
+    records = [b'{"ts_ms":1,"meta":{"region":"eu"}}', b'{"ts_ms":1,"region":"own","meta":{"region":"eu"}}']
+    for _ in range(2):
+        file = step.stage(messages(*records), path).file
+        assert file
+        assert [(group.partition_values["region"], group.rows) for group in file.groups] == [("eu", 1), ("own", 1)]
+        assert pq.read_table(path)["meta"].to_pylist() == [{"region": "eu"}] * 2
+    (told,) = caplog.messages
+    assert told.startswith("RENAME_COLUMNS: none of the first 2 rows has a value in other.x")
+
+
 # --- which way is taken ---------------------------------------------------------------------------------------------
 
 ORDINARY = Table(("year", "__partition", "place"), metadata=("__offset",))
@@ -191,9 +207,12 @@ def test_fields_are_dropped_renamed_and_hashed_many_at_once(path: Path) -> None:
     assert "blob" not in step.schema.current.columns
 
 
+@pytest.mark.parametrize(
+    "names", [{"hive": ("meta.at.region",)}, {"hive": ("r",), "rules": FieldRules(renamed={"meta.at.region": "r"})}]
+)
 @pytest.mark.parametrize("value", ["eu", 7, True, None])
-def test_a_field_inside_objects_names_folders_many_at_once(value: Any, path: Path) -> None:
-    step = StagingStep(replace(ORDINARY, hive=("meta.at.region",)), at_once=True)
+def test_a_field_inside_objects_names_folders_many_at_once(value: Any, names: dict[str, Any], path: Path) -> None:
+    step = StagingStep(replace(ORDINARY, **names), at_once=True)
     values = ordinary(5_000, meta={"at": {"region": value}, "x": 1})
     values += [b'{"ts_ms":1}', b'{"ts_ms":1,"meta":null}', b'{"ts_ms":1,"meta":{"x":2}}']
     assert reads(step, values, path) <= 3 * FEW
@@ -212,6 +231,7 @@ PARENTS = ['{"b":"x"}', '{"b":1}', '{"b":1.0}', '{"b":{}}', '{"b":[1]}', '{"b":n
 def test_whatever_is_on_the_path_of_a_field(batches: list[list[str]], few: int) -> None:
     some = [messages(*(f'{{"ts_ms":1,"a":{parent}}}'.encode() for parent in batch)) for batch in batches if batch]
     assert_both_agree(Table(("a.b",)), some, few=few)
+    assert_both_agree(Table(("b",), rules=FieldRules(renamed={"a.b": "b"})), some, few=few)
 
 
 def test_a_record_with_a_field_and_the_column_that_it_becomes_is_refused(path: Path) -> None:
@@ -276,6 +296,7 @@ TABLES = st.builds(
             *[NO_RULES] * 4,
             FieldRules(["a", "q"]),
             FieldRules(renamed={"a": "b", "s": "a"}),
+            FieldRules(["q"], {"a.b": "p", "a.a.b": "q", "a.p": "s"}),
             FieldRules(renamed={"b": "ts_ms", "ts_ms": "b"}),
             FieldRules(hashed=["a", "S"], salt="é"),
             FieldRules(["b"], {"a": "s", "p": "new"}, ["s", "t", "__key"], "x"),

@@ -78,6 +78,7 @@ class StagingStep:
             HIVE_NULL,
             tuple(name.removeprefix("~") for name in table.hive),
             time_zone=table.zone,
+            sources={name: fields[0] for name in table.hive if (fields := table.rules.fields_of(name))},
         )
         types = parse_column_types(table.types) if table.types else {}
         rules = Rules(table.timestamp, frozenset(spec.columns), types, table.timestamp_as)

@@ -124,6 +124,11 @@ class TestSingleValues:
         assert problem.startswith(f"{variable}={json.dumps(value)}: ")
         assert allowed in problem
 
+    def test_a_table_of_iceberg_has_folders_of_a_zone_and_of_a_field_inside_objects(self) -> None:
+        layout = {"HIVE_COLUMNS": "region,day", "RENAME_COLUMNS": "meta.region:region", "TIME_ZONE": "Asia/Tokyo"}
+        spec = load(**CATALOG, **layout).spec
+        assert (spec.time_zone, spec.path("region"), spec.path("day")) == ("Asia/Tokyo", ["meta", "region"], ["day"])
+
     def test_every_deserializer_of_the_framework_is_known(self) -> None:
         for name in DESERIALIZERS:
             settings = load(KAFKA_KEY_DESERIALIZER=name, KAFKA_VALUE_DESERIALIZER=name)
