@@ -3,7 +3,7 @@
 Gives the same result as ``rows`` and ``partition_values`` record by record; refuses messages where it could differ.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -84,14 +84,10 @@ class WholeBatches:
         plain = (name for name in spec.columns if name not in {*self._derived, *METADATA, KEY_COLUMN})
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
 
-    def learn(self, rows: Iterable[Row]) -> None:
+    def learn(self, rows: Collection[Row]) -> None:
         """Notes the types of partition values in rows that were converted one by one."""
-        kinds: dict[str, set[type]] = {name: set() for name in self._hints}
-        for row in rows:
-            for name, found in kinds.items():
-                found.add(type(row.value.get(name)))
-        for name, found in kinds.items():
-            found.discard(type(None))
+        for name in self._hints:
+            found = {type(row.value.get(name)) for row in rows} - {type(None)}
             if len(found) == 1:
                 self._hints[name] = _HINTS.get(found.pop(), pa.string())
 
