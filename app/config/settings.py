@@ -166,6 +166,7 @@ class Settings(WritingVariables):
             sort_column=self.sort_column,
             stats_columns=self.stats_columns,
             time_zone=self.time_zone,
+            sources={column: name for name, column in self.rename_columns.items()},
         )
 
     @property
@@ -181,7 +182,6 @@ class Settings(WritingVariables):
         """
         if self.is_iceberg:
             return self._iceberg
-            sources={column: name for name, column in self.rename_columns.items()},
         url, token = self.catalog_url or self.platform_catalog_url, self.catalog_auth_token
         if url is None:
             return None
