@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Final
@@ -29,8 +28,7 @@ _PASSING: Final = (boto.ConnectionError, boto.HTTPClientError, boto.CredentialRe
 _UNKNOWN: Final = Answer(SERVICE, HTTPStatus.NOT_FOUND, "", b'{"error_code":40400}', "")
 _HINT: Final = (
     "Check SCHEMA_REGISTRY_URL, AWS_ENDPOINT_URL_GLUE and the network; allow glue:GetSchemaVersion for the keys in "
-    "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD, for those in AWS_ACCESS_KEY_ID if AWS_ENDPOINT_URL is "
-    "empty, or for a role"
+    "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD, or those of AWS (docs/schema-registry.md#aws-glue)"
 )
 
 
@@ -50,17 +48,18 @@ class GlueClient:
     @cached_property
     def _glue(self) -> Any:
         core = botocore.session.Session()
-        core.set_config_variable("ignore_configured_endpoint_urls", True)  # AWS_ENDPOINT_URL is the store's
+        glue, sts = (os.environ.get(f"AWS_ENDPOINT_URL_{name}") or None for name in ("GLUE", "STS"))
+        if not (glue and sts):  # else botocore takes AWS_ENDPOINT_URL, which is the store's
+            core.set_config_variable("ignore_configured_endpoint_urls", True)
         if self._are_of_others:
             core.get_component("credential_provider").remove("env")
         session = boto3.session.Session(*self._keys, self._region, core)
-        return session.client("glue", endpoint_url=os.environ.get("AWS_ENDPOINT_URL_GLUE") or None, config=_CONFIG)
+        return session.client("glue", endpoint_url=glue, config=_CONFIG)
 
     def ask(self, _method: str, path: str, doing: str, /, **_: Any) -> Answer:
-        question: Mapping[str, Any]
         match path.partition("?")[0].split("/"):
             case ["", "schemas", "guids", guid]:
-                question = {"SchemaVersionId": guid}
+                question: dict[str, Any] = {"SchemaVersionId": guid}
             case ["", "subjects", name, "versions", "latest"]:
                 schema = {"SchemaName": unquote(name), "RegistryName": self._registry}
                 question = {"SchemaId": schema, "SchemaVersionNumber": {"LatestVersion": True}}

@@ -18,7 +18,7 @@ OffsetReset = Annotated[str | datetime | timedelta, BeforeValidator(parse.offset
 BadRecords = Literal["dead-letter", "skip", "fail"]
 OffAtZero = AfterValidator(lambda number: number if number > 0 else None)
 
-_URL, _CA = "SCHEMA_REGISTRY_URL", "SCHEMA_REGISTRY_SSL_CA_LOCATION"
+_URL = "SCHEMA_REGISTRY_URL"
 _Known = BeforeValidator(parse.deserializer)
 
 
@@ -51,7 +51,7 @@ class InputVariables(Area):
     """Password, API secret or secret access key at the registry."""
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
     """Bearer token for the registry, in place of a user name."""
-    registry_ca: Pem = env(_CA, only_with=_URL)
+    registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
     """Certificates to trust at the registry, as a file or PEM text. Empty: the system's."""
     registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
     """Client certificate for the registry, as a file or PEM text."""
@@ -91,8 +91,8 @@ class InputVariables(Area):
             problem = "must not be set together with SCHEMA_REGISTRY_USERNAME: one of the two is enough"
             yield from self.refuse(problem, "SCHEMA_REGISTRY_TOKEN")
         if (self.registry_url or "").startswith("glue://"):
-            problem = "has no effect with AWS Glue"
-            yield from self.refuse(problem, "SCHEMA_REGISTRY_TOKEN", _CA, "SCHEMA_REGISTRY_SSL_CERTIFICATE")
+            others = (f"SCHEMA_REGISTRY_{name}" for name in ("TOKEN", "SSL_CA_LOCATION", "SSL_CERTIFICATE"))
+            yield from self.refuse("has no effect with AWS Glue", *others)
             if self.value_deserializer == "protobuf":
                 yield _URL, "must be another one for Protobuf: AWS Glue has its schemas as text, without descriptors"
         if self.registry_certificate:

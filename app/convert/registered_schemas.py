@@ -152,18 +152,15 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         return self._known[schema]
 
     def _ask(self, schema: SchemaId) -> None:
-        begun = self._clock()
+        begun, told = self._clock(), ""  # an id without a schema may be any bytes
         try:
             found = self._find(schema)
-        except ValueError as error:
-            self._refuse(schema, reason_of(error).also("", f" (id {schema})"), begun)  # the id may be any bytes
-            return
-        try:
+            told = f" (id {schema})"
             if found.kind != self._format.upper():
                 raise ValueError(Reason(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
             self._known[schema] = self._parse(found)
         except ValueError as error:
-            self._refuse(schema, reason_of(error).also(f" (id {schema})"), begun)
+            self._refuse(schema, reason_of(error).also(told, f" (id {schema})"), begun)
 
     def _refuse(self, schema: SchemaId, reason: Reason, begun: float) -> None:
         _make_room(self._refused)

@@ -176,6 +176,25 @@ def test_the_keys_of_another_store_are_not_shown_to_aws(opened: Opened) -> None:
     assert not server.requests
 
 
+def test_a_role_logs_in_at_the_address_of_the_token_service(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("t0ken")
+    role = {"AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/reader", "AWS_WEB_IDENTITY_TOKEN_FILE": str(token)}
+    with CannedServer(Answer(200, _OF_ROLE, {"Content-Type": "text/xml"})) as sts:
+        server, registry = opened(LONG, **OF_STORE, **MINIO, **role, AWS_ENDPOINT_URL_STS=sts.url)
+        registry.find(VERSION)
+        assert sts.requests
+    assert "Credential=AKIAROLE/" in server.requests[0].headers["authorization"]
+
+
+_OF_ROLE = b"""<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>AKIAROLE</AccessKeyId><SecretAccessKey>s</SecretAccessKey>
+<SessionToken>t</SessionToken><Expiration>2999-01-01T00:00:00Z</Expiration></Credentials>
+</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"""
+
+
 def test_without_an_address_of_its_own_it_is_that_of_the_region_and_not_the_stores(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
