@@ -28,7 +28,7 @@ _PASSING: Final = (boto.ConnectionError, boto.HTTPClientError, boto.CredentialRe
 _UNKNOWN: Final = Answer(SERVICE, HTTPStatus.NOT_FOUND, "", b'{"error_code":40400}', "")
 _HINT: Final = (
     "Check SCHEMA_REGISTRY_URL, AWS_ENDPOINT_URL_GLUE and the network; allow glue:GetSchemaVersion for the keys in "
-    "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD, or those of AWS (docs/schema-registry.md#aws-glue)"
+    "SCHEMA_REGISTRY_USERNAME and _PASSWORD, for those in AWS_ACCESS_KEY_ID without AWS_ENDPOINT_URL, or for a role"
 )
 
 
