@@ -124,7 +124,7 @@ def test_folders_have_the_time_of_a_zone_and_a_field_inside_objects(scenario: Sc
     moments = ["2024-03-31T00:59:59Z", "2024-03-31T01:00:00Z", "2024-10-27T00:30:00Z", "2024-10-27T01:30:00Z"]
     values = [{"ts_ms": at, "n": n, "meta": {"region": "eu", "kind": n % 2}} for n, at in enumerate(moments)]
     scenario.produce((None, json.dumps(each), None, 0) for each in values)
-    connector = scenario.connector(TIME_ZONE="Europe/Prague", **layout)
+    connector = scenario.connector(scenario.local_store | layout, TIME_ZONE="Europe/Prague")
     scenario.wait_until_committed(len(moments), by=connector)
     assert connector.stop() == 0
     lake = Lake(scenario.folder / "lake" / "data" / scenario.topic)
@@ -133,6 +133,6 @@ def test_folders_have_the_time_of_a_zone_and_a_field_inside_objects(scenario: Sc
         (n, day, hour, "eu", n % 2, {"region": "eu", "kind": n % 2})
         for n, (day, hour) in enumerate([(31, 1), (31, 3), (27, 2), (27, 2)])
     ]
-    refused = scenario.connector(**layout)
+    refused = scenario.connector(scenario.local_store | layout)
     assert refused.wait() != 0
     assert "Set TIME_ZONE=Europe/Prague to go on with this table" in refused.log
