@@ -7,7 +7,7 @@ FROM debian:trixie-slim@sha256:a99cfc517144bc59b1978475ec53b46ecabec7e43635402ee
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get upgrade --yes \
-    && apt-get install --yes --no-install-recommends ca-certificates python3 \
+    && apt-get install --yes --no-install-recommends ca-certificates python3 tzdata \
     && apt-get clean \
     && rm -rf /var/lib/apt/lists/*
 

@@ -62,6 +62,7 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/integration/test_customise_page.py",
     ),
     "the same promise with another value; one of them is for every day": (
+        "tests/e2e/test_glue_registry.py::test_json",
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[a store that is away]",
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[an Azure that is away]",
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[a Google key that is none]",

@@ -5,18 +5,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from app.catalog.base import NotTakenError
-from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.catalog.rest_client import Answer, Patience, Service
+from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.model import RegisteredSchema, SchemaId
 from app.reasons import Reason
 
-_SERVICE = Service(
+SERVICE = Service(
     "the schema registry",
     "SCHEMA_REGISTRY_URL",
     "SCHEMA_REGISTRY_USERNAME and SCHEMA_REGISTRY_PASSWORD, or SCHEMA_REGISTRY_TOKEN",
@@ -26,29 +25,28 @@ _PATIENCE = Patience(connect=5.0, read=10.0, whole=15.0)
 _MOST_REFERENCES = 100
 _REFERENCES_BYTES, _REFERENCES_SECONDS = 16 << 20, 30.0
 _DESCRIPTOR = "?format=serialized"  # of a schema in Protobuf, in base64
+_SHOWN = 300  # characters of a schema
 _SUBJECTS = "/subjects?limit=1"
 _TRIES, _TRY_SECONDS = 5, 15.0  # for a schema without an answer, while the registry answers other questions
 _MOST_FAILED = 1_000  # that are remembered
 _MOST_WAITED_FOR, _WAITED_FOR_SECONDS = 3, 300.0  # such schemas: for others in this time one try has to do
 
 
-@dataclass(frozen=True, slots=True)
-class LatestSchema:
-    id: int
-    version: int
-    kind: str
-    text: str
+class Client(Protocol):
+    """Answers as the API of Confluent's registry does; raises what ``RestClient`` does."""
+
+    def ask(self, method: str, path: str, doing: str, /, *, patience: Patience) -> Answer: ...
 
 
 class SchemaRegistry:
-    """A registry; to be used by one thread at a time."""
+    """A registry; to be used by one thread at a time. ``subject`` has the schemas of the topic's values, as a rule."""
 
-    def __init__(
-        self, url: str, credentials: Credentials, topic: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._others = (_SUBJECTS, _latest_of(f"{topic}-value"))  # questions that need the login, as those for schemas
+    def __init__(self, url: str, client: Client, subject: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.subject = subject
+        self._latest = f"/subjects/{quote(subject, safe='')}/versions/latest"
+        self._others = (_SUBJECTS, self._latest)  # questions that need the login, as those for schemas
         self._clock = clock
-        self._client = RestClient(_SERVICE, url, credentials)
+        self._client = client
         self._url = url
         self._answered: str | None = None  # the path of a schema that the registry has given
         self._failed: dict[SchemaId, list[float]] = {}  # when tries had no answer, while others were answered
@@ -106,14 +104,15 @@ class SchemaRegistry:
         except (ConnectorError, ValueError, RecursionError):
             return False
 
-    def latest(self, subject: str) -> LatestSchema | None:
-        """Returns the latest schema of a subject; ``None`` if the registry does not know the subject."""
-        doing = f"asking the schema registry at {self._url} for the subject {subject}"
-        found = self._ask(_latest_of(subject), doing)
+    def latest(self) -> str | None:
+        """Describes the latest schema of the subject; ``None`` if the registry does not know the subject."""
+        doing = f"asking the schema registry at {self._url} for the subject {self.subject}"
+        found = self._ask(self._latest, doing)
         if found is None:
             return None
         with _in_this_form(doing):
-            return LatestSchema(found["id"], found["version"], _kind(found), found["schema"])
+            text = "" if _kind(found) == "PROTOBUF" else f": {cut(found['schema'], _SHOWN)}"  # else a descriptor
+            return f"{_kind(found)}, version {found['version']}, id {found['id']}{text}"
 
     def _references(self, found: Mapping[str, Any], doing: str) -> Mapping[str, str]:
         """Returns the texts of all schemas that a schema names, by name, each behind those that it names itself."""
@@ -153,15 +152,11 @@ class SchemaRegistry:
         if answer.status == HTTPStatus.NOT_FOUND and _is_of_registry(answer):
             return None
         if answer.status != HTTPStatus.OK:
-            raise answer.refused(doing, f"Check {_SERVICE.url_variable}")
+            raise answer.refused(doing, f"Check {SERVICE.url_variable}")
         found = answer.json_object(doing)
         if not isinstance(found.get("schema"), str):
-            raise FatalError(doing, "the answer has no schema", f"Check {_SERVICE.url_variable}")
+            raise FatalError(doing, "the answer has no schema", f"Check {SERVICE.url_variable}")
         return found
-
-
-def _latest_of(subject: str) -> str:
-    return f"/subjects/{quote(subject, safe='')}/versions/latest"
 
 
 def _is_of_registry(answer: Answer) -> bool:
@@ -182,4 +177,4 @@ def _in_this_form(doing: str) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError) as error:
         cause = f"the answer has another form than a registry's: {error!r}"
-        raise FatalError(doing, cause, f"Check {_SERVICE.url_variable}") from None
+        raise FatalError(doing, cause, f"Check {SERVICE.url_variable}") from None

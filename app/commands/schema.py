@@ -13,24 +13,20 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from app.commands.output import print_line
+from app.commands.projection import YEARS, projected
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.targets import S3Target
-from app.table.layout import HIVE_NULL, RESCUED_COLUMN, TIME_COLUMNS, escape, is_data_file, spec_of_key
+from app.table.layout import HIVE_NULL, RESCUED_COLUMN, escape, is_data_file, spec_of_key
 
 _KINDS = (
     *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
     *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
 )
 _BREAKS = {"\n": r"\n", "\r": r"\r"}  # of lines; BigQuery takes none as they are
-_TIMES: Final = {"month": range(1, 13), "day": range(1, 32), "hour": range(24)}
-_YEARS = 10  # to come, in the list of years
-_MOST_LISTED = 50  # values: Athena advises a few dozen
-_WIDEST_RANGE = 1_000  # of numbers, for each of which a query without a condition asks the store
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,29 +149,24 @@ def _athena(table: Table) -> str:
         *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
         f"STORED AS PARQUET\nLOCATION {_HIVE.text(table.uri + '/')}",
     ]
-    texts = [text for found in table.folders.values() for text in found]
-    if not texts or [*map(escape, texts)] != texts:  # nobody says whether Athena escapes values
-        why = "special characters in them are escaped" if texts else "the table has none yet"
-        notes = [f"-- Repeat MSCK REPAIR TABLE for new folders: {why}."] if table.folders else []
+    columns = {name: projected(name, found, table.null, table.year) for name, found in table.folders.items()}
+    injected = [name for name, (count, _) in columns.items() if not count]
+    if not columns or (why := _unprojected(table, injected)):
+        notes = [f"-- Repeat MSCK REPAIR TABLE for new folders: {why}."] if columns else []
         return "\n".join([*notes, *lines]) + ";" + "".join(f"\n{line}" for line in _repair(table))
-    columns = {name: _projected(table, name) for name in table.folders}
     where = "".join(f"{escape(name)}=${{{name.lower()}}}/" for name in columns)
-    properties = {
-        "projection.enabled": "true",
-        "storage.location.template": f"{table.uri}/{where}",
-    }
+    properties = {"projection.enabled": "true", "storage.location.template": f"{table.uri}/{where}"}
     for name, (_, of_column) in columns.items():
         properties |= {f"projection.{name.lower()}.{key}": value for key, value in of_column.items()}
     told = ",\n".join(f"  {_HIVE.text(key)} = {_HIVE.text(value)}" for key, value in properties.items())
-    until = f", and before the year {table.year + _YEARS}" if "year" in columns else ""
-    injected = ", ".join(name for name, (count, _) in columns.items() if not count)
-    most = prod(count or 1 for count, _ in columns.values())
+    until = f", and before the year {table.year + YEARS}" if "year" in columns else ""
+    most, named = prod(count or 1 for count, _ in columns.values()), "no other values" if injected else "no values"
     return "\n".join(
         [
             "-- Athena finds new folders without MSCK REPAIR TABLE, and no rows in folders of other values than these.",
             f"-- Make the table anew, as this prints it then, when there are others{until}.",
-            *([f"-- Each query has to name values of {injected}, by = or IN."] if injected else []),
-            f"-- A query that names no {'other ' if injected else ''}values looks for {most:,} folders.",
+            *([f"-- Each query has to name values of {', '.join(injected)}, by = or IN."] if injected else []),
+            f"-- A query that names {named} looks for {most:,} folders. More than 1,000,000 are refused.",
             "-- Redshift Spectrum, EMR and Glue do need MSCK REPAIR TABLE for new folders.",
             *lines,
             f"TBLPROPERTIES (\n{told}\n);",
@@ -183,22 +174,15 @@ def _athena(table: Table) -> str:
     )
 
 
-def _projected(table: Table, name: str) -> tuple[int, Mapping[str, str]]:
-    """How many values Athena looks for in a folder column, 0 where each query names them, and the properties for it.
-
-    Times are lists and no ranges, because rows without a time are in the null folder.
-    """
-    found = {*table.folders[name]}
-    if name in TIME_COLUMNS:
-        due = _TIMES.get(name, range(table.year, table.year + _YEARS))
-        found |= {table.null, *(f"{number:02}" for number in due)}
-    else:
-        numbers = sorted(map(int, found)) if all(map(_WHOLE.fullmatch, found)) else []
-        if numbers and (count := numbers[-1] - numbers[0] + 1) <= _WIDEST_RANGE:
-            return count, {"type": "integer", "range": f"{numbers[0]},{numbers[-1]}"}
-        if not 0 < len(found) <= _MOST_LISTED or "," in "".join(found):
-            return 0, {"type": "injected"}
-    return len(found), {"type": "enum", "values": ",".join(sorted(found))}
+def _unprojected(table: Table, injected: Iterable[str]) -> str:
+    """Why Athena cannot tell the folders by itself; empty if it can."""
+    texts = [text for found in table.folders.values() for text in found]
+    if not texts:
+        return "the table has none yet"
+    if [*map(escape, texts)] != texts:  # nobody says whether Athena escapes values
+        return "special characters in their names are escaped"
+    lacking = ", ".join(name for name in injected if table.null in table.folders[name])
+    return lacking and f"{lacking} has too many values to list them, and rows without one"
 
 
 def _spark(table: Table) -> str:

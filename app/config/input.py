@@ -41,12 +41,14 @@ class InputVariables(Area):
     """How to deserialize keys. The key becomes the column `__key`."""
     value_deserializer: Annotated[ValueFormat, _Known] = env("KAFKA_VALUE_DESERIALIZER", "json")
     """How to deserialize values. Each value must become an object with fields, here or in `app/transform.py`."""
-    registry_url: Annotated[str | None, BeforeValidator(parse.http_url)] = env(_URL)
-    """Address of the schema registry, with Confluent's API. `avro` and `protobuf` need it."""
+    registry_url: Annotated[str | None, BeforeValidator(parse.registry_url)] = env(_URL)
+    """Address of the schema registry, with Confluent's API, or `glue://<region>/<registry>` for AWS Glue. `avro` and
+    `protobuf` need it.
+    """
     registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
-    """User name or API key at the registry."""
+    """User name or API key at the registry; for AWS Glue an access key."""
     registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, only_with="SCHEMA_REGISTRY_USERNAME")
-    """Password or API secret at the registry."""
+    """Password, API secret or secret access key at the registry."""
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
     """Bearer token for the registry, in place of a user name."""
     registry_ca: Pem = env("SCHEMA_REGISTRY_SSL_CA_LOCATION", only_with=_URL)
@@ -88,6 +90,11 @@ class InputVariables(Area):
             yield from self.require("must be set with SCHEMA_REGISTRY_USERNAME", "SCHEMA_REGISTRY_PASSWORD")
             problem = "must not be set together with SCHEMA_REGISTRY_USERNAME: one of the two is enough"
             yield from self.refuse(problem, "SCHEMA_REGISTRY_TOKEN")
+        if (self.registry_url or "").startswith("glue://"):
+            others = (f"SCHEMA_REGISTRY_{name}" for name in ("TOKEN", "SSL_CA_LOCATION", "SSL_CERTIFICATE"))
+            yield from self.refuse("has no effect with AWS Glue", *others)
+            if self.value_deserializer == "protobuf":
+                yield _URL, "must be another one for Protobuf: AWS Glue has its schemas as text, without descriptors"
         if self.registry_certificate:
             yield from self.require("must be set with SCHEMA_REGISTRY_SSL_CERTIFICATE", "SCHEMA_REGISTRY_SSL_KEY")
         if self.stream_timeout_topic == self.input_topic:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+from zoneinfo import available_timezones
 
 from app import time_texts
 from app.formats import FORMATS
@@ -74,6 +75,10 @@ aws_region = matching(
     r"[a-z]{2,4}(-[a-z]+)+-\d{1,2}",
     "must be a region of AWS, such as eu-west-1 (or set AWS_ENDPOINT_URL for another S3 store)",
 )
+_glue = matching(
+    r"glue://[a-z]{2,4}(-[a-z]+)+-\d{1,2}/[A-Za-z0-9$#._-]{1,255}",
+    "must be glue://<region>/<registry>, such as glue://eu-west-1/default-registry",
+)
 other_region = matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", 'must be the name of a region: letters, digits, "_" and "-"')
 spark_master = matching(
     r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://.+|k8s://.+|yarn",
@@ -132,6 +137,12 @@ def partitions(text: str) -> tuple[str, ...]:
     return entries
 
 
+def time_zone(text: str) -> str:
+    if text not in available_timezones():
+        raise ValueError("must be the name of a time zone in the tz database, such as Europe/Prague")
+    return text
+
+
 def transform(entry: str) -> tuple[str, str] | None:
     """Returns a transform in the words of Iceberg, such as ``bucket[16]``, and its column; ``None`` for a column."""
     found = _transform.fullmatch(entry)
@@ -176,6 +187,10 @@ def http_url(text: str) -> str:
     if "?" in endpoint(text) or "#" in text:
         raise ValueError('must not hold a query ("?") or a fragment ("#")')
     return text.rstrip("/")
+
+
+def registry_url(text: str) -> str:
+    return _glue(text) if text.startswith("glue:") else http_url(text)
 
 
 def brokers(text: str) -> str:

@@ -165,6 +165,8 @@ class Settings(WritingVariables):
             keeps_columns=self.is_iceberg,
             sort_column=self.sort_column,
             stats_columns=self.stats_columns,
+            time_zone=self.time_zone,
+            sources={column: name for name, column in self.rename_columns.items()},
         )
 
     @property

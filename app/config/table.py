@@ -11,7 +11,7 @@ from app.config.fields import Contradictions, checked, env
 from app.config.store import Name, StoreVariables
 from app.model import KEY_COLUMN
 from app.table.field_rules import FieldRules
-from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS
+from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, UTC_ZONE
 from app.table.type_names import parse_column_types
 
 Compression = Literal["snappy", "zstd", "gzip", "none"]
@@ -24,12 +24,14 @@ class TableVariables(StoreVariables):
     """Name of the table. Empty: that of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
     """Partition columns, outermost first, such as `location,year,month`. `year`, `month`, `day` and `hour` come from
-    `TIMESTAMP_COLUMN`.
+    `TIMESTAMP_COLUMN`. `meta.region` is the field `region` of the object `meta`.
     """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     """Field with the time of the record. Without this field the Kafka timestamp counts."""
     timestamp_as: Name = env("TIMESTAMP_AS")
     """Name of a further column of type `timestamp` with the time of `TIMESTAMP_COLUMN`."""
+    time_zone: Annotated[str, BeforeValidator(parse.time_zone)] = env("TIME_ZONE", UTC_ZONE)
+    """Time zone of `year`, `month`, `day` and `hour` in `HIVE_COLUMNS`, such as `Europe/Prague`."""
     drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
     """Fields to leave out, separated by commas."""
     rename_columns: Annotated[Mapping[str, str], BeforeValidator(parse.renames)] = env("RENAME_COLUMNS", {})
@@ -93,6 +95,9 @@ class TableVariables(StoreVariables):
         taken = (self.timestamp_column, *self.partitions, *self.column_types)
         if self.timestamp_as and self.timestamp_as in {name.removeprefix("~") for name in taken}:
             yield "TIMESTAMP_AS", "must name a column that no other setting names"
+        if self.time_zone != UTC_ZONE and not {*TIME_COLUMNS} & {*self.partitions}:
+            told = "has no effect without year, month, day or hour in HIVE_COLUMNS; transforms of Iceberg are in UTC"
+            yield "TIME_ZONE", told
         if self.timestamp_column in TIME_COLUMNS and self.timestamp_column in self.partitions:
             yield (
                 "TIMESTAMP_COLUMN",

@@ -51,47 +51,39 @@ def _is_deep(values: Iterable[Any]) -> bool:
 
 
 def coerce_array(
-    array: pa.Array | None,
-    values: Sequence[Any],
-    kind: pa.DataType | None,
-    *,
-    fixed: bool,
-    growth: Growth = UNBOUNDED,
-    chunk_rows: int = CHUNK_ROWS,
+    array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED
 ) -> Column:
-    """Fits a column of ``values``, in ``chunk_rows`` of them at once where they do not fit as a whole.
+    """Fits a column of ``values``, in ``CHUNK_ROWS`` of them at once where they do not fit as a whole.
 
     ``array`` has the values as Arrow infers them, ``None`` where it cannot. ``kind`` is ``None`` for a new column.
     ``fixed``: the user has given the type.
     """
     fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, growth=growth)
-    return fast or _fit_in_chunks(list(values), kind, chunk_rows, fixed=fixed, growth=growth)
+    return fast or _fit_in_chunks(list(values), kind, fixed=fixed, growth=growth)
 
 
-def _fit_in_chunks(
-    values: list[Any], kind: pa.DataType | None, chunk_rows: int, *, fixed: bool, growth: Growth
-) -> Column:
+def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth) -> Column:
     """Fits value by value only those chunks that have an odd value, or come before the type is known."""
-    if len(values) <= chunk_rows:
+    if len(values) <= CHUNK_ROWS:
         return coerce_column(values, kind, fixed=fixed, growth=growth)
     growth_before = growth.left
     parts: list[Column] = []
     final = kind
-    for start in range(0, len(values), chunk_rows):
-        chunk = values[start : start + chunk_rows]
+    for start in range(0, len(values), CHUNK_ROWS):
+        chunk = values[start : start + CHUNK_ROWS]
         array = infer(chunk)
         fast = None if array is None else _fit_whole(array, chunk, final, fixed=fixed, growth=growth)
         parts.append(fast or coerce_column(chunk, final, fixed=fixed, growth=growth))
         final = parts[-1].kind
     try:
-        return _in_one(parts, final, len(values), chunk_rows)
+        return _in_one(parts, final, len(values))
     except CONVERSION_ERRORS:  # whole numbers with more digits than the double has that came after them
         growth.left = growth_before
         return coerce_column(values, kind, fixed=fixed, growth=growth)
 
 
-def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int, chunk_rows: int) -> Column:
-    starts = range(0, rows, chunk_rows)
+def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
+    starts = range(0, rows, CHUNK_ROWS)
     misfits = {start + row: one for start, part in zip(starts, parts, strict=True) for row, one in part.misfits.items()}
     typed = next(
         (start + part.typed for start, part in zip(starts, parts, strict=True) if part.typed is not None), None
@@ -99,7 +91,7 @@ def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int, chunk_rows
     if kind is None:
         return Column(None, None, misfits, typed)
     arrays = [
-        pa.nulls(min(chunk_rows, rows - start), kind) if part.array is None else recast(part.array, kind)
+        pa.nulls(min(CHUNK_ROWS, rows - start), kind) if part.array is None else recast(part.array, kind)
         for start, part in zip(starts, parts, strict=True)
     ]
     return Column(pa.concat_arrays(arrays), kind, misfits, typed)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from app.convert.columns import accepts, recast
-from app.convert.registered_schemas import AllHeaders, payload
+from app.convert.registered_schemas import AllHeaders, payload, payloads
 from app.convert.values import MAX_DEPTH, scalar_count
 from app.exact_json import loads
 from app.model import Headers
@@ -45,32 +45,35 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n
 class JsonMessages:
     """Parses messages whose values are JSON."""
 
-    _have_schemas = False
-
     def parse(
         self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], _: Container[str]
     ) -> Mapping[str, pa.Array] | None:
         """Returns the fields, or ``None``; a column whose type Arrow does not parse is parsed as text."""
         kinds = {name: kind if is_native(kind) else pa.string() for name, kind in wanted.items()}
-        if self._have_schemas:
-            try:
-                values = [payload(value, its).data for value, its in zip(values, headers, strict=True)]
-            except ValueError:
-                return None
-        return parse(values, kinds)
+        try:
+            texts = self._json_of(values, headers)
+        except ValueError:
+            return None
+        return parse(texts, kinds)
 
-    def has_field(self, values: Sequence[bytes], _: AllHeaders, name: str) -> bool:
-        return has_field(values, name)  # the few bytes before the JSON do not matter
+    def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
+        return has_field(self._json_of(values, headers), name)
+
+    def _json_of(self, values: Sequence[bytes], _: AllHeaders) -> Sequence[bytes]:
+        return values
 
 
 class JsonSchemaMessages(JsonMessages):
     """Parses messages where the id of a schema, which nobody asks for, stands before the JSON or in a header."""
 
-    _have_schemas = True
+    def _json_of(self, values: Sequence[bytes], headers: AllHeaders) -> Sequence[bytes]:
+        groups = payloads(values, headers).values()
+        by_place = {place: each for group in groups for place, each in zip(*group, strict=True)}
+        return [by_place[place] for place in range(len(values))]
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
         """Decodes a single one; ``ValueError`` if it has no id, or is no JSON."""
-        return loads(payload(raw, headers, is_key=is_key).data)
+        return loads(payload(raw, headers, is_key=is_key)[1])
 
 
 def is_native(kind: pa.DataType) -> bool:

@@ -40,12 +40,12 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[s
         timestamps = _values(rows, spec.timestamp_column, spec)
         reasons.update(_without_any_timestamp(rows, timestamps, spec.timestamp_column))
         try:
-            strings.update(time_parts(timestamps))
+            strings.update(time_parts(timestamps, spec.time_zone))
         except BadRowsError as error:
             reasons |= {row: each.also(f" (field {spec.timestamp_column!r})") for row, each in error.reasons.items()}
     for column in (column for column in spec.columns if column not in {*TIME_COLUMNS, *extra}):
         try:
-            strings[column] = texts_of(_values(rows, column, spec), column)
+            strings[column] = _texts(rows, column, spec)
         except BadRowsError as error:
             reasons = error.reasons | reasons
     if reasons:
@@ -56,6 +56,22 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[s
 def moments_of(rows: Sequence[Row], spec: PartitionSpec) -> pa.Array:
     """Returns the moment of each row; null where its timestamp cannot be used."""
     return moments(_values(rows, spec.timestamp_column, spec))
+
+
+def _texts(rows: Sequence[Row], column: str, spec: PartitionSpec) -> pa.Array:
+    """Returns the texts of a column; of rows without a value those of the field inside objects, if it has a path."""
+    found, path = texts_of(_values(rows, column, spec), column), spec.path(column)
+    if not path[1:] or not found.null_count:
+        return found
+    lacking = zip(rows, found.is_null().to_pylist(), strict=True)
+    return pc.coalesce(found, texts_of([_inner(row, path) if lacks else None for row, lacks in lacking], column))
+
+
+def _inner(row: Row, path: Sequence[str]) -> Any:
+    value: Any = row.value
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:

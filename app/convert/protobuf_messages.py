@@ -4,24 +4,12 @@ import base64
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from importlib import import_module
 from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
-from google.protobuf import (
-    any_pb2,
-    api_pb2,
-    descriptor_pb2,
-    duration_pb2,
-    empty_pb2,
-    field_mask_pb2,
-    json_format,
-    source_context_pb2,
-    struct_pb2,
-    timestamp_pb2,
-    type_pb2,
-    wrappers_pb2,
-)
+from google.protobuf import json_format, wrappers_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -35,21 +23,10 @@ from app.model import RegisteredSchema
 from app.reasons import Reason
 
 _OWN_NAME: Final = "the schema of the record"
+# Each behind those that it imports.
+_NAMES: Final = "any descriptor duration empty field_mask source_context struct timestamp type api wrappers"
 _STANDARD: Final = {
-    module.DESCRIPTOR.name: module.DESCRIPTOR
-    for module in (  # each behind those that it imports
-        any_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        type_pb2,
-        api_pb2,
-        wrappers_pb2,
-    )
+    f"google/protobuf/{name}.proto": import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR for name in _NAMES.split()
 }
 _NUMBER_BITS: Final = 35
 _MORE: Final = 0x80  # in a byte that is not the last one
@@ -244,15 +221,10 @@ def _path(data: bytes) -> tuple[tuple[int, ...], int]:
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
     """Reads a number of the wire format that counts back and forth from zero."""
-    number = shift = 0
-    while at < len(data) and shift < _NUMBER_BITS:
-        byte = data[at]
-        at += 1
-        number |= (byte & ~_MORE) << shift
-        if not byte & _MORE:
-            return number >> 1, at
-        shift += 7
-    raise ValueError(Reason("it does not say which message of the schema it is"))
+    number, end = _varint(data, at)
+    if end == at or data[end - 1] & _MORE:
+        raise ValueError(Reason("it does not say which message of the schema it is"))
+    return number >> 1, end
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -359,4 +331,4 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
     def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
         """Whether the message of any of the values has this field."""
         found = (payload(*each) for each in zip(values, headers, strict=True))
-        return any(name in self.get(each.schema).names(each.data) for each in found)
+        return any(name in self.get(schema).names(data) for schema, data in found)

@@ -1,16 +1,17 @@
 """The schemas of a registry that records name by their ids: each is asked for once, and an unknown one now and then.
 
-The id is in Confluent's wire format, in front of a key or value or in a header. In Protobuf the data begin with the
-path of the message in its file, which stands in the header too if the id does.
+The id is in Confluent's wire format, in front of a key or value or in a header, or in that of AWS Glue, in front of
+them. In Protobuf the data begin with the message's path in its file, which stands in the header too if the id does.
 """
 
 import math
 import time
+import zlib
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from app.model import Headers, RegisteredSchema, SchemaId
@@ -18,8 +19,13 @@ from app.reasons import Reason, reason_of
 
 _KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 
-_BY_NUMBER, _BY_GUID = b"\0", b"\1"
-_NUMBER_BYTES, _GUID_BYTES = 5, 17
+_BY_NUMBER, _BY_GUID, _OF_GLUE = b"\0", b"\1", b"\3"
+_PLAIN, _PACKED = _OF_GLUE + b"\0", _OF_GLUE + b"\5"  # the data are as they are, or compressed by zlib
+_NUMBER_BYTES, _UUID_BYTES = 5, 16
+_SIZES = {_BY_GUID: 1 + _UUID_BYTES, _OF_GLUE: 2 + _UUID_BYTES}
+# Zlib makes a thousand bytes of one. Records above 16 MB are too large by default.
+_MOST_UNPACKED, _MOST_TIMES = 16 << 20, 100
+_MOST_UNPACKED_AT_ONCE = 64 << 20
 _REFUSED_SECONDS = 30.0  # a registry may have replicas, which get a new schema later
 _MOST_REMEMBERED = 10_000  # ids
 _AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, for half of the time at the most
@@ -30,31 +36,29 @@ _NOT_ASKED = Reason(f"its schema id is new, and too many others were asked for i
 AllHeaders = Sequence[Headers | None]
 
 
-class Payload(NamedTuple):
-    """Bytes, and the id of the schema that they were written with."""
-
-    schema: SchemaId
-    data: bytes
-
-
-def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> Payload:
-    """Splits a key or value of a message with these headers; ``ValueError`` if it has no id."""
+def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> tuple[SchemaId, bytes]:
+    """Returns the id of the schema of a key or value, and its data; ``ValueError`` if one cannot be had."""
     named, data = _named(raw, headers, _KEY_HEADER if is_key else _VALUE_HEADER)
-    return Payload(_schema_id(named), data)
+    return _schema_id(named), data
 
 
 def payloads(values: Sequence[bytes], headers: AllHeaders) -> Mapping[SchemaId, tuple[Sequence[int], Sequence[bytes]]]:
-    """Groups the bytes of many values by their schema, with their places; ``ValueError`` if one has no id."""
-    if not any(headers) and {value[:1] for value in values} == {_BY_NUMBER}:  # the usual case, and 5 times as fast
-        prefixes = [value[:_NUMBER_BYTES] for value in values]
-        if len(set(prefixes)) == 1:
-            return {_schema_id(prefixes[0]): (range(len(values)), [value[_NUMBER_BYTES:] for value in values])}
+    """Groups the bytes of many values by their schema, with their places; ``ValueError`` if one must be read alone."""
+    size = _size(values[0])
+    if not any(headers) and values[0][:2] != _PACKED:  # the usual case, and 5 times as fast
+        prefixes = {value[:size] for value in values}
+        if len(prefixes) == 1:
+            return {_schema_id(*prefixes): (range(len(values)), [value[size:] for value in values])}
     found: dict[bytes, tuple[list[int], list[bytes]]] = defaultdict(lambda: ([], []))
+    room = _MOST_UNPACKED_AT_ONCE
     for place, (value, its) in enumerate(zip(values, headers, strict=True)):
         named, rest = _named(value, its, _VALUE_HEADER)
         places, data = found[named]
         places.append(place)
         data.append(rest)
+        room -= max(0, len(rest) - len(value))
+        if room < 0:
+            raise ValueError("too much at once")
     return {_schema_id(named): of_schema for named, of_schema in found.items()}
 
 
@@ -64,21 +68,34 @@ def _named(raw: bytes, headers: Headers | None, header: str) -> tuple[bytes, byt
         if name == header:
             found = content.encode() if isinstance(content, str) else content or b""
             return found[: (size := _size(found))], found[size:] + raw
-    return raw[: (size := _size(raw))], raw[size:]
+    named, data = raw[: (size := _size(raw))], raw[size:]
+    return (_PLAIN + named[2:], _unpacked(data)) if named[:2] == _PACKED else (named, data)
+
+
+def _unpacked(data: bytes) -> bytes:
+    unpack, most = zlib.decompressobj(), min(_MOST_UNPACKED, _MOST_TIMES * len(data))
+    try:
+        unpacked = unpack.decompress(data, most)
+    except zlib.error as error:
+        raise ValueError(Reason("zlib cannot unpack it").also("", f": {error}")) from None
+    if not unpack.eof:
+        told = f"it is cut off, or becomes more than {_MOST_UNPACKED >> 20} MB or {_MOST_TIMES} times its size"
+        raise ValueError(Reason(f"zlib cannot unpack it: {told}"))
+    return unpacked
 
 
 def _size(found: bytes) -> int:
-    return _GUID_BYTES if found[:1] == _BY_GUID else _NUMBER_BYTES
+    return _SIZES.get(found[:1], _NUMBER_BYTES)
 
 
 def _schema_id(named: bytes) -> SchemaId:
-    if named[:1] == _BY_NUMBER and len(named) == _NUMBER_BYTES:
-        number = int.from_bytes(named[1:], signed=True)
-        if number >= 0:
+    if len(named) == _size(named):
+        if named[:1] == _BY_NUMBER and (number := int.from_bytes(named[1:], signed=True)) >= 0:
             return number
-    if named[:1] == _BY_GUID and len(named) == _GUID_BYTES:
-        return UUID(bytes=named[1:])
-    raise ValueError(Reason("it has no schema id of a registry: neither its first bytes nor a header are Confluent's"))
+        if named[:1] == _BY_GUID or named[:2] == _PLAIN:
+            return UUID(bytes=named[-_UUID_BYTES:])
+    told = "neither its first bytes nor a header are Confluent's, nor are the first bytes those of AWS Glue"
+    raise ValueError(Reason(f"it has no schema id of a registry: {told}"))
 
 
 class _Reads(Protocol):
@@ -116,8 +133,8 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
         """Decodes a key or value of a message; ``ValueError`` if it has no schema, or does not fit it."""
-        found = payload(raw, headers, is_key=is_key)
-        return self.get(found.schema).read(found.data)
+        schema, data = payload(raw, headers, is_key=is_key)
+        return self.get(schema).read(data)
 
     def get(self, schema: SchemaId) -> _Schema:
         """Returns the schema with this id.
@@ -135,18 +152,15 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         return self._known[schema]
 
     def _ask(self, schema: SchemaId) -> None:
-        begun = self._clock()
+        begun, told = self._clock(), ""  # an id without a schema may be any bytes
         try:
             found = self._find(schema)
-        except ValueError as error:
-            self._refuse(schema, reason_of(error).also("", f" (id {schema})"), begun)  # the id may be any bytes
-            return
-        try:
+            told = f" (id {schema})"
             if found.kind != self._format.upper():
                 raise ValueError(Reason(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
             self._known[schema] = self._parse(found)
         except ValueError as error:
-            self._refuse(schema, reason_of(error).also(f" (id {schema})"), begun)
+            self._refuse(schema, reason_of(error).also(told, f" (id {schema})"), begun)
 
     def _refuse(self, schema: SchemaId, reason: Reason, begun: float) -> None:
         _make_room(self._refused)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.columns import CHUNK_ROWS, coerce_array, infer
+from app.convert.columns import coerce_array, infer
 from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fields
 from app.convert.kafka_columns import in_form_of
 from app.convert.values import (
@@ -63,7 +63,6 @@ class Rules:
     timestamp_as: str | None = None
     is_iceberg: bool = False
     column_limit: int = MAX_SCALARS
-    chunk_rows: int = CHUNK_ROWS
 
     def most_scalars(self, schema: TableSchema) -> int:
         """Returns how many scalar fields a table with this schema may have after one more batch."""
@@ -181,9 +180,7 @@ class _Conversion:
         if name in self._sparse:
             column = coerce_column(list(values), self._kind(name), fixed=fixed, growth=growth)
         else:
-            column = coerce_array(
-                array, values, self._kind(name), fixed=fixed, growth=growth, chunk_rows=self._rules.chunk_rows
-            )
+            column = coerce_array(array, values, self._kind(name), fixed=fixed, growth=growth)
         return _appearing(column) if fixed and name not in self._known else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:

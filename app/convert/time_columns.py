@@ -1,5 +1,7 @@
 """Computes the time columns ``year``, ``month``, ``day`` and ``hour`` of each row, and its moment, from its timestamp.
 
+The rules of time zones are those of ``zoneinfo``, for all years: Arrow knows no summer time beyond 2037.
+
 Each value is converted by itself: no row changes the meaning of another. A timestamp has one of these forms:
 
 - A number is an epoch. Its size decides the unit, row by row, because a topic may have several producers.
@@ -10,9 +12,10 @@ Each value is converted by itself: no row changes the meaning of another. A time
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from numbers import Integral, Rational, Real
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +24,7 @@ from app.bad_records.refusals import BadRowsError
 from app.convert.columns import parse_times
 from app.convert.scalars import UNZONED, ZONED, OutOfRange
 from app.reasons import Reason, about, shown
+from app.table.layout import UTC_ZONE
 from app.time_texts import TIME_OR_NUMBER, time_or_number
 
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
@@ -28,11 +32,12 @@ _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
 _FIRST = -62_135_596_800 * 10**6  # 0001-01-01T00:00:00Z
 _LAST = 253_402_300_800 * 10**6 - 1  # 9999-12-31T23:59:59.999999Z
 _MICROS_A_SECOND, _MICROS_AN_HOUR = 10**6, 3_600 * 10**6
+_EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), 24 * _MICROS_AN_HOUR
 _INT64 = range(-(2**63), 2**63)
 
 
-def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
-    """Returns year (4 digits), month, day and hour (2 digits each) in UTC as string arrays; null for ``None``.
+def time_parts(values: Sequence[Any], zone: str = UTC_ZONE) -> Mapping[str, pa.Array]:
+    """Returns year (4 digits), month, day and hour (2 digits each) in the zone as string arrays; null for ``None``.
 
     Raises:
         BadRowsError: values are no timestamps, or outside the years 1 to 9999; it names all of them.
@@ -43,7 +48,7 @@ def time_parts(values: Sequence[Any]) -> Mapping[str, pa.Array]:
     reasons = {row: _reason(values[row]) for row in rows if values[row] is not None}
     if reasons:
         raise BadRowsError(reasons)
-    return _parts(micros)
+    return _parts(micros, zone)
 
 
 def moments(values: Sequence[Any]) -> pa.Array:
@@ -52,10 +57,10 @@ def moments(values: Sequence[Any]) -> pa.Array:
     return pc.if_else(_is_inside(micros), micros, None).cast(ZONED)
 
 
-def time_parts_of_column(column: pa.Array) -> Mapping[str, pa.Array] | None:
+def time_parts_of_column(column: pa.Array, zone: str = UTC_ZONE) -> Mapping[str, pa.Array] | None:
     """Returns the time columns of a column without nulls; ``None`` if some are no usable timestamps."""
     micros = _micros_of_column(column)
-    return None if micros is None else _parts(micros)
+    return None if micros is None else _parts(micros, zone)
 
 
 def moments_of_column(column: pa.Array) -> pa.Array | None:
@@ -82,15 +87,39 @@ def _is_inside(micros: pa.Array) -> pa.Array:
     return pc.and_(pc.greater_equal(micros, _FIRST), pc.less_equal(micros, _LAST))
 
 
-def _parts(micros: pa.Array) -> Mapping[str, pa.Array]:
+def _parts(micros: pa.Array, zone: str) -> Mapping[str, pa.Array]:
     # Many rows share an hour: the calendar is asked once for each that occurs.
-    hours = _floor_divide(micros, _MICROS_AN_HOUR).dictionary_encode()
+    hours = _floor_divide(_local(micros, zone), _MICROS_AN_HOUR).dictionary_encode()
     stamps = pc.multiply(hours.dictionary, 3600).cast(pa.timestamp("s"))
     digits = {"year": pc.year(stamps), "month": pc.month(stamps), "day": pc.day(stamps), "hour": pc.hour(stamps)}
     return {
         name: pc.utf8_lpad(part.cast(pa.string()), 4 if name == "year" else 2, "0").take(hours.indices)
         for name, part in digits.items()
     }
+
+
+def _local(micros: pa.Array, zone: str) -> pa.Array:
+    """Returns when UTC shows the date and time that the zone has at these moments, within the years 1 to 9999."""
+    if zone == UTC_ZONE:
+        return micros
+    # The zone is asked for both ends of each hour, and row by row in the few hours in which its clocks change.
+    hours = _floor_divide(micros, _MICROS_AN_HOUR).dictionary_encode()
+    starts = pc.multiply(hours.dictionary, _MICROS_AN_HOUR)
+    first, last = _offsets(starts, zone), _offsets(pc.add(starts, _MICROS_AN_HOUR - 1), zone)
+    changes = pc.not_equal(first, last).take(hours.indices)
+    exact = _offsets(micros.filter(changes), zone)
+    local = pc.add(micros, pc.replace_with_mask(first.take(hours.indices), changes, exact))
+    return pc.max_element_wise(pc.min_element_wise(local, _LAST, skip_nulls=False), _FIRST, skip_nulls=False)
+
+
+def _offsets(micros: pa.Array, zone: str) -> pa.Array:
+    """Returns how far the zone is ahead of UTC at each moment, in microseconds."""
+    clocks = ZoneInfo(zone)
+    # A day from both ends of the calendar, where the zone's own date does not exist.
+    near = (min(max(each, _FIRST + _DAY), _LAST - _DAY) for each in micros.to_pylist())
+    moments = [_EPOCH + timedelta(microseconds=each) for each in near]
+    ahead = (moment.astimezone(clocks).replace(tzinfo=UTC) - moment for moment in moments)
+    return pa.array([each // timedelta(microseconds=1) for each in ahead], pa.int64())
 
 
 def _micros(values: Sequence[Any]) -> pa.Array:
@@ -194,12 +223,11 @@ def _micros_of_texts(values: Sequence[Any] | pa.Array) -> pa.Array:
 
 def _micros_of_datetimes(values: Sequence[Any]) -> pa.Array:
     try:
-        micros = pa.array(values, pa.timestamp("us", "UTC")).cast(pa.int64())
+        return pa.array(values, ZONED).cast(pa.int64())
     except ValueError:  # a zone that does not know its offset, as the NaT of pandas
         if len(values) == 1:
             return pa.nulls(1, pa.int64())
         return pa.concat_arrays([_micros_of_datetimes([value]) for value in values])
-    return micros
 
 
 def _reason(value: Any) -> Reason:

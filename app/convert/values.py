@@ -32,6 +32,7 @@ _IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
 
 
+@dataclass(slots=True)
 class Growth:
     """How a table may still grow.
 
@@ -41,12 +42,9 @@ class Growth:
         widens: whether ``bigint`` may become ``double``.
     """
 
-    __slots__ = ("is_iceberg", "left", "widens")
-
-    def __init__(self, left: float, *, is_iceberg: bool = False, widens: bool = True) -> None:
-        self.left = left
-        self.is_iceberg = is_iceberg
-        self.widens = widens
+    left: float
+    is_iceberg: bool = False
+    widens: bool = True
 
     @property
     def is_full(self) -> bool:

@@ -3,7 +3,7 @@
 Gives the same result as ``rows`` and ``partition_values`` record by record; refuses messages where it could differ.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -84,14 +84,10 @@ class WholeBatches:
         plain = (name for name in spec.columns if name not in {*self._derived, *METADATA, KEY_COLUMN})
         self._hints: dict[str, pa.DataType] = dict.fromkeys(plain, pa.string())
 
-    def learn(self, rows: Iterable[Row]) -> None:
+    def learn(self, rows: Collection[Row]) -> None:
         """Notes the types of partition values in rows that were converted one by one."""
-        kinds: dict[str, set[type]] = {name: set() for name in self._hints}
-        for row in rows:
-            for name, found in kinds.items():
-                found.add(type(row.value.get(name)))
-        for name, found in kinds.items():
-            found.discard(type(None))
+        for name in self._hints:
+            found = {type(row.value.get(name)) for row in rows} - {type(None)}
             if len(found) == 1:
                 self._hints[name] = _HINTS.get(found.pop(), pa.string())
 
@@ -118,7 +114,7 @@ class WholeBatches:
         stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
         if not stored:
             raise OneByOneError
-        partition_values = self._partition_values({**fields, **extra}, moments, keys)
+        partition_values = self._partition_values(fields, extra, moments, keys)
         return Rows(pa.table(stored), partition_values, chunk.parts, moments is fields[self._rules.timestamp_column])
 
     def _fields(
@@ -234,12 +230,29 @@ class WholeBatches:
             raise OneByOneError
         return columns
 
-    def _partition_values(self, fields: Mapping[str, pa.Array], moments: pa.Array, keys: pa.Array) -> list[pa.Array]:
-        parts = time_parts_of_column(moments) if self._derived else {}
+    def _partition_values(
+        self, fields: Mapping[str, pa.Array], extra: Mapping[str, pa.Array], moments: pa.Array, keys: pa.Array
+    ) -> list[pa.Array]:
+        parts = time_parts_of_column(moments, self._spec.time_zone) if self._derived else {}
         if parts is None:
             raise OneByOneError
-        given = {KEY_COLUMN: keys, **fields, self._rules.timestamp_column: moments, **parts}
-        return [fill_null(_text(given[name], name), self._spec.null_value) for name in self._spec.columns]
+        given = {KEY_COLUMN: keys, **fields, **extra, self._rules.timestamp_column: moments, **parts}
+        return [fill_null(self._texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
+
+    def _texts(self, values: pa.Array, fields: Mapping[str, pa.Array], column: str) -> pa.Array:
+        """Returns the texts of a column; of rows without a value that of the field inside objects, if it has a path."""
+        found, (first, *inner) = _text(values, column), self._spec.path(column)
+        if not inner or not found.null_count:
+            return found
+        values = fields.get(first, pa.nulls(0))
+        for name in inner:
+            index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
+            if index < 0:
+                return found
+            values = pc.struct_field(values, [index])
+        if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
+            raise OneByOneError
+        return pc.coalesce(found, _text(values, column))
 
 
 def _text(values: pa.Array, column: str) -> pa.Array:

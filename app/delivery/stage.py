@@ -77,7 +77,10 @@ class Stager:
             if pc.all(pc.equal(values, null)).as_py()
         }
         unmet = self._converter.unmet_rules()
-        missing |= {name: (setting, "are written as they came") for name, setting in unmet.items()}
+        inside = {name for column in self._spec.columns if "." in (name := self._spec.sources.get(column, ""))}
+        missing |= {
+            name: (setting, "are written as they came") for name, setting in unmet.items() if name not in inside
+        }
         if not rows.has_timestamps and timestamp != KAFKA_TIMESTAMP:
             outcome = f"have the Kafka timestamp there. Name {KAFKA_TIMESTAMP} if that is meant"
             missing[timestamp] = "TIMESTAMP_COLUMN", outcome

@@ -11,8 +11,8 @@ from typing import Any
 from quixstreams.models import Deserializer
 from quixstreams.models.serializers import DESERIALIZERS
 
-from app.catalog.rest_client import Credentials
-from app.catalog.schema_registry import SchemaRegistry
+from app.catalog.rest_client import Credentials, RestClient
+from app.catalog.schema_registry import SERVICE, SchemaRegistry
 from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, new_deserializer
@@ -44,6 +44,15 @@ def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
         path.write_text(pem)
         return str(path)
 
+    url = settings.registry_url
+    assert url is not None, "settings with Avro name it"  # noqa: S101
+    if url.startswith("glue://"):
+        from app.catalog.glue_client import GlueClient  # noqa: PLC0415 - with boto3, for this registry alone
+
+        own = settings.registry_username, settings.registry_password, None
+        of_store = settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token
+        client = GlueClient(url, own) if own[0] else GlueClient(url, of_store, settings.aws_endpoint_url)
+        return SchemaRegistry(url, client, settings.input_topic)
     credentials = Credentials(
         settings.registry_token,
         settings.registry_username,
@@ -52,8 +61,7 @@ def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
         file("certificate", settings.registry_certificate),
         file("key", settings.registry_key),
     )
-    assert settings.registry_url is not None, "settings with Avro name it"  # noqa: S101
-    return SchemaRegistry(settings.registry_url, credentials, settings.input_topic)
+    return SchemaRegistry(url, RestClient(SERVICE, url, credentials), f"{settings.input_topic}-value")
 
 
 def new_formats(settings: Settings, find: Find | None) -> Formats:

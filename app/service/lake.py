@@ -148,5 +148,5 @@ def new_lake(
         known,
         query_api.files_added if query_api else None,
     )
-    schema = SchemaStore(store, location.root, settings.column_types, of_iceberg)
+    schema = SchemaStore(store, location.root, settings.column_types, of_iceberg, spec.time_zone)
     return Lake(store, location, spec, schema, registrar, query_api)

@@ -3,7 +3,6 @@
 import logging
 import shutil
 from contextlib import ExitStack, closing
-from functools import partial
 from math import inf
 
 import pyarrow as pa
@@ -102,7 +101,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
     monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
     if registry:
-        metrics.waits.at_start("registry", partial(registry.latest, f"{settings.input_topic}-value"))
+        metrics.waits.at_start("registry", registry.latest)
 
     # Kafka, exactly once, the way of a batch, and the loop.
     connector = Connector(

@@ -215,13 +215,13 @@ def _setting(spec: Sequence[str], configured: Sequence[str], virtual: Sequence[s
 
 
 def likely_meant(column: str, names: Iterable[str], setting: str = "HIVE_COLUMNS") -> str:
-    """Advises on a column that rows lack: a similar name, or a path into an object. Empty without a guess."""
+    """Advises on a column that rows lack: a similar name, or no path into an object. Empty without a guess."""
     folded = {name.casefold(): name for name in names if name != column}
     near = difflib.get_close_matches(column.casefold(), folded, n=1, cutoff=0.8)  # locaton is near to location
     if near:
         return f"Did you mean {folded[near[0]]}?"
     *_, last = path = column.split(".")
-    if len(path) == 1:
+    if len(path) == 1 or setting == "HIVE_COLUMNS":  # the one that takes a path
         return ""
     keys = "".join(f'["{name}"]' for name in path)
     return (

@@ -1,18 +1,19 @@
 """The layout of a table: folders of partition values, and every key and file name, as pure functions.
 
 Folder strings are those the Quix data lake already holds: ``str()`` of bools and floats, and plain integers. Time
-columns have zero-padded UTC parts (``2024``, ``01``, ``05``, ``00``). All are escaped the way Hive and Spark escape.
+columns have zero-padded parts (``2024``, ``01``, ``05``, ``00``). All are escaped the way Hive and Spark escape.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.model import BatchPart, OffsetRange, TopicPartition
 
 RESCUED_COLUMN = "_rescued_data"
 TIME_COLUMNS = ("year", "month", "day", "hour")
+UTC_ZONE = "UTC"
 KAFKA_PARTITIONS = ("__topic", "__partition")  # metadata that a table may be partitioned by
 # The null folder, for rows without a value in a partition column. A table keeps the name that it has. A new one gets
 # the name that its readers expect.
@@ -60,6 +61,8 @@ class PartitionSpec:
         sort_column: orders the rows of a file; ``None`` for the order of arrival.
         stats_columns: the only columns with bounds; empty for all that can have them.
         computed_bytes: of a key that other folders need.
+        time_zone: of ``year``, ``month``, ``day`` and ``hour``, by its name in the tz database.
+        sources: the fields that become other columns, by these.
     """
 
     columns: tuple[str, ...]
@@ -70,6 +73,8 @@ class PartitionSpec:
     sort_column: str | None = None
     stats_columns: tuple[str, ...] = ()
     computed_bytes: int = 0
+    time_zone: str = UTC_ZONE
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.order:
@@ -79,6 +84,10 @@ class PartitionSpec:
     def virtual(self) -> tuple[str, ...]:
         """Levels without folders: columns of the records, even with the name of a time part."""
         return tuple(name for name in self.order if name not in self.columns)
+
+    def path(self, column: str) -> list[str]:
+        """Returns the names on the way into objects to the value of a column that no field of the record has."""
+        return self.sources.get(column, column).split(".")
 
 
 def escape(text: str) -> str:

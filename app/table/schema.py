@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.table.layout import UTC_ZONE
 from app.table.type_names import MAX_DIGITS, parse_type, type_name
 
-VERSION = 1
+_VERSION, _VERSION_WITH_ZONE = 1, 2  # releases that know no zone refuse the second one
 
 _WIDTH = {pa.int32(): 0, pa.int64(): 1, pa.float64(): 2}
 _MAX_NARROW_BITS = 32
@@ -29,9 +30,10 @@ _CANONICAL = {
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The columns of a table and their types, first seen first."""
+    """The columns of a table and their types, first seen first; ``time_zone`` is that of its folders."""
 
     columns: Mapping[str, pa.DataType] = field(default_factory=dict)
+    time_zone: str = field(default=UTC_ZONE, compare=False)
 
     def merge(self, other: "TableSchema", *, widens: bool = True) -> "TableSchema":
         """Returns both schemas' columns, each with the wider of its two types; ``widens``: bigint may become double.
@@ -44,15 +46,17 @@ class TableSchema:
     def to_document(self) -> dict[str, Any]:
         """Returns the schema as JSON can hold it."""
         columns = [{"name": name, "type": type_name(kind)} for name, kind in self.columns.items()]
-        return {"version": VERSION, "columns": columns}
+        if self.time_zone == UTC_ZONE:
+            return {"version": _VERSION, "columns": columns}
+        return {"version": _VERSION_WITH_ZONE, "time_zone": self.time_zone, "columns": columns}
 
     @classmethod
     def from_document(cls, document: object) -> "TableSchema":
         """Reads the schema that ``to_document`` gave; raises ``ValueError`` with what is wrong."""
         if not isinstance(document, dict) or not isinstance(document.get("version"), int):
             raise ValueError("it is no JSON object with a version")  # noqa: TRY004 - one error for a bad document
-        if document["version"] != VERSION:
-            raise ValueError(f"it has version {document['version']}, this release knows version {VERSION}")
+        if document["version"] not in (_VERSION, _VERSION_WITH_ZONE):
+            raise ValueError(f"it has version {document['version']}, this release knows version {_VERSION_WITH_ZONE}")
         if not isinstance(document.get("columns"), list):
             raise ValueError("it has no list of columns")  # noqa: TRY004
         columns: dict[str, pa.DataType] = {}
@@ -61,7 +65,7 @@ class TableSchema:
             if name in columns:
                 raise ValueError(f"it has the column {name!r} twice")
             columns[name] = kind
-        return cls(columns)
+        return cls(columns, str(document.get("time_zone", UTC_ZONE)))
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> "TableSchema":

@@ -4,13 +4,14 @@ import heapq
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
 from app.errors import ConfigError, FatalError, cut
 from app.storage.base import ChangedError, ObjectStore
 from app.storage.document import Document, Form
-from app.table.layout import is_data_file, schema_key
+from app.table.layout import UTC_ZONE, is_data_file, schema_key
 from app.table.parquet_reader import read_footer
 from app.table.schema import EMPTY, TableSchema, join_types
 from app.table.type_names import type_name
@@ -40,6 +41,7 @@ class SchemaStore:
 
     A ``RetryableError`` leaves it as it was, so that the call can be repeated. ``types`` are those that the settings
     fix (``COLUMN_TYPES``), ``iceberg`` the columns that the table has in an Iceberg catalog, if it is one of Iceberg.
+    ``time_zone`` is that of the folders of times; it is stored with the columns, and never changes.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class SchemaStore:
         table_root: str,
         types: Mapping[str, pa.DataType],
         iceberg: TableSchema | None = None,
+        time_zone: str = UTC_ZONE,
     ) -> None:
         self._store = store
         self._iceberg = iceberg
@@ -55,6 +58,7 @@ class SchemaStore:
         self._table_root = table_root
         self._document = schema_document(store, table_root)
         self._types = types
+        self._time_zone = time_zone
         self._current = EMPTY
 
     @property
@@ -66,7 +70,7 @@ class SchemaStore:
         """Reads the schema; makes that of a table which has none yet from the footers of its newest files.
 
         Raises:
-            ConfigError: the settings fix a type that contradicts the table's.
+            ConfigError: the settings fix a type that contradicts the table's, or say another time zone.
             FatalError: the schema or a footer cannot be understood; nothing is guessed then.
         """
         found = self._find()
@@ -93,6 +97,7 @@ class SchemaStore:
             except ChangedError:  # by another member; the known one stays if the table was deleted meanwhile
                 theirs = self._document.read()
                 if theirs is not None:
+                    self._check_zone(theirs)
                     self._check(theirs)
                     self._become(self._merged(theirs, self._fixed(theirs)))
             else:
@@ -100,16 +105,15 @@ class SchemaStore:
                 return merged
 
     def _find(self) -> TableSchema:
-        found = self._document.read()
+        found = self._document.read() or (self._from_footers() if self._iceberg is None else EMPTY)
+        self._check_zone(found)
         if self._iceberg is not None:
-            found = self._merged(self._iceberg, found or EMPTY)
-        elif found is None:
-            found = self._from_footers()
+            found = self._merged(self._iceberg, found)
         self._check(found)
         return found
 
     def _merged(self, first: TableSchema, second: TableSchema) -> TableSchema:
-        return first.merge(second, widens=self._widens)
+        return replace(first.merge(second, widens=self._widens), time_zone=self._time_zone)
 
     def _fixed(self, schema: TableSchema) -> TableSchema:
         """Returns the columns of the schema with a type fixed by the settings."""
@@ -137,6 +141,15 @@ class SchemaStore:
             count = len(newest)
             logger.info("The table has no schema yet: made it of the footers of its newest files (%d looked at)", count)
         return schema
+
+    def _check_zone(self, schema: TableSchema) -> None:
+        if schema.columns and schema.time_zone != self._time_zone:
+            raise ConfigError(
+                "checking the table's partitioning",
+                f"the folders of {self._store.uri}/{self._table_root} have their times in {schema.time_zone}, "
+                f"TIME_ZONE says {self._time_zone}",
+                f"Set TIME_ZONE={schema.time_zone} to go on with this table, or TABLE_NAME to begin another",
+            )
 
     def _check(self, schema: TableSchema) -> None:
         """Refuses fixed types into which the table's do not widen."""

@@ -388,7 +388,7 @@ MUTANTS = (
     Mutant(
         "a late upload overwrites a placeholder",
         "app/storage/conditional.py",
-        "return self._put_or_find(key, body, None, ChangedError)",
+        "return self._put_or_find(self._put_in_place_of, key, body, None, ChangedError)",
         "return self._put(key, body, WHATEVER_IS_THERE)",
         ("tests/unit/storage/test_answers.py",),
     ),

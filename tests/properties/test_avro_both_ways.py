@@ -12,6 +12,7 @@ import pytest
 from app.convert.avro_columns import NotReadError
 from app.convert.avro_messages import AvroMessages, AvroSchema
 from app.table.field_rules import FieldRules
+from app.table.layout import HIVE_NULL
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.avro import Generator, MemoryRegistry, datum, framed, record
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
@@ -31,7 +32,7 @@ def table_of(*schemas: Any, **settings: Any) -> Table:
 
 
 @pytest.mark.parametrize("seed", seeds(40, by_day=10))
-@pytest.mark.parametrize("hive", [(), ("f0",), ("f1", "~f0")], ids=",".join)
+@pytest.mark.parametrize("hive", [(), ("f0",), ("f1", "~f0"), ("f1.f0", "f2.f1.f0")], ids=",".join)
 def test_drawn_schemas(seed: int, hive: tuple[str, ...]) -> None:
     draw = Generator(seed, beyond=True)
     schemas = [draw.record(), draw.record()]
@@ -124,6 +125,21 @@ def test_schemas_take_turns_while_producers_are_replaced(name: str, few: int) ->
     schema, value = LATER[name]
     old, new = framed(1, datum(READING, {"ts_ms": 1, "x": 0.5})), framed(2, datum(schema, value))
     assert_both_agree(table_of(READING, schema), [messages(*[old, new] * 3), messages(*[new] * 4, old)], few=few)
+
+
+def test_a_field_inside_records_names_folders_many_at_once(tmp_path: Path) -> None:
+    inside = record(("region", ["null", "string"]), ("n", "int"), name="Meta")
+    written = record(("ts_ms", "long"), ("meta", ["null", inside]))
+    step = StagingStep(table_of(written, hive=("meta.region", "meta.n")), at_once=True, few=1)
+    metas = [{"region": "eu", "n": 7}, {"region": None, "n": 7}, None] * 4
+    values = [framed(1, datum(written, {"ts_ms": 1, "meta": meta})) for meta in metas]
+    step.stage(messages(*values), tmp_path / "staged")
+    before = step.reader.reads
+    file = step.stage(messages(*values), tmp_path / "staged").file
+    assert step.reader.reads == before
+    assert file
+    folders = [("eu", "7"), (HIVE_NULL, "7"), (HIVE_NULL, HIVE_NULL)]
+    assert [tuple(group.partition_values.values()) for group in file.groups] == folders
 
 
 def test_messages_of_several_schemas_are_read_at_once(tmp_path: Path) -> None:

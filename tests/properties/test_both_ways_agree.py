@@ -104,6 +104,22 @@ def test_a_timestamp_column_that_the_first_records_lack_is_told_once(
     assert all(re.search(told, message) for message in found)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_field_inside_objects_may_become_a_partition_column_of_another_name(
+    at_once: bool, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = FieldRules(renamed={"meta.region": "region", "other.x": "y"})
+    step = StagingStep(Table(("region",), rules=rules), at_once=at_once, few=1)
+    records = [b'{"ts_ms":1,"meta":{"region":"eu"}}', b'{"ts_ms":1,"region":"own","meta":{"region":"eu"}}']
+    for _ in range(2):
+        file = step.stage(messages(*records), path).file
+        assert file
+        assert [(group.partition_values["region"], group.rows) for group in file.groups] == [("eu", 1), ("own", 1)]
+        assert pq.read_table(path)["meta"].to_pylist() == [{"region": "eu"}] * 2
+    (told,) = caplog.messages
+    assert told.startswith("RENAME_COLUMNS: none of the first 2 rows has a value in other.x")
+
+
 # --- which way is taken ---------------------------------------------------------------------------------------------
 
 ORDINARY = Table(("year", "__partition", "place"), metadata=("__offset",))
@@ -191,6 +207,33 @@ def test_fields_are_dropped_renamed_and_hashed_many_at_once(path: Path) -> None:
     assert "blob" not in step.schema.current.columns
 
 
+@pytest.mark.parametrize(
+    "names", [{"hive": ("meta.at.region",)}, {"hive": ("r",), "rules": FieldRules(renamed={"meta.at.region": "r"})}]
+)
+@pytest.mark.parametrize("value", ["eu", 7, True, None])
+def test_a_field_inside_objects_names_folders_many_at_once(value: Any, names: dict[str, Any], path: Path) -> None:
+    step = StagingStep(replace(ORDINARY, **names), at_once=True)
+    values = ordinary(5_000, meta={"at": {"region": value}, "x": 1})
+    values += [b'{"ts_ms":1}', b'{"ts_ms":1,"meta":null}', b'{"ts_ms":1,"meta":{"x":2}}']
+    assert reads(step, values, path) <= 3 * FEW
+    assert reads(step, values, path) == 0
+    inside = pq.read_table(path)["meta"].to_pylist()
+    assert inside[0] == ({"x": 1} if value is None else {"at": {"region": value}, "x": 1})
+
+
+PARENTS = ['{"b":"x"}', '{"b":1}', '{"b":1.0}', '{"b":{}}', '{"b":[1]}', '{"b":null}', "{}", "[]", '"x"', "1", "null"]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([*PARENTS, '{"b":"x"}', '{"b":"y"},"a.b":"top"']), max_size=8), max_size=3),
+    st.integers(1, 3),
+)
+def test_whatever_is_on_the_path_of_a_field(batches: list[list[str]], few: int) -> None:
+    some = [messages(*(f'{{"ts_ms":1,"a":{parent}}}'.encode() for parent in batch)) for batch in batches if batch]
+    assert_both_agree(Table(("a.b",)), some, few=few)
+    assert_both_agree(Table(("b",), rules=FieldRules(renamed={"a.b": "b"})), some, few=few)
+
+
 def test_a_record_with_a_field_and_the_column_that_it_becomes_is_refused(path: Path) -> None:
     step = StagingStep(Table(rules=FieldRules(renamed={"a": "b"})), at_once=True)
     staged = step.stage(messages(b'{"a":1}', b'{"a":2,"b":3}', b'{"b":4}'), path)
@@ -233,7 +276,10 @@ def test_the_dead_letter_has_the_fields_as_they_came(at_once: bool, tmp_path: Pa
 TABLES = st.builds(
     Table,
     hive=st.lists(
-        st.sampled_from(["year", "day", "hour", "p", "a", "s", "ts_ms", "__key", "~s", "~a", "~year", "q", "__topic"]),
+        st.sampled_from(
+            ["year", "day", "hour", "p", "a", "s", "ts_ms", "__key", "~s", "~a", "~year", "q", "__topic", "a.b", "a.a",
+             "a.p.a", "__topic.a", "a."]
+        ),
         max_size=3,
         unique_by=lambda name: name.removeprefix("~"),
     ).map(tuple),
@@ -250,6 +296,7 @@ TABLES = st.builds(
             *[NO_RULES] * 4,
             FieldRules(["a", "q"]),
             FieldRules(renamed={"a": "b", "s": "a"}),
+            FieldRules(["q"], {"a.b": "p", "a.a.b": "q", "a.p": "s"}),
             FieldRules(renamed={"b": "ts_ms", "ts_ms": "b"}),
             FieldRules(hashed=["a", "S"], salt="é"),
             FieldRules(["b"], {"a": "s", "p": "new"}, ["s", "t", "__key"], "x"),
@@ -258,6 +305,7 @@ TABLES = st.builds(
     metadata=st.sampled_from(
         [(), (), ("__offset", "__partition"), ("__topic", "__timestamp", "__headers"), ("__headers",)]
     ),
+    zone=st.sampled_from(["UTC", "UTC", "Europe/Prague", "America/St_Johns", "Africa/Monrovia"]),
 )  # fmt: skip
 
 

@@ -3,11 +3,11 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given
@@ -70,7 +70,8 @@ exact_batch = st.one_of(
 
 
 def converted(records: list[dict[str, Any]], schema: TableSchema = EMPTY, chunk_rows: int = CHUNK_ROWS) -> Conversion:
-    return convert([row(record) for record in records], schema, replace(RULES, chunk_rows=chunk_rows))
+    with patch("app.convert.columns.CHUNK_ROWS", chunk_rows):
+        return convert([row(record) for record in records], schema, RULES)
 
 
 def strict(value: Any) -> Any:

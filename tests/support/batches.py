@@ -14,7 +14,7 @@ from app.delivery.open_batch import Staged
 from app.delivery.stage import Stager
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
 from app.table.existing import Computed
-from app.table.layout import HIVE_NULL, PartitionSpec
+from app.table.layout import HIVE_NULL, UTC_ZONE, PartitionSpec
 from tests.fakes.memory_schema import MemorySchema
 
 TP = TopicPartition("sensors", 0)
@@ -54,8 +54,10 @@ def stage(to: Stager, some: Batch, path: Path, number: int = 0) -> Staged:
     return opened.close()
 
 
-def spec(*columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL) -> PartitionSpec:
-    return PartitionSpec(columns, timestamp_column, null_value)
+def spec(
+    *columns: str, timestamp_column: str = "ts_ms", null_value: str = HIVE_NULL, time_zone: str = UTC_ZONE
+) -> PartitionSpec:
+    return PartitionSpec(columns, timestamp_column, null_value, time_zone=time_zone)
 
 
 def stager(

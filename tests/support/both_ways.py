@@ -26,7 +26,7 @@ from app.delivery.open_batch import Staged
 from app.delivery.stage import Stager
 from app.model import Batch, Message, Row, TopicPartition
 from app.table.field_rules import FieldRules
-from app.table.layout import HIVE_NULL, RESCUED_COLUMN, PartitionSpec
+from app.table.layout import HIVE_NULL, RESCUED_COLUMN, UTC_ZONE, PartitionSpec
 from app.table.schema import TableSchema
 from app.table.type_names import parse_column_types
 from tests.fakes.kafka_message import KafkaMessage
@@ -50,6 +50,7 @@ class Table:
     json_schema: bool = False
     timestamp_as: str | None = None
     rules: FieldRules = NO_RULES
+    zone: str = UTC_ZONE
 
 
 class CountingReader:
@@ -76,6 +77,8 @@ class StagingStep:
             table.timestamp,
             HIVE_NULL,
             tuple(name.removeprefix("~") for name in table.hive),
+            time_zone=table.zone,
+            sources={name: fields[0] for name in table.hive if (fields := table.rules.fields_of(name))},
         )
         types = parse_column_types(table.types) if table.types else {}
         rules = Rules(table.timestamp, frozenset(spec.columns), types, table.timestamp_as)

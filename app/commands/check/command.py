@@ -65,10 +65,7 @@ def check(settings: Settings, options: Namespace) -> int:
     log_warnings_only()
     begin = time.monotonic()
     failed, told = 0, set[str]()
-    with (
-        warnings_to_tell(by_answer=options.json) as warnings,
-        contextlib.closing(_Attempts(settings)) as attempts,
-    ):
+    with warnings_to_tell(by_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
         for warning in settings.warnings:
             logger.warning("%s", warning)
         for column in settings.spec.columns:
@@ -232,12 +229,11 @@ class _Attempts:
         return "is defined"
 
     def _ask_registry(self) -> str:
-        subject = f"{self._settings.input_topic}-value"
-        latest = new_registry(self._settings, self._scratch).latest(subject)
+        registry = new_registry(self._settings, self._scratch)
+        latest, subject = registry.latest(), registry.subject
         if latest is None:
             return f"answers; it has no subject {subject}, which topics with other names of subjects need not have"
-        text = "" if latest.kind == "PROTOBUF" else f": {cut(latest.text, _SHOWN)}"  # a descriptor
-        return f"{subject} is {latest.kind}, version {latest.version}, id {latest.id}{text}"
+        return f"{subject} is {latest}"
 
     # --- the lake ---------------------------------------------------------------------------------------------------
 
@@ -290,14 +286,11 @@ class _Attempts:
 
 
 def _is_served_by_a_connector(host: str, port: int) -> bool:
-    asked = HTTPConnection(host, port, timeout=_PORT_SECONDS)
-    try:
-        asked.request("HEAD", "/health/live")
-        return asked.getresponse().getheader("Server") == _SERVER
-    except (OSError, HTTPException):
-        return False
-    finally:
-        asked.close()
+    asking = contextlib.closing(HTTPConnection(host, port, timeout=_PORT_SECONDS))
+    with contextlib.suppress(OSError, HTTPException), asking as connection:
+        connection.request("HEAD", "/health/live")
+        return connection.getresponse().getheader("Server") == _SERVER
+    return False
 
 
 def _remove(folder: Path, parents: Sequence[Path]) -> None:

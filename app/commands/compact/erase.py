@@ -7,6 +7,7 @@ from functools import partial
 from itertools import compress, takewhile
 from operator import attrgetter
 from time import sleep
+from zoneinfo import ZoneInfo
 
 from app.commands.compact.job import Bin, Candidate, Change, Job, by_size, new_job
 from app.commands.compact.merger import EVERY_ROW
@@ -111,7 +112,7 @@ def _is_old(table: TableAtWork, age: timedelta, path: str) -> bool:
     try:
         year, month, day, hour = (*parts, *(1, 1, 0)[len(parts) - 1 :])
         datetime(year, month, day, hour)
-        limit = datetime.now(UTC) - age
+        limit = (datetime.now(UTC) - age).astimezone(ZoneInfo(table.spec.time_zone))
     except (ValueError, OverflowError):
         return False
     return parts < tuple(limit.timetuple())[: len(parts)]

@@ -51,7 +51,7 @@ def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client"
             raise ConfigError(doing, cause, "Set it again, without quotes and line ends")
     try:
         # Some stores other than AWS refuse uploads with the checksums that boto3 adds since 1.36.
-        is_aws = target.endpoint_url is None or _is_aws(target.endpoint_url)
+        is_aws = target.endpoint_url is None or is_aws_address(target.endpoint_url)
         checksums: Literal["when_supported", "when_required"] = "when_supported" if is_aws else "when_required"
         client = _session(target).client(
             "s3",
@@ -93,11 +93,11 @@ def _session(target: S3Target) -> boto3.session.Session:
     one address; AWS does not, so an address at AWS is left out.
     """
     core = botocore.session.Session()
-    if target.endpoint_url and _is_aws(target.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
+    if target.endpoint_url and is_aws_address(target.endpoint_url) and not os.environ.get("AWS_ENDPOINT_URL_STS"):
         core.set_config_variable("ignore_configured_endpoint_urls", True)
     return boto3.session.Session(botocore_session=core, region_name=target.region)
 
 
-def _is_aws(endpoint_url: str) -> bool:
+def is_aws_address(endpoint_url: str) -> bool:
     """Whether this is one of Amazon's public or private (VPC) addresses."""
     return (urlsplit(endpoint_url).hostname or "").endswith((".amazonaws.com", ".amazonaws.com.cn"))

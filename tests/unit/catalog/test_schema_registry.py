@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from app.catalog.rest_client import Credentials
-from app.catalog.schema_registry import LatestSchema, SchemaRegistry
+from app.catalog.rest_client import Credentials, RestClient
+from app.catalog.schema_registry import SERVICE, SchemaRegistry
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
 from app.reasons import reason_of
@@ -27,6 +27,10 @@ def answer(**document: Any) -> Answer:
     return Answer(200, json.dumps(document).encode(), {"Content-Type": "application/vnd.schemaregistry.v1+json"})
 
 
+def registry_at(url: str, credentials: Credentials = NOBODY, topic: str = "sensors", **more: Any) -> SchemaRegistry:
+    return SchemaRegistry(url, RestClient(SERVICE, url, credentials), f"{topic}-value", **more)
+
+
 Opened = Callable[..., tuple[CannedServer, SchemaRegistry]]
 
 
@@ -34,9 +38,11 @@ Opened = Callable[..., tuple[CannedServer, SchemaRegistry]]
 def opened() -> Iterator[Opened]:
     with ExitStack() as servers:
 
-        def open_registry(*answers: Answer, credentials: Credentials = NOBODY) -> tuple[CannedServer, SchemaRegistry]:
+        def open_registry(
+            *answers: Answer, credentials: Credentials = NOBODY, topic: str = "sensors"
+        ) -> tuple[CannedServer, SchemaRegistry]:
             server = servers.enter_context(CannedServer(*answers))
-            return server, SchemaRegistry(f"{server.url}/api", credentials, "sensors")
+            return server, registry_at(f"{server.url}/api", credentials, topic)
 
         yield open_registry
 
@@ -140,7 +146,7 @@ def test_references_take_no_gigabytes(opened: Opened) -> None:
 def test_an_id_without_an_answer_is_asked_for_again_before_it_is_given_up(opened: Opened) -> None:
     clock = Clock()
     with FailingForIds() as server:
-        registry = SchemaRegistry(server.url, NOBODY, clock=clock)
+        registry = registry_at(server.url, clock=clock)
         tries = [outcome(registry, 7) for _ in range(6)]
         assert tries == ["waits"] * 4 + ["refused"] * 2
         assert [outcome(registry, 8) for _ in range(5)][-2:] == ["waits", "refused"]
@@ -198,7 +204,7 @@ def test_a_registry_that_is_away() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(RetryableError, match=r"refused.*SCHEMA_REGISTRY_URL"):
-        SchemaRegistry(f"http://127.0.0.1:{port}", Credentials()).find(1)
+        registry_at(f"http://127.0.0.1:{port}").find(1)
 
 
 @pytest.mark.parametrize(
@@ -219,19 +225,19 @@ def test_a_password_that_the_registry_repeats_is_not_shown(opened: Opened) -> No
     credentials = Credentials(user="user", password="s3cret")
     _, registry = opened(Answer(401, b"wrong password s3cret"), credentials=credentials)
     with pytest.raises(FatalError, match=r"wrong password \*\*\*.*SCHEMA_REGISTRY_PASSWORD"):
-        registry.latest("sensors-value")
+        registry.latest()
 
 
 def test_the_latest_schema_of_a_subject(opened: Opened) -> None:
-    server, registry = opened(answer(subject="s", id=5, version=2, schema='"long"'), UNKNOWN)
-    assert registry.latest("a/b-value") == LatestSchema(5, 2, "AVRO", '"long"')
+    server, registry = opened(answer(subject="s", id=5, version=2, schema='"long"'), UNKNOWN, topic="a/b")
+    assert registry.latest() == 'AVRO, version 2, id 5: "long"'
     assert server.requests[0].path == "/api/subjects/a%2Fb-value/versions/latest"
-    assert registry.latest("sensors-value") is None
+    assert registry.latest() is None
 
 
 @pytest.mark.parametrize("wrong", [Answer(401), Answer(404, b"<html>"), answer(schema="A"), Answer(200, b"[]")])
 def test_a_registry_that_cannot_be_used_is_named_at_once(opened: Opened, wrong: Answer) -> None:
     _, registry = opened(wrong)
     with pytest.raises(ConnectorError, match="SCHEMA_REGISTRY_") as caught:
-        registry.latest("sensors-value")
+        registry.latest()
     assert isinstance(caught.value, FatalError)

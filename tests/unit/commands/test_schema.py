@@ -144,7 +144,10 @@ def test_athena_finds_the_folders_of_a_table_without_repair(tmp_path: Path, caps
     assert "MSCK" not in told.partition("CREATE")[2]
 
 
-@pytest.mark.parametrize("folders", [[], ["place=Oslo", "place=a%2Fb"]])
+@pytest.mark.parametrize(
+    "folders",
+    [[], ["place=Oslo", "place=a%2Fb"], [f"place={HIVE_NULL}", *(f"place=p{number}" for number in range(50))]],
+)
 def test_athena_repairs_a_table_whose_folders_it_cannot_tell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], folders: list[str]
 ) -> None:

@@ -41,6 +41,27 @@ def test_variables_that_go_together(variables: dict[str, str], expected: str) ->
     assert problem.startswith(expected)
 
 
+GLUE = {"KAFKA_VALUE_DESERIALIZER": "avro", URL: "glue://eu-west-1/default-registry"}
+
+
+def test_aws_glue_takes_access_keys() -> None:
+    assert load(**GLUE).registry_url == GLUE[URL]
+    assert load(**GLUE, SCHEMA_REGISTRY_USERNAME="AKIA", SCHEMA_REGISTRY_PASSWORD="s").registry_password == "s"
+    (problem,) = problems(**GLUE, SCHEMA_REGISTRY_TOKEN="t")
+    assert problem == "SCHEMA_REGISTRY_TOKEN: has no effect with AWS Glue"
+
+
+@pytest.mark.parametrize("url", ["glue://eu-west-1", "glue:///r", "glue://eu-west-1/a/b", "glue://registry.evil/r"])
+def test_the_address_of_aws_glue(url: str) -> None:
+    (problem,) = problems(**GLUE | {URL: url})
+    assert "must be glue://<region>/<registry>" in problem
+
+
+def test_protobuf_of_aws_glue_is_refused() -> None:
+    (problem,) = problems(**GLUE | {"KAFKA_VALUE_DESERIALIZER": "protobuf"})
+    assert "AWS Glue has its schemas as text, without descriptors" in problem
+
+
 def test_a_token_without_a_registry_has_no_effect() -> None:
     (problem,) = problems(SCHEMA_REGISTRY_TOKEN="t")
     assert problem.startswith(f"SCHEMA_REGISTRY_TOKEN: has no effect without {URL}")

@@ -47,6 +47,7 @@ class TestSingleValues:
             ("S3_PREFIX", "/lake/raw/", "root", "lake/raw"),
             ("TABLE_NAME", "v1.2_t-x", "table", "v1.2_t-x"),
             ("COLUMN_TYPES", "a:bigint, ", "column_types", {"a": pa.int64()}),
+            ("TIME_ZONE", "", "time_zone", "UTC"),
             ("STREAM_TIMEOUT_MS", "30000", "stream_timeout_ms", 30_000),
             ("STREAM_TIMEOUT_MS", "0", "stream_timeout_ms", None),
             ("STREAM_TIMEOUT_MS", "-1", "stream_timeout_ms", None),
@@ -96,6 +97,8 @@ class TestSingleValues:
             ("TABLE_NAME", "_journal", "beginning with a letter or digit"),
             ("S3_PREFIX", "data/_dead_letter", "beginning with a letter or digit"),
             ("NULL_PARTITION", "a/b", "must be auto or a folder name"),
+            *(("TIME_ZONE", zone, "must be the name of a time zone") for zone in ("Prague", "europe/prague", "+02:00")),
+            ("TIME_ZONE", "Europe/Prague", "has no effect without year, month, day or hour in HIVE_COLUMNS"),
             ("HIVE_COLUMNS", "a,,b", "none of them empty"),
             ("HIVE_COLUMNS", "a,b,a", "more than once: a"),
             ("HIVE_COLUMNS", "a,~a", "more than once: a"),
@@ -120,6 +123,11 @@ class TestSingleValues:
         (problem,) = [line for line in problems(**{variable: value}) if line.startswith(f"{variable}=")]
         assert problem.startswith(f"{variable}={json.dumps(value)}: ")
         assert allowed in problem
+
+    def test_a_table_of_iceberg_has_folders_of_a_zone_and_of_a_field_inside_objects(self) -> None:
+        layout = {"HIVE_COLUMNS": "region,day", "RENAME_COLUMNS": "meta.region:region", "TIME_ZONE": "Asia/Tokyo"}
+        spec = load(**CATALOG, **layout).spec
+        assert (spec.time_zone, spec.path("region"), spec.path("day")) == ("Asia/Tokyo", ["meta", "region"], ["day"])
 
     def test_every_deserializer_of_the_framework_is_known(self) -> None:
         for name in DESERIALIZERS:

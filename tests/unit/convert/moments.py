@@ -10,6 +10,7 @@ import pytest
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.time_columns import time_parts
+from app.table.layout import UTC_ZONE
 
 LAST_NANOSECOND = 253_402_300_800 * 10**9 - 1
 S = 1_705_320_000  # 2024-01-15T12:00:00Z
@@ -17,9 +18,9 @@ NOON = "2024-01-15 12"
 EAST = timezone(timedelta(hours=5, minutes=30))
 
 
-def hours(values: Sequence[Any]) -> list[str | None]:
+def hours(values: Sequence[Any], zone: str = UTC_ZONE) -> list[str | None]:
     """What the time columns say of each value, as ``2024-01-15 12``."""
-    parts = time_parts(values)
+    parts = time_parts(values, zone)
     rows = zip(*(parts[name].to_pylist() for name in ("year", "month", "day", "hour")), strict=True)
     return [None if year is None else f"{year}-{month}-{day} {hour}" for year, month, day, hour in rows]
 

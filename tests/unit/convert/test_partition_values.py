@@ -118,6 +118,40 @@ def test_time_columns_are_parts_of_the_timestamp_in_utc(value: dict[str, Any], c
     assert folders([value], *columns.split()) == [name]
 
 
+@pytest.mark.parametrize(
+    ("moment", "zone", "name"),
+    [
+        ("2024-03-31T00:59:59Z", "Europe/Prague", "day=31/hour=01"),
+        ("2024-03-31T01:00:00Z", "Europe/Prague", "day=31/hour=03"),  # a day of 23 hours
+        ("2024-10-27T00:30:00Z", "Europe/Prague", "day=27/hour=02"),
+        ("2024-10-27T01:30:00Z", "Europe/Prague", "day=27/hour=02"),  # and one of 25
+        ("2024-10-27T22:59:59Z", "Europe/Prague", "day=27/hour=23"),
+        ("2024-01-15T12:00:00+05:30", "Asia/Kolkata", "day=15/hour=12"),
+        ("2024-01-15T12:00:00", "Asia/Kolkata", "day=15/hour=17"),  # a text without a zone stays UTC
+        ("1850-01-01T00:00:00Z", "America/New_York", "day=31/hour=19"),
+    ],
+)
+def test_time_columns_may_have_the_time_of_a_zone(moment: str, zone: str, name: str) -> None:
+    assert folders([{"ts_ms": moment}], "day", "hour", time_zone=zone) == [name]
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ({"meta": {"region": "eu"}}, "eu"),
+        ({"meta": {"region": 1.0}}, "1.0"),
+        ({"meta.region": "own", "meta": {"region": "eu"}}, "own"),
+        ({"meta.region": None, "meta": {"region": "eu"}}, "eu"),
+        ({"meta.region": "", "meta": {"region": "eu"}}, HIVE_NULL),
+        ({"region": "other"}, HIVE_NULL),
+        *(({"meta": parent}, HIVE_NULL) for parent in (None, {}, [{"region": "eu"}], "eu", 1, {"region": None})),
+    ],
+)
+def test_a_path_names_a_field_inside_objects_where_no_field_has_that_name(value: dict[str, Any], name: str) -> None:
+    others: list[dict[str, Any]] = [{}, {"meta": {"region": "us"}}]
+    assert folders([value, *others], "meta.region") == [f"meta.region={each}" for each in (name, HIVE_NULL, "us")]
+
+
 def test_time_columns_come_from_the_configured_column() -> None:
     value = {"ts_ms": 0, "when": NOON}
     assert folders([value], "year", "hour", timestamp_column="when") == ["year=2024/hour=12"]

@@ -130,7 +130,10 @@ def test_each_type_becomes_a_value(change: Callable[[Any], None], expected: dict
     }
 
 
-@pytest.mark.parametrize("settings", [{}, {"hive": ("unit", "string")}, {"types": "int64:double,place:string"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"hive": ("unit", "string")}, {"hive": ("place.name", "more.x")}, {"types": "int64:double,place:string"}],
+)
 def test_many_at_once_are_read_as_one_by_one(settings: dict[str, Any]) -> None:
     draw = Random(7)  # noqa: S311 - no secret
 

@@ -3,8 +3,10 @@
 import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -83,6 +85,30 @@ def test_texts_and_datetimes_say_the_same(moments: list[datetime]) -> None:
     expected = [f"{moment.year:04}-{moment.month:02}-{moment.day:02} {moment.hour:02}" for moment in moments]
     assert hours(moments) == expected
     assert hours([moment.isoformat() for moment in moments]) == expected
+
+
+ZONES = ["Europe/Prague", "Europe/Dublin", "America/St_Johns", "America/Sao_Paulo", "Africa/Monrovia", "Asia/Kathmandu"]
+ZONES += ["Australia/Lord_Howe", "Pacific/Apia", "Asia/Gaza", "Etc/GMT+12", "Africa/Casablanca", "America/Havana"]
+
+
+@given(st.sampled_from(ZONES), st.lists(st.datetimes(datetime(1840, 1, 1), datetime(2099, 1, 1)), min_size=1))
+@example("Pacific/Apia", [datetime(2011, 12, 30, 9, 59, 59), datetime(2011, 12, 30, 10)])  # a day that was not
+@example("Africa/Monrovia", [datetime(1972, 1, 7, 0, 44, 29), datetime(1972, 1, 7, 0, 44, 30)])
+@example("America/St_Johns", [datetime(2006, 10, 29, 2, 30, 59), datetime(2006, 10, 29, 2, 31)])
+def test_the_time_of_a_zone_is_that_of_python_and_arrow(zone: str, moments: list[datetime]) -> None:
+    zoned = [moment.replace(tzinfo=UTC) for moment in moments]
+    found = hours(zoned, zone)
+    assert found == [f"{moment.astimezone(ZoneInfo(zone)):%Y-%m-%d %H}" for moment in zoned]
+    by_arrow = pc.local_timestamp(pa.array(zoned, pa.timestamp("us", zone))).to_pylist()
+    assert [each for each in found if each and each < "2037"] == [
+        f"{each:%Y-%m-%d %H}" for each in by_arrow if each.year < 2037
+    ]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Prague", "America/New_York"])
+def test_each_moment_of_the_calendar_has_a_time_in_each_zone(zone: str) -> None:
+    first, last = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
+    assert [hour and hour[:10] for hour in hours([first, None, last], zone)] == ["0001-01-01", None, "9999-12-31"]
 
 
 # --- what is beside it ----------------------------------------------------------------------------------------------

@@ -105,6 +105,12 @@ def test_an_iceberg_table_has_metadata_that_it_is_partitioned_by_as_text(path: P
     assert [values["__partition"] for values in rows_of(staged)] == ["1"]
 
 
+def test_an_iceberg_table_has_the_times_of_its_zone_as_text(path: Path) -> None:
+    wanted = replace(spec("day", "hour", time_zone="Europe/Prague"), keeps_columns=True)
+    staged = stage(stager(wanted), batch({"ts_ms": "2024-01-15T23:30:00Z"}), path)
+    assert [(values["day"], values["hour"]) for values in rows_of(staged)] == [("16", "00")]
+
+
 def test_any_number_of_rescued_columns_is_told_in_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     some = stager(spec())
     with caplog.at_level(logging.WARNING):
@@ -137,7 +143,7 @@ def warnings_of(column: str, *records: dict[str, Any], path: Path, caplog: pytes
         ("Year", {"year": 2024}, "Did you mean year?"),
         ("Location", {"location": "hall"}, "Did you mean location?"),
         ("locaton", {"location": "hall"}, "Did you mean location?"),
-        ("meta.region", {"meta": {"region": "eu"}}, 'sdf["region"] = sdf["meta"]["region"]'),
+        ("meta.region", {"meta": {"Region": "eu"}}, "Check the name"),
         ("place", {"n": 1, "place": ""}, "place=__HIVE_DEFAULT_PARTITION__"),
     ],
 )
@@ -150,7 +156,13 @@ def test_a_partition_column_without_any_value_in_the_first_batch_is_told_once(
 
 
 @pytest.mark.parametrize(
-    ("column", "record"), [("years", {"years": 3}), ("meta.region", {"meta.region": "eu"}), ("month", {"n": 1})]
+    ("column", "record"),
+    [
+        ("years", {"years": 3}),
+        ("meta.region", {"meta.region": "eu"}),
+        ("meta.region", {"meta": {"region": "eu"}}),
+        ("month", {"n": 1}),
+    ],
 )
 def test_nothing_is_told_of_a_partition_column_with_a_value(
     column: str, record: dict[str, Any], path: Path, caplog: pytest.LogCaptureFixture

@@ -135,6 +135,10 @@ def test_the_document_is_what_it_says() -> None:
         "columns": [{"name": "a", "type": "bigint"}, {"name": "b", "type": "array<string>"}],
     }
     assert EMPTY.to_document() == {"version": 1, "columns": []}
+    zoned = TableSchema({"a": pa.int64()}, "Europe/Prague").to_document()
+    columns = [{"name": "a", "type": "bigint"}]
+    assert zoned == {"version": 2, "time_zone": "Europe/Prague", "columns": columns}  # no older release reads it
+    assert TableSchema.from_document(zoned).time_zone == "Europe/Prague"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_the_document_is_what_it_says() -> None:
         (None, "no JSON object with a version"),
         ([], "no JSON object with a version"),
         ({}, "no JSON object with a version"),
-        ({"version": 2, "columns": []}, "it has version 2, this release knows version 1"),
+        ({"version": 3, "columns": []}, "it has version 3, this release knows version 2"),
         ({"version": 1}, "it has no list of columns"),
         ({"version": 1, "columns": ["a"]}, "its column 'a' is no object with a name and a type"),
         ({"version": 1, "columns": [{"name": "a"}]}, "is no object with a name and a type"),

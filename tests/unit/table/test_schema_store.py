@@ -30,8 +30,8 @@ def store(tmp_path: Path) -> MoodyStore:
     return store
 
 
-def opened(store: MoodyStore, **types: pa.DataType) -> SchemaStore:
-    keeper = SchemaStore(store, ROOT, types)
+def opened(store: MoodyStore, zone: str = "UTC", **types: pa.DataType) -> SchemaStore:
+    keeper = SchemaStore(store, ROOT, types, time_zone=zone)
     keeper.open()
     return keeper
 
@@ -242,6 +242,40 @@ def test_a_column_that_becomes_double_is_logged_once(store: MoodyStore, caplog: 
 
     assert [message.partition(":")[0] for message in caplog.messages] == ["column 'a', 's.x[]'"]
     assert all("COLUMN_TYPES" in message and "Spark cannot read the mix" in message for message in caplog.messages)
+
+
+# --- the time zone of the folders -----------------------------------------------------------------------------------
+
+PRAGUE = "Europe/Prague"
+
+
+@pytest.mark.parametrize(("was", "now"), [(PRAGUE, "UTC"), ("UTC", PRAGUE), (PRAGUE, "Europe/Berlin")])
+def test_a_table_keeps_its_time_zone(store: MoodyStore, was: str, now: str) -> None:
+    opened(store, was).extend(OTHER)
+    opened(store, was).extend(BIGINT)
+    assert opened(store, was).current == OTHER.merge(BIGINT)
+    with pytest.raises(ConfigError, match=f"have their times in {was}, TIME_ZONE says {now}. Set TIME_ZONE={was} to"):
+        opened(store, now)
+
+
+def test_a_table_of_files_alone_has_its_times_in_utc(store: MoodyStore, tmp_path: Path) -> None:
+    put_file(store, tmp_path, "year=2024/f.parquet", {"a": [1]})
+    with pytest.raises(ConfigError, match=f"have their times in UTC, TIME_ZONE says {PRAGUE}"):
+        opened(store, PRAGUE)
+    opened(store)
+
+
+def test_of_members_with_two_time_zones_the_first_one_counts(store: MoodyStore) -> None:
+    first, second = opened(store, PRAGUE), opened(store)
+    first.extend(OTHER)
+    with pytest.raises(ConfigError, match=f"have their times in {PRAGUE}, TIME_ZONE says UTC"):
+        second.extend(OTHER)
+
+
+def test_an_iceberg_table_that_others_have_made_takes_the_time_zone_once(store: MoodyStore) -> None:
+    SchemaStore(store, ROOT, {}, iceberg=BIGINT, time_zone=PRAGUE).open()
+    with pytest.raises(ConfigError, match=f"have their times in {PRAGUE}, TIME_ZONE says UTC"):
+        SchemaStore(store, ROOT, {}, iceberg=BIGINT).open()
 
 
 # --- of an Iceberg table --------------------------------------------------------------------------------------------

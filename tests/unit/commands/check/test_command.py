@@ -13,13 +13,13 @@ ALONE = ("--without", "broker", "registry", "catalog", "store", "spark")
 
 
 def test_programs_read_warnings_beside_the_checks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = local_settings(tmp_path, HIVE_COLUMNS="Year,device.id", HTTP_PORT="0")
+    settings = local_settings(tmp_path, HIVE_COLUMNS="Year,Month", HTTP_PORT="0")
     assert run_command(settings, "check", *ALONE, "--json") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     warnings = [warning for line in lines for warning in line["warnings"]]
     assert len(warnings) == 2
     assert "Did you mean year?" in warnings[0]
-    assert "rows without the field device.id" in warnings[1]
+    assert "Did you mean month?" in warnings[1]
 
 
 def test_a_port_that_a_running_connector_has_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_root
+from app.table.schema import EMPTY, TableSchema
+from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
 from tests.support.journals import keep_journal
 from tests.unit.commands.compact.lake import ROOT, Lake
@@ -75,6 +77,20 @@ def test_a_folder_is_old_once_its_time_has_ended_so_long_ago(lake: Lake, folder:
     path = lake.put(f"{folder}/x.parquet", {"n": [1]})
     columns = ",".join(part.partition("=")[0] for part in folder.split("/"))
     assert lake.run("erase", "--older-than", age, HIVE_COLUMNS=columns) == 0
+    assert path.exists() is not is_old
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours", "is_old"),
+    [("UTC", 6, True), ("Etc/GMT+12", 6, False), ("UTC", -6, False), ("Pacific/Kiritimati", -6, True)],
+)
+def test_what_is_old_is_reckoned_in_the_time_zone_of_the_folders(
+    lake: Lake, zone: str, hours: int, is_old: bool
+) -> None:
+    at = datetime.now(UTC) - timedelta(hours=hours)
+    path = lake.put(f"year={at:%Y}/month={at:%m}/day={at:%d}/hour={at:%H}/x.parquet", {"n": [1]})
+    SchemaStore(LocalStore(lake.folder), ROOT, {}, EMPTY, zone).extend(TableSchema({"n": pa.int64()}))
+    assert lake.run("erase", "--older-than", "1h", HIVE_COLUMNS="year,month,day,hour", TIME_ZONE=zone) == 0
     assert path.exists() is not is_old
 
 
