@@ -1,5 +1,6 @@
 """Variables of the topic, of the deserializers of its records, and of the schema registry that some of them need."""
 
+import re
 from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Literal
 
@@ -26,7 +27,9 @@ class InputVariables(Area):
     section: ClassVar = "Input"
 
     input_topic: str = env("input", "sensor-data")
-    """Topic to read from. It must exist."""
+    """Topic to read from. Several with commas between them, or a regular expression that begins with `^`, such as
+    `^db[.]public[.].*`: each topic has a table of its own, see [Many topics](many-topics.md).
+    """
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
     """Consumer group of all replicas of one deployment. Another deployment needs another group."""
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
@@ -74,6 +77,22 @@ class InputVariables(Area):
     """Topic for an event of each key that has timed out. It must exist."""
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """What is subscribed to: names, or one regular expression that begins with ``^``."""
+        names = (self.input_topic,) if self.input_topic.startswith("^") else self.input_topic.split(",")
+        return tuple(name for each in names if (name := each.strip()))
+
+    @property
+    def has_several(self) -> bool:
+        return len(self.topics) > 1 or self.input_topic.startswith("^")
+
+    def reads(self, topic: str | None) -> bool:
+        """Whether the topic is one of them."""
+        if topic and self.input_topic.startswith("^"):
+            return re.match(self.input_topic, topic) is not None
+        return topic in self.topics
+
+    @property
     def needs_registry(self) -> bool:
         return any(FORMATS[name].needs_registry for name in (self.key_deserializer, self.value_deserializer))
 
@@ -97,5 +116,10 @@ class InputVariables(Area):
                 yield _URL, "must be another one for Protobuf: AWS Glue has its schemas as text, without descriptors"
         if self.registry_certificate:
             yield from self.require("must be set with SCHEMA_REGISTRY_SSL_CERTIFICATE", "SCHEMA_REGISTRY_SSL_KEY")
-        if self.stream_timeout_topic == self.input_topic:
+        try:
+            is_read = self.reads(self.stream_timeout_topic or "any")
+        except re.error as error:
+            yield "input", f"must be a regular expression where it begins with ^: {error}"
+            return
+        if self.stream_timeout_topic and is_read:
             yield "STREAM_TIMEOUT_TOPIC", "must be another topic than input: the events would be read as records"

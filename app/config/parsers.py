@@ -55,6 +55,15 @@ def listed(pattern: str, complaint: str, separator: str = ",") -> Callable[[str]
 
 
 name = matching(_NAME, f"must be made of {NAME_RULE}")
+TOPIC: Final = "{topic}"
+
+
+def table_name(text: str) -> str:
+    """Returns the name of a table; ``{topic}`` in it stands for that of the topic."""
+    name(text.replace(TOPIC, "topic"))
+    return text
+
+
 _path = matching(rf"/*{_NAME}(/{_NAME})*/*", f"must be a path such as lake/raw, each component made of {NAME_RULE}")
 bucket = matching(
     r"[A-Za-z0-9][A-Za-z0-9._-]{2,254}",

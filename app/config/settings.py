@@ -219,6 +219,8 @@ class Settings(WritingVariables):
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
+        if self.has_several and self.compact:
+            yield "COMPACT", "must not be set where input names several topics: run compact --table for each table"
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage
 

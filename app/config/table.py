@@ -1,7 +1,7 @@
 """Variables of the table and its files."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import BeforeValidator, PositiveInt
@@ -20,8 +20,8 @@ Compression = Literal["snappy", "zstd", "gzip", "none"]
 class TableVariables(StoreVariables):
     section: ClassVar = "Table"
 
-    table_name: Name = env("TABLE_NAME")
-    """Name of the table. Empty: that of the topic."""
+    table_name: Annotated[str | None, BeforeValidator(parse.table_name)] = env("TABLE_NAME")
+    """Name of the table. `{topic}` in it stands for the name of the topic. Empty: that of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
     """Partition columns, outermost first, such as `location,year,month`. `year`, `month`, `day` and `hour` come from
     `TIMESTAMP_COLUMN`. `meta.region` is the field `region` of the object `meta`.
@@ -63,7 +63,13 @@ class TableVariables(StoreVariables):
 
     @property
     def table(self) -> str:
-        return self.table_name or self.input_topic
+        """With ``{topic}`` where there are several."""
+        name = self.table_name or parse.TOPIC
+        return name if self.has_several else name.replace(parse.TOPIC, self.input_topic)
+
+    def of_topic(self, topic: str) -> Self:
+        """Returns the settings for the table of this topic, as if no other were read."""
+        return self.model_copy(update={"input_topic": topic})
 
     @property
     def plain_partitions(self) -> tuple[str, ...]:
@@ -88,7 +94,9 @@ class TableVariables(StoreVariables):
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
         yield from self._contradictions_of_fields()
-        for variable, problem in checked("TABLE_NAME", parse.name, self.table):
+        if self.has_several and parse.TOPIC not in self.table:
+            yield "TABLE_NAME", "must have {topic} in it where input names several topics: each has a table of its own"
+        for variable, problem in () if self.has_several else checked("TABLE_NAME", parse.name, self.table):
             yield variable, f'must be set, because the topic\'s name "{self.table}" cannot name a table: it {problem}'
         if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
             yield "COLUMN_TYPES", f"must leave out {RESCUED_COLUMN}, which is always text"

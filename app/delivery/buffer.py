@@ -9,6 +9,7 @@ class Buffer:
 
     Attributes:
         changed: a batch has come a step further, or something is waited for.
+        converting: held by the one table that converts: parsers are for one thread, and take memory beside the records.
         held_bytes: of the records that wait for their conversion.
         under_way: the number of batches that have begun and are not in the lake yet.
     """
@@ -16,6 +17,7 @@ class Buffer:
     def __init__(self, limits: BatchLimits, threads: Threads = Threads()) -> None:  # noqa: B008 - it is frozen
         self.limits = limits
         self.changed = threads.new_condition()
+        self.converting = threads.new_lock()
         self.held_bytes = 0
         self.under_way = 0
 

@@ -136,7 +136,13 @@ class Delivery:
         the next owner registers a batch whose files are complete.
         """
         tps = [part.offsets.tp for part in batch.staged.parts]
-        if (error := batch.in_flight.step("intend", lambda: self._recreated(tps), KAFKA)) is not None:
+        log = batch.in_flight.assignment.log
+
+        def ask() -> ConnectorError | None:
+            log.check_open()  # at each try: a topic that was deleted never answers
+            return self._recreated(tps)
+
+        if (error := batch.in_flight.step("intend", ask, KAFKA)) is not None:
             raise error
 
     def _prepare(self, log: OwnLog) -> None:

@@ -5,6 +5,7 @@ import logging
 import queue
 import shutil
 import threading
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ class BatchInFlight:
     def __init__(self, number: int, folder: Path, assignment: Assignment, flow: "Flow") -> None:
         self.number = number
         self.folder = folder
+        self.table = flow.table
         self.assignment = assignment
         self._flow = flow
         self._waited = 0.0  # seconds for systems that were away: no part of a step's time
@@ -100,7 +102,7 @@ class GatheredBatch:
             seconds={step: self.in_flight.seconds[step] for step in STEPS if step in self.in_flight.seconds},
             last_files=[DeliveredFile(file.key, file.rows, file.size) for file in stored],
         )
-        _log(batch)
+        _log(batch, self.in_flight.table)
         return batch
 
 
@@ -144,11 +146,12 @@ class Flow:
         failure: what gave up all that is under way.
     """
 
-    def __init__(self, buffer: Buffer, runtime: Runtime) -> None:
+    def __init__(self, buffer: Buffer, runtime: Runtime, table: str = "") -> None:
         threads = runtime.threads
         self.buffer = buffer
         self.runtime = runtime
-        self.ends = BatchEnds(buffer.limits, runtime.timings.clock)
+        self.table = table
+        self.ends = BatchEnds(buffer.limits, runtime.timings.clock, _phase(table))
         self.stop = threads.new_event()  # ends all waiting
         self.staged: Handover[GatheredBatch] = Handover(self.stop, threads.handed_over)
         self.written: Handover[tuple[GatheredBatch, list[DataFile]]] = Handover(self.stop, threads.handed_over)
@@ -205,12 +208,18 @@ class Flow:
         self.stop.set()
 
 
-def _log(batch: DeliveredBatch) -> None:
+def _phase(table: str) -> float:
+    """See ``BatchEnds``: by the table's name, so that all tables of a process share Spark evenly."""
+    return zlib.crc32(table.encode()) / 2**32 if table else 1.0
+
+
+def _log(batch: DeliveredBatch, table: str) -> None:
     odd = f", {batch.dead_letters:,} in the dead letter" if batch.dead_letters else ""
     odd += f", {counted(batch.rescued, 'value')} rescued" if batch.rescued else ""
     odd += f", {batch.dropped:,} files of revoked partitions dropped" if batch.dropped else ""
     logger.info(
-        "batch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
+        "%sbatch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
+        table and f"{table}: ",
         batch.number,
         batch.reason,
         f"{batch.rows:,}",
@@ -221,6 +230,7 @@ def _log(batch: DeliveredBatch) -> None:
         ", ".join(f"{step} {seconds:.2f}" for step, seconds in batch.seconds.items()),
         extra={
             "fields": {
+                **({"table": table} if table else {}),
                 "batch": batch.number,
                 "reason": batch.reason,
                 "rows": batch.rows,

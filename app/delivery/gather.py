@@ -10,6 +10,7 @@ from itertools import chain
 import pyarrow as pa
 
 from app.convert.batch import Converted
+from app.convert.whole_batches import Patiently
 from app.delivery.assignment import Assignment, Piece, Portion
 from app.delivery.flow import SCHEMA, BatchInFlight, Flow, GatheredBatch
 from app.delivery.limits import BEFORE_FAILURE, BatchSize, reason_before
@@ -60,7 +61,7 @@ class Gathering:
         came = self._take(seconds)
         if flow.stop.is_set():
             raise Stopped
-        if flow.buffer.limits.is_portion(self._waiting.size):
+        if flow.buffer.limits.is_portion(self._waiting.size) or self._is_crowded:
             self._convert()
         reason = came or flow.ends.reason(
             self.size, is_writer_idle=flow.staged.is_empty, stored_share=flow.stored_share
@@ -97,6 +98,12 @@ class Gathering:
         size = self._open.rows.size if self._open else BatchSize()
         is_ahead = bool(self._waiting.pieces or (self._open and self._open.last_portion))
         return replace(size, records=size.records + self._waiting.records, is_ahead=is_ahead)
+
+    @property
+    def _is_crowded(self) -> bool:
+        """Whether the records of all tables leave little room, though those of this one are no portion."""
+        buffer = self._flow.buffer
+        return self._waiting.size > 0 and self._submitted.empty() and buffer.limits.is_crowded(buffer.held_bytes)
 
     # --- an assignment that has ended -------------------------------------------------------------------------------
 
@@ -137,7 +144,7 @@ class Gathering:
     def _converted(self, batch: "_Open", records: Batch) -> Converted:
         patiently = partial(batch.in_flight.until_it_works, SCHEMA)
         try:
-            converted = batch.in_flight.step("convert", lambda: self._stager.convert(records, patiently))
+            converted = batch.in_flight.step("convert", lambda: self._convert_alone(records, patiently))
         except Stopped:
             raise
         except Exception:
@@ -147,6 +154,10 @@ class Gathering:
         if converted.rows is None:
             return converted
         return replace(converted, rows=replace(converted.rows, table=self._as_known(converted.rows.table)))
+
+    def _convert_alone(self, records: Batch, patiently: Patiently) -> Converted:
+        with self._flow.buffer.converting:
+            return self._stager.convert(records, patiently)
 
     def _reason_before(self, batch: "_Open", converted: Converted) -> str | None:
         return reason_before(

@@ -63,6 +63,10 @@ class BatchLimits:
     def is_portion(self, waiting_bytes: int) -> bool:
         return waiting_bytes >= self.max_buffer_bytes // _PORTIONS_IN_BUFFER
 
+    def is_crowded(self, held_bytes: int) -> bool:
+        """Whether the records of several tables fill the buffer so far that each converts what it has."""
+        return held_bytes >= self.max_buffer_bytes // 2
+
     def at_flush(self, held_bytes: int) -> str:
         """Returns the reason to end the batch at a flush, which always ends it."""
         return "buffer full" if self.is_full(held_bytes) else "checkpoint"
@@ -137,13 +141,16 @@ def reason_before(*, has_other_columns: bool, has_little_room: bool) -> str | No
 
 
 class BatchEnds:
-    """Decides when the batch that is gathered ends. For one thread, but for ``due_in``."""
+    """Decides when the batch that is gathered ends. For one thread, but for ``due_in``.
 
-    def __init__(self, limits: BatchLimits, clock: Callable[[], float]) -> None:
+    ``phase``: when the first one is due, as a part of ``commit_seconds``; several tables are due one after another.
+    """
+
+    def __init__(self, limits: BatchLimits, clock: Callable[[], float], phase: float = 1.0) -> None:
         self._limits = limits
         self._clock = clock
         self._is_due = False
-        self._due_at = clock() + limits.commit_seconds
+        self._due_at = clock() + limits.commit_seconds * phase
         self._since = self._quiet_since = clock()
 
     @property

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -25,19 +25,19 @@ def client_id(topic: str, table_uri: str) -> str:
     return f"ts-datalake-sink-{_hash(topic)}-{_hash(table_uri)}"
 
 
-def check_members(admin: AdminClient, group: str, own_client_id: str, topic: str | None = None) -> None:
+def check_members(admin: AdminClient, group: str, own_client_id: str, topics: Collection[str] = ()) -> None:
     """Raise ``RetryableError`` if members of the group write another table from the same topic, before joining it.
 
     Kafka gives each partition to one member of a group, so each table would get only a part of the rows. They may just
     be stopping. If Kafka does not answer yet, as before its first group exists, ``OtherTables`` asks again. Warns of
-    other programs in the group that read ``topic``.
+    other programs in the group that read the ``topics``.
     """
     try:
         members = _members(admin, group)
     except RetryableError as error:
         logger.debug("%s", error)
         return
-    if topic:
+    for topic in topics:
         warn_of_others(group, topic, _readers(members, topic))
     if hosts := _hosts_of_others(members, own_client_id):
         raise _shared(group, hosts, "This one does not join it")
@@ -55,13 +55,13 @@ class OtherTables:
         self,
         admin: AdminClient,
         group: str,
-        topic: str,
+        topics: Collection[str],
         own_client_id: str,
         tell: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._admin = admin
         self._group = group
-        self._topic = topic
+        self._topics = topics
         self._warned: set[tuple[str, str]] = set()
         self._own = own_client_id
         self._tell = tell  # how many members write our table
@@ -93,14 +93,15 @@ class OtherTables:
 
     def _hosts(self) -> list[str]:
         members = _members(self._admin, self._group)
-        found = _readers(members, self._topic)
-        warn_of_others(self._group, self._topic, found - self._warned)
-        self._warned |= found
+        for topic in self._topics:
+            found = _readers(members, topic)
+            warn_of_others(self._group, topic, found - self._warned)
+            self._warned |= found
         if not (members or self._had_it_alone):
             logger.warning(
                 "Kafka shows no member of consumer group %s, as where a program in it has group.protocol=consumer. "
                 "Another program may get records of topic %s",
-                *(self._group, self._topic),
+                *(self._group, ", ".join(self._topics)),
             )
         if ours := sum(member.client_id == self._own for member in members):
             self._tell(ours)

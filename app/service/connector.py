@@ -41,6 +41,7 @@ from app.service.stream_timeouts import StreamTimeouts
 from app.service.until import RunEnd
 from app.spark.writer import SparkWriter
 from app.stream_timeouts.events import Announcer
+from app.table.existing import TableLocation
 
 logger = logging.getLogger(__name__)
 _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
@@ -62,7 +63,14 @@ class Connector:
     limits: BatchLimits
     formats: Formats
     stream_timeouts: StreamTimeouts
-    lake: Lake
+    lake: Lake | None  # where there is one table
+
+    @property
+    def location(self) -> TableLocation:
+        """Of the table; of all tables with ``{topic}`` in it."""
+        if self.lake:
+            return self.lake.location
+        return TableLocation(self.settings.storage.uri, f"{self.settings.root}/{self.settings.table}")
 
     def visible_topics(self, application: Application) -> Collection[str]:
         """Wait for the broker; returns the topics that it shows."""
@@ -71,7 +79,7 @@ class Connector:
     def open_input(self, application: Application, visible: Collection[str]) -> Topic:
         """Open the input topic, if it is one of the visible ones; else raise ``ConfigError``."""
         settings = self.settings
-        prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
+        prefix = prefix_of(application)
         if f"{prefix}{settings.input_topic}" not in visible:  # quixstreams would create it
             raise missing_topic(settings.input_topic, [name.removeprefix(prefix) for name in visible])
         with asking_for_topics(settings):
@@ -84,11 +92,12 @@ class Connector:
                 key_deserializer=self.stream_timeouts.key_deserializer,
             )
 
-    def check_group(self, application: Application, admin: AdminClient, topic: Topic) -> None:
-        """Refuse a missing right on the topic, and a member of the group that writes another table."""
-        check_topic_rights(admin, topic.name)
-        group, own_id = application.config.consumer_group, new_client_id(self.settings, self.lake.location)
-        self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id, topic.name))
+    def check_group(self, application: Application, admin: AdminClient, topics: Collection[str]) -> None:
+        """Refuse a missing right on a topic, and a member of the group that writes another table."""
+        for topic in topics:
+            check_topic_rights(admin, topic)
+        group, own_id = application.config.consumer_group, new_client_id(self.settings, self.location)
+        self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id, topics))
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
         with asking_for_topics(self.settings):
@@ -101,21 +110,20 @@ class Connector:
         self,
         application: Application,
         admin: AdminClient,
-        topic: Topic,
+        topics: Collection[str],
         wanted: Wanted,
         member_id: Callable[[], str | None],
     ) -> Group:
         """Connect to the consumer group; ``member_id`` returns our id in it, ``None`` outside of it."""
-        runtime, lake, spark = self.runtime, self.lake, self.spark
+        runtime, spark = self.runtime, self.spark
         name = application.config.consumer_group
-        runtime.metrics.waits.at_start("store", partial(check_journals, lake, name))
+        if self.lake:
+            runtime.metrics.waits.at_start("store", partial(check_journals, self.lake, name))
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group
-        offsets = open_group(application.config, admin, topic.name, runtime.timings)
+        offsets = open_group(application.config, admin, next(iter(topics), None), runtime.timings)
         topic_ids = TopicIds(offsets.topic_id)
-        others = OtherTables(
-            admin, name, topic.name, new_client_id(self.settings, lake.location), runtime.metrics.replicas
-        )
+        others = OtherTables(admin, name, topics, new_client_id(self.settings, self.location), runtime.metrics.replicas)
         questions = (lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later)
         return Group(
             name,
@@ -127,25 +135,42 @@ class Connector:
             wanted,
         )
 
-    def new_member(
+    def open_member(
         self, group: Group, formats: Formats | None = None, read_message: ReadMessage | None = None
+    ) -> Member:
+        """Build and start the member where there is one table; arguments as those of ``new_member``."""
+        assert self.lake is not None  # noqa: S101 - there is one
+        parts = self.settings, self.lake, group, self.runtime, Buffer(self.limits)
+        member = self.new_member(*parts, formats=formats, read_message=read_message)
+        self.ends.callback(member.stop)
+        return member
+
+    def new_member(
+        self,
+        settings: Settings,
+        lake: Lake,
+        group: Group,
+        runtime: Runtime,
+        buffer: Buffer,
+        *,
+        formats: Formats | None = None,
+        read_message: ReadMessage | None = None,
     ) -> Member:
         """Build and start what claims partitions of the topic, and writes their records.
 
         ``formats`` and ``read_message`` read messages, many at once and single ones; the framework's lane gives rows.
         """
-        lake, spark, buffer = self.lake, self.spark, Buffer(self.limits)
-        stager = new_stager(self.settings, lake, self.bad_records, formats, read_message)
-        member = Member(lake.store, lake.registrar, stager, buffer, spark, group, self.runtime)
+        stager = new_stager(settings, lake, self.bad_records, formats, read_message)
+        table = settings.table if self.settings.has_several else ""
+        member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime, table)
         member.start()
-        self.ends.callback(member.stop)
-        spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), member.flow.fail))
         return member
 
     def run(self, lane: "Lane") -> None:
         self.process.started(lane.stop)
-        logger.info("ready to consume %s after %.1f s", lane.topic.name, self.process.seconds)
+        logger.info("ready to consume %s after %.1f s", self.settings.input_topic, self.process.seconds)
         self.spark.up.add_done_callback(self._can_write)
+        self.spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), lane.members.fail))
         if lane.run_end:
             lane.run_end.start()
             self.ends.callback(lane.run_end.stop)
@@ -177,13 +202,17 @@ class Lane:
     ``run`` returns whether all that was consumed is in the lake and committed.
     """
 
-    topic: Topic
     admin: AdminClient
     members: Members
     consumption: Callable[[], Consumption]
     stop: Callable[[], None]
     run: Callable[[], bool]
     run_end: RunEnd | None = None
+
+
+def prefix_of(application: Application) -> str:
+    """What the platform puts before each topic's name."""
+    return f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
 
 
 def _spare_the_garbage_collector() -> None:

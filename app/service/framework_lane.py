@@ -48,7 +48,7 @@ def new_framework_lane(connector: Connector) -> Lane:
     build = partial(_built, connector, callbacks, visible)
     application, topic, built, is_aligned = runtime.metrics.waits.at_start("Kafka", build)
     admin = new_admin(application.config.broker_address)
-    connector.check_group(application, admin, topic)
+    connector.check_group(application, admin, [topic.name])
     announcer = connector.new_announcer(application, visible)
     topics = {each.name: each for each in (topic, *built.topics)}
     internal = [name for name in topics if REPARTITIONED in name]
@@ -60,8 +60,8 @@ def new_framework_lane(connector: Connector) -> Lane:
     consumer = built.processing_context.consumer
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
-    group = connector.join_group(application, admin, topic, wanted, lambda: None)
-    member = connector.new_member(group)
+    group = connector.join_group(application, admin, [topic.name], wanted, lambda: None)
+    member = connector.open_member(group)
 
     def is_heard(tp: TopicPartition) -> bool:
         return callbacks.is_kafka_there and sink.is_read(tp)
@@ -92,7 +92,7 @@ def new_framework_lane(connector: Connector) -> Lane:
     if until:
         run_end = RunEnd(until, member.group.offsets, runtime.metrics, lambda: callbacks.assignment, internal, stop)
     members = Members.of_one(topic.name, member)
-    return Lane(topic, admin, members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end)
+    return Lane(admin, members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end)
 
 
 def _application(connector: Connector, callbacks: Callbacks) -> Application:
@@ -100,7 +100,7 @@ def _application(connector: Connector, callbacks: Callbacks) -> Application:
         ours = callbacks.arguments(arguments["consumer_extra_config"])
         return Application(**arguments | ours)
 
-    runtime, location = connector.runtime, connector.lake.location
+    runtime, location = connector.runtime, connector.location
     return new_application(
         stock, connector.settings, location, runtime.scratch, runtime.timings, auto_create_topics=True
     )

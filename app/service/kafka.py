@@ -106,14 +106,15 @@ def new_client_id(settings: Settings, location: TableLocation) -> str:
     return client_id(settings.input_topic, location.uri)
 
 
-def open_group(config: ApplicationConfig, admin: AdminClient, topic: str, timings: Timings) -> GroupOffsets:
-    """Ask for an offset of the topic once: a missing right on the group shows before the connector is connected."""
+def open_group(config: ApplicationConfig, admin: AdminClient, topic: str | None, timings: Timings) -> GroupOffsets:
+    """Ask for an offset of a topic once: a missing right on the group shows before the connector is connected."""
     consumer = new_client(config, {"statistics.interval.ms": 0})  # nothing reads them: they would fill the memory
     if uses_callback(config.broker_address):
         poll_in_background(consumer, admin)
     offsets = GroupOffsets(consumer, admin, timings.kafka_answer_seconds)
     try:
-        offsets.of(TopicPartition(topic, 0))
+        if topic:
+            offsets.of(TopicPartition(topic, 0))
     except RetryableError as error:  # e.g. before Kafka's first group exists; claims ask again
         logger.debug("%s", error)
     return offsets

@@ -52,9 +52,9 @@ class Lake:
     query_api: QueryApi | None = None
 
 
-def open_lake(settings: Settings, waits: Waits) -> Lake:
+def open_lake(settings: Settings, waits: Waits, store: ObjectStore | None = None) -> Lake:
     """Connect to the catalog, then to the table's store, and compare the settings with the table."""
-    store = new_store(settings)
+    store = store or new_store(settings)
     catalog = new_catalog(settings, store)
     known = waits.at_start("catalog", catalog.check) if catalog else None
     location = new_location(settings, store, known)

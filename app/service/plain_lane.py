@@ -3,7 +3,8 @@
 The Quix application opens the topic with its deserializers, and its configuration makes Kafka's client.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -24,10 +25,13 @@ from app.delivery.limits import BatchLimits
 from app.delivery.members import Members
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
-from app.service.connector import Connector, Lane
+from app.service.connector import Connector, Lane, prefix_of
 from app.service.formats import Formats
 from app.service.kafka import new_application
+from app.service.tables import Tables, topics_among
 from app.service.until import RunEnd, new_until
+
+logger = logging.getLogger(__name__)
 
 
 def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> Lane:
@@ -36,19 +40,29 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     ``built`` is what an edited ``transform()`` has built.
     """
     settings, timings = connector.settings, connector.runtime.timings
-    application = new_application(Application, settings, connector.lake.location, connector.runtime.scratch, timings)
+    application = new_application(Application, settings, connector.location, connector.runtime.scratch, timings)
     admin = new_admin(application.config.broker_address)
     visible = connector.visible_topics(application)
-    topic = connector.open_input(application, visible)
+    topic, topics, subscribed = _open_inputs(connector, application, visible)
     announcer = connector.new_announcer(application, visible)
-    connector.check_group(application, admin, topic)
-    until = new_until(settings, connector.runtime, application, admin, [topic.name])
+    connector.check_group(application, admin, topics)
+    until = new_until(settings, connector.runtime, application, admin, topics)
     presence = BrokerPresence()
-    client = new_client(application.config, presence.properties)
+    # "range" would give the first partitions of all topics to the first member; without it no member of one topic could
+    # stay in the group while the others come.
+    assignors = {"partition.assignment.strategy": "roundrobin,range"} if settings.has_several else {}
+    client = new_client(application.config, {**presence.properties, **assignors})
     formats, read, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
-    group = connector.join_group(application, admin, topic, wanted, client.memberid)
-    members = Members.of_one(topic.name, connector.new_member(group, formats, read))
+    group = connector.join_group(application, admin, topics, wanted, client.memberid)
+    if settings.has_several:
+        new_member = partial(connector.new_member, formats=formats, read_message=read)
+        tables = Tables(connector, group, topics, prefix_of(application), new_member)
+        connector.ends.callback(tables.stop)
+        members = tables.members(topics)
+        connector.ends.callback(members.stop)
+    else:
+        members = Members.of_one(topic.name, connector.open_member(group, formats, read))
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)
@@ -64,7 +78,25 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     run_end = None
     if until:
         run_end = RunEnd(until, group.offsets, connector.runtime.metrics, lambda: loop.consumption().tps, (), loop.stop)
-    return Lane(topic, admin, members, loop.consumption, loop.stop, partial(loop.run, topic.name), run_end)
+    return Lane(admin, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)
+
+
+def _open_inputs(
+    connector: Connector, application: Application, visible: Collection[str]
+) -> tuple[Topic, Sequence[str], Sequence[str]]:
+    """Returns the deserializers, the names of the topics that are there, and what to subscribe to."""
+    settings, prefix = connector.settings, prefix_of(application)
+    if not settings.has_several:
+        topic = connector.open_input(application, visible)
+        return topic, [topic.name], [topic.name]
+    formats, timeouts = connector.formats, connector.stream_timeouts
+    topic = Topic("input", value_deserializer=formats.value, key_deserializer=timeouts.key_deserializer)
+    topics = topics_among(settings, visible, prefix)
+    known = {topic.removeprefix(prefix) for topic in topics} | ({settings.input_topic} if topics else set())
+    if missing := [name for name in settings.topics if name not in known]:
+        logger.warning("no topic is there for %s: it is read once there is one", ", ".join(missing))
+    names = (f"^{prefix}{name[1:]}" if name.startswith("^") else f"{prefix}{name}" for name in settings.topics)
+    return topic, topics, [*names]
 
 
 def new_reader(

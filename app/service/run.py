@@ -12,7 +12,7 @@ from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.convert.registered_schemas import Find
 from app.delivery.runtime import Runtime
-from app.errors import ConnectorError, FatalError
+from app.errors import ConfigError, ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
 from app.service.build import new_batch_limits
@@ -85,6 +85,8 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     bad_records = BadRecords(settings.on_bad_record, logger.warning)
     lane_choice = choose_lane(customised, settings)
     logger.info("%s", lane_choice.why)
+    if settings.has_several and not lane_choice.is_plain:
+        raise ConfigError(f"reading {settings.input_topic}", lane_choice.why, "Name one topic in input")
     commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
     limits = new_batch_limits(settings, timings, scratch, commit_seconds)
     registry = new_registry(settings, scratch) if settings.needs_registry else None
@@ -96,10 +98,11 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     spark.start()  # takes seconds; the rest connects meanwhile
 
     # The catalog, the store and the table; the registry.
-    lake = open_lake(settings, metrics.waits)
-    if lake.query_api:
+    lake = None if settings.has_several else open_lake(settings, metrics.waits)
+    if lake and lake.query_api:
         ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
-    monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
+    if lake:
+        monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
     if registry:
         metrics.waits.at_start("registry", registry.latest)
 
@@ -121,7 +124,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     )
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
-    if settings.compact:
+    if settings.compact and lake:
         compaction = SelfCompaction(settings.compact, lake.store, lake.location.root, metrics, scratch)
         compaction.start()
         ends.callback(compaction.stop)

@@ -168,7 +168,7 @@ class ConnectorThread:
         if self.lane is None or self.has_ended:
             return
         self.in_turn = _crash
-        self.lane.members.all[0].flow.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
+        self.lane.members.fail(Crashed())  # type: ignore[arg-type] # met by a flush that waits
         self.wait()
 
     def crash_before_commit(self, happened: Callable[[], object]) -> None:

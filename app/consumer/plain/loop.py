@@ -6,12 +6,12 @@ that.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from itertools import chain
 from operator import lt, methodcaller
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 # The client waits this long for as many messages as were asked for: the delay of the first one where few come.
 _POLL_SECONDS = 0.1
 
+_topic = methodcaller("topic")
 _partition = methodcaller("partition")
 _offset = methodcaller("offset")
 
@@ -61,6 +62,7 @@ class PlainLoop:
         self._timings = members.runtime.timings
         self._backpressure = Backpressure(client, members)
         self._copies = Copies(client, self._metrics, self._timings)
+        self._has_topics = False
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -68,6 +70,7 @@ class PlainLoop:
 
     def run(self, *topics: str) -> bool:
         """Consume until stopped; returns whether all that was read is in the lake."""
+        self._has_topics = topics[1:] != () or topics[0].startswith("^")
         self._client.subscribe([*topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         try:
             while not self._is_stopping:
@@ -206,7 +209,8 @@ class PlainLoop:
         left: set[TopicPartition] = set()
         if messages:
             begin = self._timings.clock()
-            taken = [self._take(of_partition, begin + TURN_SECONDS, left) for of_partition in _by_partition(messages)]
+            each = _by_partition(messages, has_topics=self._has_topics)
+            taken = [self._take(of_partition, begin + TURN_SECONDS, left) for of_partition in each]
             seconds = self._timings.clock() - begin
             self._backpressure.took(sum(each.messages for each in taken), sum(each.size for each in taken), seconds)
         if len(messages) < len(polled):  # the good ones first: an error may end the process
@@ -252,17 +256,32 @@ class PlainLoop:
 
     def _failed(self, failed: Sequence[Any], left: Set[TopicPartition]) -> None:
         """Raise an error, or pass over its message; not in partitions with messages that are ``left`` before it."""
-        passed_over = {*left}  # the client repeats an error
+        passed_over, gone = {*left}, set[str]()  # the client repeats an error
         for message in failed:
             failure = KafkaConsumerException(error=message.error())
             if not cannot_be_decompressed(failure):
-                consuming_failed(failure)
+                if not (self._has_topics and failure.code == KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    consuming_failed(failure)
+                elif (topic := message.topic()) not in gone:
+                    gone.add(topic)
+                    self._gone(topic)
                 continue
             tp = TopicPartition(message.topic(), message.partition())
             assignment, partition = self._claimed(tp)
             if assignment and partition and tp not in passed_over:
                 passed_over.add(tp)
                 self._pass_over(assignment, partition, message)
+
+    def _gone(self, topic: str) -> None:
+        """Go on with the other topics where one of several does not exist any more."""
+        logger.warning(
+            "topic %s does not exist: the others go on. If it was deleted, what was read of it and is not in its table "
+            "yet is not written",
+            topic,
+        )
+        if member := self._members.of(topic):
+            self._end(member)
+            self._backpressure.begin()
 
     def _pass_over(self, assignment: Assignment, partition: Partition, message: Any) -> None:
         """Go on behind a message that Kafka's client cannot decompress; the dead letter gets its offset and the reason.
@@ -299,9 +318,12 @@ class PlainLoop:
             self._intake.observer.flushed()
 
 
-def _by_partition(messages: Sequence[Message]) -> list[list[Message]]:
-    found: dict[int, list[Message]] = defaultdict(list)
-    for partition, message in zip(map(_partition, messages), messages, strict=True):
+def _by_partition(messages: Sequence[Message], *, has_topics: bool) -> list[list[Message]]:
+    found: dict[Any, list[Message]] = defaultdict(list)
+    partitions: Iterable[Any] = map(_partition, messages)
+    if has_topics:
+        partitions = zip(map(_topic, messages), partitions, strict=True)
+    for partition, message in zip(partitions, messages, strict=True):
         found[partition].append(message)
     return list(found.values())
 

@@ -38,13 +38,13 @@ class Group:
 
 
 def others(group: Group) -> OtherTables:
-    return OtherTables(cast(AdminClient, group), "sink", "sensors", OURS)
+    return OtherTables(cast(AdminClient, group), "sink", ["sensors"], OURS)
 
 
 def test_the_members_that_write_our_table_are_counted() -> None:
     counted: list[int] = []
     group = cast(AdminClient, Group(OURS, SAME, OTHER_TOPIC, "console"))
-    looking = OtherTables(group, "sink", "sensors", OURS, counted.append)
+    looking = OtherTables(group, "sink", ["sensors"], OURS, counted.append)
     assert looking.at_assignment() is None
     assert looking.later() is None
     assert counted == [2, 2]
@@ -85,7 +85,7 @@ def test_a_group_without_members_is_told_to_have_another_program(caplog: pytest.
 
 
 def check(group: Group) -> None:
-    check_members(cast(AdminClient, group), "sink", OURS, "sensors")
+    check_members(cast(AdminClient, group), "sink", OURS, ["sensors"])
 
 
 def test_before_joining_other_programs_are_told(caplog: pytest.LogCaptureFixture) -> None:

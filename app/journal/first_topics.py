@@ -1,0 +1,39 @@
+"""The topics with which a group of several topics began: a topic that appears later is read from its first record.
+
+Else ``latest`` would skip what came before the group learns of the topic. The first member writes them, before anything
+is claimed; the store lets only one member create the object. It lies beside the tables, for it is of all of them.
+"""
+
+from collections.abc import Collection
+from functools import partial
+from typing import Literal
+
+from app.errors import RetryableError
+from app.journal.entry import Stored, group_folder, parse
+from app.storage.base import ChangedError, ObjectStore
+from app.storage.document import Document, Form
+
+
+class _FirstTopics(Stored):
+    version: Literal[1] = 1
+    topics: list[str]
+
+
+_FORM = Form(
+    "the group's first topics",
+    partial(parse, _FirstTopics),
+    lambda first: first.model_dump_json().encode(),
+    "If a newer release wrote it, update this one. Else delete it: the topics that are there then count as the first",
+)
+
+
+def first_topics(store: ObjectStore, root: str, group: str, topics: Collection[str]) -> frozenset[str]:
+    """The first topics of this group, ``topics`` if it is new; ``root`` is the folder of the tables."""
+    document = Document(store, f"{group_folder(root, group)}first-topics.json", _FORM)
+    if (first := document.read()) is None:
+        first = _FirstTopics(topics=sorted(topics))
+        try:
+            document.write(first)
+        except ChangedError:
+            raise RetryableError(f"writing {document.where}", "another member has written it meanwhile") from None
+    return frozenset(first.topics)

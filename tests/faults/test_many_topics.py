@@ -1,0 +1,205 @@
+"""Several topics in one process, on a real Kafka: each into the table of its name, whatever becomes of the others."""
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from app.errors import ConfigError
+from tests.faults.conftest import same
+from tests.faults.connector_thread import ConnectorThread, Place, answered
+from tests.support.waiting import wait_until
+
+LATEST = {"AUTO_OFFSET_RESET": "latest"}
+SEES_TOPICS = {"topic.metadata.refresh.interval.ms": 500}
+LAZY = {"BATCH_SIZE": "1000000", "COMMIT_INTERVAL": "3600"}
+FIELDS = {"orders": "amount", "payments": "paid"}
+
+
+class Topics:
+    """Topics with the place's name before theirs, of two partitions each; records are numbered in each topic."""
+
+    def __init__(self, place: Place, *names: str) -> None:
+        self.place = place
+        self.produced: dict[str, int] = {}
+        for name in names:
+            self.create(name)
+
+    def create(self, name: str) -> None:
+        self.place.kafka.create_topic(self.of(name), 2)
+        self.produced[name] = 0
+
+    def delete(self, name: str) -> None:
+        admin = self.place._admin()
+        answered(admin.delete_topics([self.of(name)])[self.of(name)])
+        wait_until(lambda: self.of(name) not in admin.list_topics(timeout=30).topics, "the end of the topic")
+
+    def of(self, name: str) -> str:
+        return f"{self.place.topic}.{name}"
+
+    def connector(self, *names: str, variables: Mapping[str, str] | None = None) -> ConnectorThread:
+        """One that reads these, or all whose names begin with the place's."""
+        read = ",".join(map(self.of, names)) or f"^{self.place.topic}[.].*"
+        given = {"input": read, "TABLE_NAME": "", **(variables or {})}
+        return self.place.connector(given, kafka=SEES_TOPICS)
+
+    def produce(self, name: str, count: int) -> None:
+        first, self.produced[name] = self.produced[name], self.produced[name] + count
+        field = FIELDS.get(name, "other")
+        records = ((b"key", json.dumps({"n": n, field: n}), None, n % 2) for n in range(first, first + count))
+        self.place.kafka.produce(self.of(name), records)
+
+    def are_whole(self, *names: str) -> bool:
+        """Whether each record that was produced is in the table of its topic."""
+        return all(len(self.place.numbers(self.of(name))) >= self.produced[name] for name in names or self.produced)
+
+    def assert_whole(self, *names: str) -> None:
+        for name in names or self.produced:
+            self.place.assert_whole(range(self.produced[name]), self.of(name))
+
+
+def wait_until_consuming(connector: ConnectorThread, partitions: int) -> None:
+    def claimed() -> int:
+        now = connector._now if connector.lane else None
+        return len(set(now.tps) - now.unclaimed) if now else 0
+
+    connector.wait_until(lambda: claimed() == partitions, f"{partitions} partitions")
+
+
+def test_each_topic_goes_into_the_table_of_its_name_and_on_from_there_with_one_topic_and_back(place: Place) -> None:
+    topics = Topics(place, "orders", "payments")
+    first = topics.connector("orders", "payments")
+    topics.produce("orders", 100)
+    topics.produce("payments", 50)
+    first.wait_until(topics.are_whole, "all records")
+    first.stop()
+    topics.assert_whole()
+
+    alone = place.connector(input=topics.of("orders"), TABLE_NAME="")
+    topics.produce("orders", 20)
+    alone.wait_until(lambda: topics.are_whole("orders"), "the records of the one topic")
+    alone.stop()
+    again = topics.connector()
+    topics.produce("payments", 20)
+    again.wait_until(topics.are_whole, "all records")
+    again.stop()
+
+    topics.assert_whole()
+    columns = {name: pq_columns(place, topics.of(name)) for name in FIELDS}
+    assert columns == {"orders": {"n", "amount"}, "payments": {"n", "paid"}}
+
+
+def pq_columns(place: Place, table: str) -> set[str]:
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    names = {name for path in place.files(table) for name in pq.read_schema(path).names}
+    return {name for name in names if not name.startswith(("_", "ts_ms"))}
+
+
+def test_members_that_crash_and_join_lose_and_double_nothing(place: Place) -> None:
+    topics = Topics(place, "orders", "payments")
+    members = [topics.connector()]
+    for round_ in range(4):
+        topics.produce("orders", 500)
+        topics.produce("payments", 300)
+        members.append(topics.connector())
+        members[-1].wait_until(lambda: members[-1].lane, "its start")
+        members[round_].crash()
+    topics.produce("orders", 10)
+    members[-1].wait_until(topics.are_whole, "all records")
+    members[-1].stop()
+    topics.assert_whole()
+
+
+def test_partitions_of_all_topics_are_shared_out_and_a_member_with_one_topic_may_be_replaced(place: Place) -> None:
+    topics = Topics(place, "orders", "payments")
+    old = place.connector(input=topics.of("orders"), TABLE_NAME="")
+    wait_until_consuming(old, 2)
+    first = topics.connector("orders", "payments")
+    wait_until_consuming(first, 3)
+    old.stop()
+    second = topics.connector("orders", "payments")
+    wait_until_consuming(second, 2)
+    wait_until_consuming(first, 2)
+    topics.produce("orders", 100)
+    topics.produce("payments", 100)
+    first.wait_until(topics.are_whole, "all records")
+    first.stop()
+    second.stop()
+    topics.assert_whole()
+
+
+class TestTopicsThatComeAndGo:
+    def test_a_topic_that_appears_later_is_read_from_its_first_record(self, place: Place) -> None:
+        topics = Topics(place, "orders")
+        topics.produce("orders", 30)
+        first = topics.connector(variables=LATEST)
+        wait_until_consuming(first, 2)
+        topics.create("payments")
+        topics.produce("payments", 40)
+        first.wait_until(lambda: topics.are_whole("payments"), "the new topic")
+        first.stop()
+        topics.create("late")
+        topics.produce("late", 50)  # while no member is there
+        second = topics.connector(variables=LATEST)
+        second.wait_until(lambda: topics.are_whole("late"), "the topic that came between two runs")
+        second.stop()
+        topics.assert_whole("payments", "late")
+        assert place.numbers(topics.of("orders")) == []
+
+    def test_a_topic_that_is_deleted_leaves_the_others_alone(
+        self, place: Place, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        topics = Topics(place, "orders", "payments")
+        connector = topics.connector()
+        topics.produce("orders", 100)
+        topics.produce("payments", 100)
+        connector.wait_until(topics.are_whole, "all records")
+        topics.delete("payments")
+        topics.produce("orders", 100)
+        connector.wait_until(lambda: topics.are_whole("orders"), "the records of the other topic")
+        wait_until_consuming(connector, 2)
+        topics.create("payments")
+        topics.produce("payments", 30)
+        connector.wait_until(lambda: len(place.numbers(topics.of("payments"))) == 130, "the topic that is made anew")
+        topics.produce("orders", 100)
+        connector.wait_until(lambda: topics.are_whole("orders"), "the records of the other topic")
+        connector.stop()
+        topics.assert_whole("orders")
+        assert f"topic {topics.of('payments')} does not exist" in caplog.text
+
+    def test_what_was_read_of_a_deleted_topic_and_is_not_written_holds_nothing_up(self, place: Place) -> None:
+        topics = Topics(place, "orders", "payments")
+        connector = topics.connector(variables=LAZY)
+        topics.produce("payments", 100)
+        wait_until_consuming(connector, 4)
+        assert connector.lane is not None
+        members = connector.lane.members
+        connector.wait_until(
+            lambda: any(each.flow.ends and each.pipeline.gathering.size.records for each in members.all), "rows"
+        )
+        topics.delete("payments")
+        wait_until_consuming(connector, 2)
+        topics.produce("orders", 100)
+        connector.stop()
+        topics.assert_whole("orders")
+
+    def test_a_topic_whose_name_cannot_be_that_of_a_table_leaves_the_others_alone(
+        self, place: Place, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        topics = Topics(place, "orders", "..odd")
+        connector = topics.connector()
+        topics.produce("..odd", 10)
+        topics.produce("orders", 10)
+        connector.wait_until(lambda: topics.are_whole("orders"), "the records")
+        connector.stop()
+        topics.assert_whole("orders")
+        assert f"topic {topics.of('..odd')} is passed over" in caplog.text
+
+
+def test_a_transform_that_needs_the_framework_is_refused(place: Place) -> None:
+    topics = Topics(place, "orders", "payments")
+    place.transform = same
+    error = topics.connector().wait()
+    assert isinstance(error, ConfigError)
+    assert "Name one topic" in str(error)
