@@ -169,11 +169,12 @@ class Connector:
 class Lane:
     """A lane that is built. ``stop`` is safe in a signal handler.
 
-    ``run`` returns whether all that was consumed is in the lake and committed.
+    ``run`` returns whether all that was consumed is in the lake and committed. ``brokers`` are their addresses.
     """
 
     topic: Topic
     admin: AdminClient
+    brokers: str
     member: Member
     consumption: Callable[[], Consumption]
     stop: Callable[[], None]

@@ -87,7 +87,8 @@ def new_framework_lane(connector: Connector) -> Lane:
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
 
     run_end = RunEnd(until, member, lambda: callbacks.assignment, internal, stop) if until else None
-    return Lane(topic, admin, member, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end)
+    brokers = application.config.broker_address.bootstrap_servers
+    return Lane(topic, admin, brokers, member, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end)
 
 
 def _application(connector: Connector, callbacks: Callbacks) -> Application:

@@ -60,7 +60,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
     loop = PlainLoop(client, intake, member, on_turn, until)
     run_end = RunEnd(until, member, lambda: loop.consumption().tps, (), loop.stop) if until else None
-    return Lane(topic, admin, member, loop.consumption, loop.stop, partial(loop.run, topic.name), run_end)
+    brokers = application.config.broker_address.bootstrap_servers
+    return Lane(topic, admin, brokers, member, loop.consumption, loop.stop, partial(loop.run, topic.name), run_end)
 
 
 def new_reader(
