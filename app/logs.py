@@ -77,7 +77,7 @@ def formatter(log_format: LogFormat) -> logging.Formatter:
 
 
 # These log a line for every request or call at INFO or DEBUG, which buries ours.
-_CHATTY = ("azure", "boto3", "botocore", "google", "msal", "py4j", "pyiceberg", "s3transfer", "urllib3")
+_CHATTY = ("azure", "boto3", "botocore", "google", "msal", "openlineage", "py4j", "pyiceberg", "s3transfer", "urllib3")
 # During an outage, these log the same message several times a second.
 _REPETITIVE = (
     "app.kafka.topics",

@@ -34,6 +34,7 @@ class Timings:
         claim_again_seconds: the period in which a member claims its partitions again at most three times, after other
             members have closed its log.
         kafka_answer_seconds: how long Kafka may take to return the offsets of a partition.
+        lineage_seconds: how often a collector of lineage is told that the run goes on.
         first_retry_seconds, longest_retry_seconds: the pauses between tries of what another system refuses.
     """
 
@@ -49,6 +50,7 @@ class Timings:
     fenced_seconds: float = 20.0
     claim_again_seconds: float = 600.0
     kafka_answer_seconds: float = 20.0
+    lineage_seconds: float = 600.0
     first_retry_seconds: float = 0.5
     longest_retry_seconds: float = 30.0
 

@@ -22,6 +22,7 @@ from app.config.input import InputVariables
 from app.config.kafka_login import KafkaLoginVariables
 from app.config.memory import MemoryPlan, plan_memory
 from app.config.platform_connection import parse_connection
+from app.config.store import Url
 from app.container import OWN_ADDRESS, MemoryLimit, memory_limit
 from app.formatting import duration
 from app.logs import LogFormat
@@ -98,6 +99,14 @@ class Settings(WritingVariables):
     """How much to log. `DEBUG` adds stack traces, which may quote values of records."""
     log_format: LogFormat = env("LOG_FORMAT", "text")
     """`text`: lines for people. `json`: one JSON object a line, for a log store."""
+    lineage_url: Url = env("OPENLINEAGE_URL")
+    """Address of an OpenLineage collector that is told of runs."""
+    lineage_endpoint: str = env("OPENLINEAGE_ENDPOINT", "api/v1/lineage")
+    """Path of the collector below this address."""
+    lineage_key: str | None = env("OPENLINEAGE_API_KEY", secret=True, only_with="OPENLINEAGE_URL")
+    """Key for the collector."""
+    lineage_namespace: str = env("OPENLINEAGE_NAMESPACE", "default")
+    """Namespace of the job in the lineage."""
 
     command: str | None = env(COMMAND, secret=True)  # it may hold conditions with personal data
     """Command to run instead, with its options, such as `compact --when-cold 24h`, where a deployment has no arguments.
@@ -219,8 +228,11 @@ class Settings(WritingVariables):
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
-        if self.has_several and self.compact:
-            yield "COMPACT", "must not be set where input names several topics: run compact --table for each table"
+        if self.has_several:
+            yield from self.refuse("must not be set where input names several topics", "OPENLINEAGE_URL")
+            yield from self.refuse(
+                "must not be set where input names several topics: run compact --table NAME for each table", "COMPACT"
+            )
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage
 
@@ -294,6 +306,7 @@ def _unencrypted(settings: Settings) -> list[str]:
         "AWS_ENDPOINT_URL": store.endpoint_url if isinstance(store, S3Target) else None,
         "AZURE_ENDPOINT_URL": store.endpoint_url if isinstance(store, AzureTarget) else None,
         "CATALOG_URL": (settings.catalog_auth_token or settings.catalog_client_secret) and settings.catalog_url,
+        "OPENLINEAGE_URL": settings.lineage_key and settings.lineage_url,
     }
     return [name for name, found in addresses.items() if any(map(_is_plain, (found or "").split()))]
 

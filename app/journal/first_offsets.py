@@ -12,9 +12,9 @@ and topic, ``_journal/<group>/<topic>/first-offsets``, with the offsets at which
 - If there is no such object, and the group has an offset or a journal of another partition, the group is older than
   this partition's first claim. The partition begins with its first record too.
 
-Each text of ``FOLLOW_OFFSETS`` has one more such object. If a time is set when the text is first used, the partitions in
-it begin at the time once; else it has none, also if a time is set later. It stays as it is: a later reckoning would pass
-over what was read since, and what was added since.
+Each text of ``FOLLOW_OFFSETS`` has one more such object. If a time is set when the text is first used, the partitions
+in it begin at the time once; else it has none, also if a time is set later. It stays as it is: a later reckoning would
+pass over what was read since, and what was added since.
 
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They always begin with their first record.

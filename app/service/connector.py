@@ -5,7 +5,7 @@ There are two lanes: ``plain_lane`` with the connector's own loop, ``framework_l
 
 import gc
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -199,10 +199,12 @@ class Connector:
 class Lane:
     """A lane that is built. ``stop`` is safe in a signal handler.
 
-    ``run`` returns whether all that was consumed is in the lake and committed.
+    ``run`` returns whether all that was consumed is in the lake and committed. ``brokers`` are their addresses.
     """
 
     admin: AdminClient
+    brokers: str
+    topics: Sequence[str]
     members: Members
     consumption: Callable[[], Consumption]
     stop: Callable[[], None]

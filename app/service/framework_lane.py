@@ -92,7 +92,10 @@ def new_framework_lane(connector: Connector) -> Lane:
     if until:
         run_end = RunEnd(until, member.group.offsets, runtime.metrics, lambda: callbacks.assignment, internal, stop)
     members = Members.of_one(topic.name, member)
-    return Lane(admin, members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end)
+    brokers = application.config.broker_address.bootstrap_servers
+    return Lane(
+        admin, brokers, [topic.name], members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end
+    )
 
 
 def _application(connector: Connector, callbacks: Callbacks) -> Application:

@@ -78,7 +78,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     run_end = None
     if until:
         run_end = RunEnd(until, group.offsets, connector.runtime.metrics, lambda: loop.consumption().tps, (), loop.stop)
-    return Lane(admin, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)
+    brokers = application.config.broker_address.bootstrap_servers
+    return Lane(admin, brokers, topics, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)
 
 
 def _open_inputs(

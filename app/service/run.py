@@ -128,7 +128,12 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         compaction = SelfCompaction(settings.compact, lake.store, lake.location.root, metrics, scratch)
         compaction.start()
         ends.callback(compaction.stop)
-    connector.run(lane)
+    with ExitStack() as told:
+        if settings.lineage_url and lake:
+            from app.service.lineage import Lineage  # noqa: PLC0415 - loads its client
+
+            told.enter_context(Lineage(settings, runtime, lake, lane))
+        connector.run(lane)
 
 
 def _failed(error: ConnectorError, process: Process) -> int:

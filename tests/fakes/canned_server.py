@@ -39,6 +39,9 @@ class CannedServer(HttpFake):
         self.requests: list[Request] = []
         self._answers = list(answers)
 
+    def answers(self, *answers: Answer) -> None:
+        self._answers = list(answers)
+
     def answer_first(self, answer: Answer) -> None:
         self._answers.insert(0, answer)
 

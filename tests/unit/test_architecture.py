@@ -42,6 +42,7 @@ HOMES = {
     "pyiceberg": "app.catalog.iceberg.*",
     "fastavro": "app.convert.avro_messages app.commands.try_out.avro_file",
     "polars": "app.convert.avro_columns",
+    "openlineage": "app.service.lineage",
     "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
     "jinja2": "app.monitoring.status_page",
     "markdown_it": "app.monitoring.documents",

@@ -17,13 +17,14 @@ from typing import Final
 from quixstreams import Application
 from quixstreams.models.topics import Topic, TopicManager
 
+from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.commands.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.commands.offline import AnyTopic
 from app.commands.output import log_warnings_only, print_line, warnings_to_tell
 from app.commands.try_out.plan import Plan
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
-from app.errors import ConfigError, FatalError, cut
+from app.errors import ConfigError, ConnectorError, FatalError, cut
 from app.formatting import counted
 from app.journal.survey import warn_of_other_groups
 from app.kafka.group import check_members
@@ -57,6 +58,7 @@ _ALONE: Final = "See `python main.py try --topic`"
 _SHOWN: Final = 300  # characters of a schema
 _SERVER: Final = "lake-sink"  # as a running connector names itself over HTTP
 _PORT_SECONDS: Final = 5.0
+_PATIENCE: Final = Patience(connect=5.0, read=5.0, whole=5.0)
 _SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark itself says more of what went wrong
 
 
@@ -127,6 +129,7 @@ class _Attempts:
             (True, Check("plan", "by the newest records", self._plan, plan_needs, _PLAN_SECONDS)),
             (True, Check("store", settings.storage.uri, self._try_store)),
             (True, Check("table", settings.table, self._compare_table, table_needs, _TABLE_SECONDS)),
+            (settings.lineage_url, Check("lineage", str(settings.lineage_url), self._ask_collector)),
             (True, Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)),
         ]
         return [check for is_used, check in every if is_used]
@@ -266,6 +269,16 @@ class _Attempts:
         partitions = ", ".join(of_iceberg if self._settings.is_iceberg else spec.order)
         columns = f"partitioned by {partitions}" if partitions else "without partitions"
         return f"at {self._location.uri}, {columns}"
+
+    def _ask_collector(self) -> str:
+        url, key, path = str(self._settings.lineage_url), self._settings.lineage_key, self._settings.lineage_endpoint
+        service = Service("the collector", "OPENLINEAGE_URL", "OPENLINEAGE_API_KEY")
+        try:  # to send an event would leave a run behind
+            RestClient(service, url, Credentials(key)).ask("GET", f"/{path}", f"asking {url}", patience=_PATIENCE)
+        except ConnectorError as error:
+            logger.warning("%s. Records are written all the same", str(error).rstrip("."))
+            return "does not answer as a collector does, which stops nothing"
+        return "answers"
 
     # --- this machine -----------------------------------------------------------------------------------------------
 

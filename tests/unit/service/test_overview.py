@@ -28,7 +28,7 @@ class Connector:
         self.metrics = Metrics(timings=Timings(clock=self.clock))
         self.java: Any = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
         self.consumption = Consumption(assigned=2, tps=[TP, OTHER], due_in=3.0)
-        self.flow = SimpleNamespace(failure=None, under_way=0)
+        self.members = SimpleNamespace(failure=None, buffer=SimpleNamespace(under_way=0))
         self.health = Health(loop_seconds=60.0, clock=self.clock)
         parts: Any = SimpleNamespace(
             runtime=SimpleNamespace(metrics=self.metrics),
@@ -37,7 +37,7 @@ class Connector:
             limits=UNBOUNDED,
             spark=self.java,
         )
-        lane: Any = SimpleNamespace(member=SimpleNamespace(flow=self.flow), consumption=lambda: self.consumption)
+        lane: Any = SimpleNamespace(members=self.members, consumption=lambda: self.consumption)
         self._parts = parts, lane
 
     def change(self, **what: Any) -> None:
@@ -90,7 +90,7 @@ def test_partitions_of_another_member_and_those_that_are_being_claimed(
 def test_a_failure_says_with_which_code_the_process_ends(
     connector: Connector, error: ConnectorError, code: int
 ) -> None:
-    connector.flow.failure = error
+    connector.members.failure = error
     live = connector.look()
     assert live.state == "failing"
     assert live.failure is not None
@@ -107,7 +107,7 @@ def test_java_that_is_gone(connector: Connector) -> None:
 
 
 def test_a_stop_comes_before_all_else(connector: Connector) -> None:
-    connector.flow.failure = FatalError("uploading x", "access denied")
+    connector.members.failure = FatalError("uploading x", "access denied")
     connector.change(is_stopping=True)
     assert connector.state == "stopping"
 
