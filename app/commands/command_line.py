@@ -30,6 +30,8 @@ def new_parser() -> ArgumentParser:
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         work = f"app.commands.{work or f'{name}.command:{name}'}"
         command.set_defaults(work=work, needs_broker="broker" in needs, needs_store="store" in needs)
+        if name != "config-schema":
+            command.add_argument("--table", metavar="NAME", help="the table, where input names several topics")
         return command
 
     check = add_command(

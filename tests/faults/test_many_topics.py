@@ -176,11 +176,12 @@ class TestTopicsThatComeAndGo:
         assert connector.lane is not None
         members = connector.lane.members
         connector.wait_until(
-            lambda: any(each.flow.ends and each.pipeline.gathering.size.records for each in members.all), "rows"
+            lambda: sum(each.pipeline.gathering.size.records for each in members.all) == 100, "the rows wait"
         )
         topics.delete("payments")
         wait_until_consuming(connector, 2)
         topics.produce("orders", 100)
+        connector.wait_until(lambda: connector._now.consumed == 200, "the records of the other topic")
         connector.stop()
         topics.assert_whole("orders")
 

@@ -1,0 +1,95 @@
+"""Settings of several topics, and of one of their tables."""
+
+from argparse import Namespace
+from typing import Any
+
+import pytest
+
+from app import commands
+from app.config.environment import SettingsError
+from tests.support.environment import load
+
+
+@pytest.mark.parametrize(
+    ("read", "topics", "others"),
+    [
+        ("orders", ["orders"], ["orders2", "order"]),
+        ("orders, payments", ["orders", "payments"], ["orders,payments", ""]),
+        ("^db[.]public[.].*", ["db.public.a", "db.public."], ["db_public.a", "x.db.public.a"]),
+        ("^a{1,2}", ["a", "aa"], ["2}"]),
+    ],
+)
+def test_topics_that_are_read(read: str, topics: list[str], others: list[str]) -> None:
+    settings = load(input=read)
+    assert [topic for topic in topics + others if settings.reads(topic)] == topics
+    assert settings.has_several == (read != "orders")
+
+
+@pytest.mark.parametrize(
+    ("template", "table"), [("", "orders"), ("{topic}", "orders"), ("raw_{topic}.v1", "raw_orders.v1")]
+)
+def test_the_table_of_a_topic(template: str, table: str) -> None:
+    of_several = load(input="orders,payments", TABLE_NAME=template).of_topic("orders")
+    assert of_several.table == load(input="orders", TABLE_NAME=template).table == table
+    assert of_several.input_topic == "orders"
+    assert not of_several.has_several
+
+
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        ({"TABLE_NAME": "all"}, "TABLE_NAME"),
+        ({"TABLE_NAME": "{topic}/x"}, "TABLE_NAME"),
+        ({"input": "^a("}, "input"),
+        ({"COMPACT": "6h"}, "COMPACT"),
+        ({"OPENLINEAGE_URL": "http://lineage.example.com"}, "OPENLINEAGE_URL"),
+        ({"input": "^s", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"}, "STREAM_TIMEOUT_TOPIC"),
+        (
+            {"input": "orders,silent", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"},
+            "STREAM_TIMEOUT_TOPIC",
+        ),
+    ],
+)
+def test_what_several_topics_cannot_have(variables: dict[str, str], problem: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(**{"input": "orders,payments", **variables})
+    assert [line.partition("=")[0].partition(":")[0] for line in caught.value.problems] == [problem]
+
+
+class TestTheTableOfACommand:
+    @pytest.fixture
+    def told(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+        found: list[Any] = []
+        monkeypatch.setattr("pkgutil.resolve_name", lambda _: lambda settings, _: found.append(settings) or 0)
+        monkeypatch.setattr("signal.signal", lambda *_: None)
+        return found
+
+    @pytest.mark.parametrize(
+        ("variables", "table", "topic"),
+        [
+            ({"input": "orders,payments"}, "payments", "payments"),
+            ({"input": "^db[.].*", "TABLE_NAME": "raw_{topic}"}, "raw_db.a", "db.a"),
+            ({"input": "orders", "TABLE_NAME": "lake"}, "lake", "orders"),
+            ({"input": "orders"}, None, "orders"),
+        ],
+    )
+    def test_it_is_chosen(self, told: list[Any], variables: dict[str, str], table: str | None, topic: str) -> None:
+        assert commands.run(load(**variables), Namespace(command="audit", work="audit", table=table)) == 0
+        assert told[0].input_topic == topic
+        assert told[0].table == (table or topic)
+
+    @pytest.mark.parametrize(
+        ("variables", "table"),
+        [
+            ({"input": "orders,payments"}, None),
+            ({"input": "orders,payments"}, "order"),
+            ({"input": "orders,payments", "TABLE_NAME": "raw_{topic}"}, "orders"),
+            ({"input": "orders"}, "payments"),
+        ],
+    )
+    def test_one_that_is_not_there_is_refused(
+        self, told: list[Any], variables: dict[str, str], table: str | None, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert commands.run(load(**variables), Namespace(command="audit", work="audit", table=table)) == 2
+        assert not told
+        assert "--table" in capsys.readouterr().err
