@@ -20,6 +20,7 @@ class Buffer:
         self.converting = threads.new_lock()
         self.held_bytes = 0
         self.under_way = 0
+        self._staged: dict[str, int] = {}  # by table
 
     @property
     def room(self) -> int:
@@ -45,6 +46,16 @@ class Buffer:
         with self.changed:
             self.under_way += batches
             self.changed.notify_all()
+
+    def staged(self, table: str, size: int) -> int:
+        """Note the size of a table's open batch; returns that of all, if this one has its share of it at least.
+
+        Else returns its own: the larger ones end first where the disk is for all.
+        """
+        with self.changed:
+            self._staged[table] = size
+            of_all = sum(self._staged.values())
+            return of_all if size * len(self._staged) >= of_all else size
 
     def wait(self, seconds: float) -> None:
         with self.changed:

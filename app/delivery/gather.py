@@ -97,7 +97,8 @@ class Gathering:
         """Of the batch, with what is not converted yet."""
         size = self._open.rows.size if self._open else BatchSize()
         is_ahead = bool(self._waiting.pieces or (self._open and self._open.last_portion))
-        return replace(size, records=size.records + self._waiting.records, is_ahead=is_ahead)
+        shared = self._flow.buffer.staged(self._flow.table, size.staged_bytes)
+        return replace(size, shared_bytes=shared, records=size.records + self._waiting.records, is_ahead=is_ahead)
 
     @property
     def _is_crowded(self) -> bool:

@@ -27,6 +27,7 @@ class BatchSize:
     """The size of a batch that is gathered."""
 
     staged_bytes: int = 0  # of the rows in Arrow's memory, and about of the staged file
+    shared_bytes: int = 0  # of the staged files of all tables, see ``Buffer.staged``
     sort_bytes: int = 0  # about what the rows take while Spark sorts them
     rejected_bytes: int = 0  # about what the rejected records take in memory
     files: int = 0  # those that the rows will make
@@ -107,7 +108,8 @@ class Situation:
 ENDS: Final[Sequence[tuple[Callable[[Situation], bool], Callable[[Situation], str | None]]]] = (
     (
         lambda now: (
-            now.batch.staged_bytes >= now.limits.max_staged_bytes or now.batch.sort_bytes >= now.limits.max_sort_bytes
+            max(now.batch.staged_bytes, now.batch.shared_bytes) >= now.limits.max_staged_bytes
+            or now.batch.sort_bytes >= now.limits.max_sort_bytes
         ),
         lambda now: f"{now.batch.staged_bytes // _MB:,} MB staged",
     ),

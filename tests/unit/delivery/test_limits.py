@@ -75,6 +75,7 @@ def test_by_the_time(
         (BatchSize(staged_bytes=256 * MB), BUSY, None, "256 MB staged"),
         (BatchSize(staged_bytes=300 * MB, rejected_bytes=99 * MB), IDLE, 1.0, "300 MB staged"),
         (BatchSize(staged_bytes=100 * MB, sort_bytes=400 * MB), BUSY, None, "100 MB staged"),
+        (BatchSize(staged_bytes=20 * MB, shared_bytes=256 * MB), BUSY, None, "20 MB staged"),
         (BatchSize(staged_bytes=255 * MB, sort_bytes=399 * MB), BUSY, None, None),
         (BatchSize(rejected_bytes=16 * MB), BUSY, None, "many records for the dead letter"),
         (BatchSize(rejected_bytes=16 * MB - 1), IDLE, 1.0, None),

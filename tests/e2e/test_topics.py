@@ -1,0 +1,84 @@
+"""Several topics in one connector: each row once in the table of its topic, under kills and joins."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+
+from dev.broker import Record
+from tests.e2e.conftest import NewScenario
+from tests.e2e.lake import Lake, Tally
+from tests.e2e.records import records
+from tests.e2e.scenario import Scenario
+from tests.services.leave_group import leave_group
+from tests.support.waiting import wait_until
+
+ROWS = 20_000  # of each topic
+
+
+def _payment(n: int) -> Record:
+    return "key", json.dumps({"n": n, "paid": n % 7 == 0, "ts_ms": 1_704_067_200_000 + n}), None, n % 2
+
+
+def _with_payments(scenario: Scenario, rows: int = ROWS) -> tuple[str, str]:
+    """Two topics of different columns."""
+    topics = scenario.topic, f"{scenario.topic}.payments"
+    scenario.kafka.create_topic(topics[1], 2)
+    scenario.produce(records(rows, partitions=scenario.partitions))
+    scenario.kafka.produce(topics[1], map(_payment, range(rows)))
+    return topics
+
+
+def _table(scenario: Scenario, topic: str) -> Lake:
+    return Lake(scenario.folder / "lake" / "data" / topic)
+
+
+def test_members_that_are_killed_and_join_write_each_row_once_into_the_table_of_its_topic(
+    new_scenario: NewScenario,
+) -> None:
+    scenario = new_scenario(3)
+    topics = _with_payments(scenario)
+    settings = {**scenario.local_store, "input": f"^{scenario.topic}", "HIVE_COLUMNS": "", "TARGET_FILE_MB": "0"}
+    members = [scenario.connector(settings)]
+    for _ in range(2):
+        members.append(scenario.connector(settings))
+        members[-2].wait_for_log("batch 1 ")
+        members[-2].kill()
+        leave_group(scenario.kafka.bootstrap_servers, scenario.group)
+    last = [members[-1], scenario.connector(settings)]
+    wait_until(lambda: all(len(_table(scenario, topic).numbers()) >= ROWS for topic in topics), "all rows")
+    assert [member.stop() for member in last] == [0, 0]
+
+    assert _table(scenario, topics[0]).tally_by_pyarrow() == Tally.of(range(ROWS))
+    assert _table(scenario, topics[1]).numbers() == list(range(ROWS))
+    files = [_table(scenario, topic).files() for topic in topics]
+    columns = [{name for path in some for name in pq.read_schema(path).names} for some in files]
+    assert columns[0] - columns[1] == {"location", "temperature", "ok"}
+    assert columns[1] - columns[0] == {"paid"}
+
+
+def test_each_topic_has_a_table_in_an_iceberg_catalog(new_scenario: NewScenario, tmp_path: Path) -> None:
+    scenario = new_scenario(2)
+    topics = _with_payments(scenario, 500)
+    address = f"sqlite:///{tmp_path}/catalog.db"
+    variables = {
+        "input": ",".join(topics),
+        "TABLE_NAME": "raw_{topic}",
+        "CATALOG_TYPE": "iceberg",
+        "PYICEBERG_CATALOG__DEFAULT__TYPE": "sql",
+        "PYICEBERG_CATALOG__DEFAULT__URI": address,
+    }
+    connector = scenario.connector(scenario.local_store | variables)
+    catalog = SqlCatalog("default", uri=address)
+
+    def numbers(topic: str) -> list[int]:
+        name = ("default", f"raw_{topic}")
+        found = catalog.load_table(name).scan().to_arrow() if catalog.table_exists(name) else {}
+        return sorted(found["n"].to_pylist()) if "n" in getattr(found, "column_names", ()) else []
+
+    connector.wait_until(lambda: all(len(numbers(topic)) >= 500 for topic in topics), "all rows")
+    assert connector.stop() == 0
+    assert [numbers(topic) for topic in topics] == [list(range(500))] * 2
+    names = [catalog.load_table(("default", f"raw_{topic}")).schema().column_names for topic in topics]
+    assert ("paid" in names[0], "paid" in names[1]) == (False, True)
