@@ -14,20 +14,20 @@ from tests.e2e.scenario import Scenario
 from tests.services.leave_group import leave_group
 from tests.support.waiting import wait_until
 
-ROWS = 20_000  # of each topic
+ROWS = 20_000  # of the second topic
+KILLS = 2
+A_SECOND = 4_000
 
 
 def _payment(n: int) -> Record:
     return "key", json.dumps({"n": n, "paid": n % 7 == 0, "ts_ms": 1_704_067_200_000 + n}), None, n % 2
 
 
-def _with_payments(scenario: Scenario, rows: int = ROWS) -> tuple[str, str]:
-    """Two topics of different columns."""
-    topics = scenario.topic, f"{scenario.topic}.payments"
-    scenario.kafka.create_topic(topics[1], 2)
-    scenario.produce(records(rows, partitions=scenario.partitions))
-    scenario.kafka.produce(topics[1], map(_payment, range(rows)))
-    return topics
+def _payments(scenario: Scenario) -> str:
+    """A second topic, of other columns."""
+    topic = f"{scenario.topic}.payments"
+    scenario.kafka.create_topic(topic, 2)
+    return topic
 
 
 def _table(scenario: Scenario, topic: str) -> Lake:
@@ -38,21 +38,25 @@ def test_members_that_are_killed_and_join_write_each_row_once_into_the_table_of_
     new_scenario: NewScenario,
 ) -> None:
     scenario = new_scenario(3)
-    topics = _with_payments(scenario)
-    settings = {**scenario.local_store, "input": f"^{scenario.topic}", "HIVE_COLUMNS": "", "TARGET_FILE_MB": "0"}
-    members = [scenario.connector(settings)]
-    for _ in range(2):
-        members.append(scenario.connector(settings))
-        members[-2].wait_for_log("batch 1 ")
-        members[-2].kill()
-        leave_group(scenario.kafka.bootstrap_servers, scenario.group)
+    topics = scenario.topic, _payments(scenario)
+    settings = {**scenario.local_store, "input": f"^{scenario.topic}", "TARGET_FILE_MB": "0"}
+    with scenario.load(A_SECOND) as produced:
+        members = [scenario.connector(settings)]
+        for first in range(0, ROWS, ROWS // KILLS):
+            scenario.kafka.produce(topics[1], map(_payment, range(first, first + ROWS // KILLS)))
+            members.append(scenario.connector(settings))
+            members[-2].wait_for_log("batch 2 ")
+            members[-2].kill()
+            leave_group(scenario.kafka.bootstrap_servers, scenario.group)
     last = [members[-1], scenario.connector(settings)]
-    wait_until(lambda: all(len(_table(scenario, topic).numbers()) >= ROWS for topic in topics), "all rows")
+    rows = [produced[0], ROWS]
+    tables = [_table(scenario, topic) for topic in topics]
+    wait_until(lambda: all(len(each.numbers()) >= count for each, count in zip(tables, rows, strict=True)), "all rows")
     assert [member.stop() for member in last] == [0, 0]
 
-    assert _table(scenario, topics[0]).tally_by_pyarrow() == Tally.of(range(ROWS))
-    assert _table(scenario, topics[1]).numbers() == list(range(ROWS))
-    files = [_table(scenario, topic).files() for topic in topics]
+    assert tables[0].tally_by_pyarrow() == Tally.of(range(rows[0]))
+    assert tables[1].numbers() == list(range(rows[1]))
+    files = [each.files() for each in tables]
     columns = [{name for path in some for name in pq.read_schema(path).names} for some in files]
     assert columns[0] - columns[1] == {"location", "temperature", "ok"}
     assert columns[1] - columns[0] == {"paid"}
@@ -60,7 +64,9 @@ def test_members_that_are_killed_and_join_write_each_row_once_into_the_table_of_
 
 def test_each_topic_has_a_table_in_an_iceberg_catalog(new_scenario: NewScenario, tmp_path: Path) -> None:
     scenario = new_scenario(2)
-    topics = _with_payments(scenario, 500)
+    topics = scenario.topic, _payments(scenario)
+    scenario.produce(records(500, partitions=2))
+    scenario.kafka.produce(topics[1], map(_payment, range(500)))
     address = f"sqlite:///{tmp_path}/catalog.db"
     variables = {
         "input": ",".join(topics),
