@@ -24,7 +24,8 @@ class StoreVariables(KafkaLoginVariables):
     """First folder in the blob storage of Quix."""
 
     s3_bucket: Annotated[str | None, BeforeValidator(parse.bucket)] = env("S3_BUCKET")
-    """S3 bucket to write to. Set this or `STORAGE_URL`. Both empty: the blob storage that Quix binds to the deployment.
+    """S3 bucket to write to. For another store add `STORAGE_URL`. Both empty: the blob storage that Quix binds to the
+    deployment.
     """
     storage_url: Annotated[str | None, BeforeValidator(parse.storage_url)] = env("STORAGE_URL")
     """Address of the store: `s3://bucket`, `gs://bucket`, `az://container` or `file:///folder`."""
