@@ -131,6 +131,7 @@ def new_parser() -> ArgumentParser:
         type=duration,
         help="folders of year, month, day and hour that ended so long ago",
     )
+    erase.add_argument("--at-most", metavar="PERCENT", type=count, help="refuse to erase more of the table's bytes")
     erase.add_argument("--dry-run", action="store_true", help="delete nothing, count the rows")
     schema = add_command("schema", "Print the statement with which an engine reads the table.", "schema:schema")
     schema.add_argument("--for", dest="engine", required=True, choices=_ENGINES)
