@@ -43,9 +43,11 @@ EVERYTHING = OF_EXAMPLE | {
     },
     "keda": {"enabled": True, "triggerAuthentication": "kafka-login"},
 }
+[_BLOCK] = re.findall(r"```yaml\n(.*?)```", MANIFEST.with_suffix(".md").read_text(), re.DOTALL)
+OF_PAGE: dict[str, Any] = yaml.safe_load(_BLOCK)
 NIGHTLY = {name: value for name, value in EVERYTHING.items() if name not in {"compact", "podMonitor", "keda"}} | {
-    "settings": OF_EXAMPLE["settings"] | {"UNTIL": "-30m"},
-    "job": {"schedule": "30 0 * * *"},
+    "settings": OF_EXAMPLE["settings"] | OF_PAGE["settings"],
+    "job": OF_PAGE["job"],
     "replicas": 3,
 }
 
@@ -179,7 +181,7 @@ def test_a_job_runs_as_the_connector_does(values: Mapping[str, Any], command: st
 def test_a_run_of_the_night_goes_on_after_an_error_and_is_alone(objects: Any) -> None:
     spec = objects(NIGHTLY)["CronJob"]["spec"]
     job = spec["jobTemplate"]["spec"]
-    assert (spec["schedule"], spec["concurrencyPolicy"]) == ("30 0 * * *", "Forbid")
+    assert (spec["schedule"], spec["timeZone"], spec["concurrencyPolicy"]) == ("30 0 * * *", "Etc/UTC", "Forbid")
     assert (job["parallelism"], job["completions"]) == (3, 3)
     pod, of_deployment = job["template"]["spec"], objects(EVERYTHING)["Deployment"]["spec"]["template"]["spec"]
     assert pod["restartPolicy"] == "OnFailure"
