@@ -217,8 +217,10 @@ def test_the_operator_of_prometheus_reads_the_port_of_the_pods(objects: Any) -> 
     assert not [name for name in annotations if name.startswith("prometheus.io")], "they would be read twice"
 
 
-def test_keda_scales_the_deployment_by_the_lag_of_its_group(objects: Any) -> None:
-    found = objects(EVERYTHING)
+@pytest.mark.parametrize("begins", ["earliest", "-7d"])
+def test_keda_scales_the_deployment_by_the_lag_of_its_group(objects: Any, begins: str) -> None:
+    """It knows no times."""
+    found = objects(EVERYTHING | {"settings": OF_EXAMPLE["settings"] | {"AUTO_OFFSET_RESET": begins}})
     scaled = found["ScaledObject"]
     assert scaled["apiVersion"] == "keda.sh/v1alpha1"
     assert scaled["spec"]["scaleTargetRef"]["name"] == found["Deployment"]["metadata"]["name"]
