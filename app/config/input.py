@@ -58,8 +58,9 @@ class InputVariables(Area):
     registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
     """Key of this certificate, without a password, as a file or PEM text."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
-    """Any text, such as today's date. With a new one, each partition whose offset a tool has set begins there, once; with
-    a time in `AUTO_OFFSET_RESET` all partitions that exist then begin at it. Empty: after the last row in the table.
+    """Any text, such as today's date. With a new one, each partition whose offset a tool has set begins there, once;
+    with a time in `AUTO_OFFSET_RESET` all partitions that exist then begin at it. Empty: after the last row in the
+    table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     """Records that cannot be rows are kept beside the table with the reason (`dead-letter`), counted and left out
