@@ -33,16 +33,21 @@ def known_timestamp(ms: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
-    """The last compaction of a table; times in seconds since the epoch, 0 for none.
+class Maintenance:
+    """What ``compact`` and ``erase --older-than`` last did to a table; times in seconds since the epoch, 0 for none.
 
     Attributes:
-        begun: of the last run, which may be under way or cut off.
-        ended: of the last run that came to its end; all others are of that one.
+        begun: of the last run by the connector itself, which may be under way or cut off.
+        ended: of the last ``compact`` that came to its end; the next four are of that one.
         before: files that were merged.
         after: files that they became.
         later: small files that were too young.
         failed: folders that were left because of an error.
+        erased: of the last ``erase`` that came to its end; the next three are of that one.
+        age: in seconds, of what was to be erased.
+        rows: that were erased.
+        left: folders that were left because of an error.
+        refused: percentage of the table's bytes that a later one would have erased, and was not allowed to.
     """
 
     begun: float = 0.0
@@ -51,6 +56,11 @@ class Compaction:
     after: float = 0
     later: float = 0
     failed: float = 0
+    erased: float = 0.0
+    age: float = 0.0
+    rows: float = 0
+    left: float = 0
+    refused: float = 0
 
 
 Headers = Sequence[tuple[str, str | bytes | None]]

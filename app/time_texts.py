@@ -21,7 +21,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 def time(text: str) -> datetime:
     """Returns the moment of a date, or of a date and time; in UTC where the text names no zone.
 
-    argparse shows the names of this function and the next one.
+    argparse shows the name of this function.
     """
     moment = moment_of(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -68,6 +68,7 @@ def values_schema() -> str:
         extraVolumes=_LIST_OF_KUBERNETES,
         extraVolumeMounts=_LIST_OF_KUBERNETES,
         replicas=_COUNT,
+        job=_object(schedule=_TEXT),
         resources=_OF_KUBERNETES,
         scratchSize=_TEXT,
         serviceAccount=_object(annotations=_LABELS, labels=_LABELS),

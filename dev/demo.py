@@ -43,13 +43,8 @@ class PlainTable:
 
     @property
     def source(self) -> str:
-        """The table in the query that is shown."""
-        return f"'{shown(TABLE)}/**/*.parquet'"
-
-    @property
-    def exact_source(self) -> str:
-        """The table in a query that does not guess."""
-        return table_source(TABLE)
+        """The table in a query."""
+        return table_source(Path(shown(TABLE)))
 
     def query(self, sql: str) -> list[tuple[object, ...]]:
         """All rows of the query."""
@@ -61,8 +56,8 @@ class PlainTable:
 
     def one_liner(self) -> str:
         """Code of Python that asks once more, when all servers are gone."""
-        sql = f'SELECT status, count(*) FROM "{shown(TABLE)}/**/*.parquet" GROUP BY ALL'  # noqa: S608 - shown, not run
-        return f'import duckdb; print(duckdb.sql("""{sql}"""))'
+        read = f'duckdb.read_parquet("{shown(TABLE)}/**/*.parquet", union_by_name=True)'
+        return f'import duckdb; print({read}.aggregate("status, count(*)"))'
 
 
 def main(run: Callable[[], int]) -> int:
@@ -219,7 +214,7 @@ def _show_query(table: PlainTable) -> None:
 def _compare(table: PlainTable, produced: list[Reading]) -> bool:
     """Compare the lake with what was produced, value by value, and tell the result."""
     columns = "ts_ms, device, location, temperature, humidity, status, battery"
-    found = table.query(f"SELECT {columns} FROM {table.exact_source} ORDER BY ts_ms, device")  # noqa: S608 - our words
+    found = table.query(f"SELECT {columns} FROM {table.source} ORDER BY ts_ms, device")  # noqa: S608 - our words
     sent = [tuple(getattr(reading, column) for column in columns.split(", ")) for reading in produced]
     same = found == sent
     _say("Rows out", f"{len(found):>7,}")

@@ -13,7 +13,7 @@ class IcebergTable(PlainTable):
     """The demo's table in an Iceberg catalog."""
 
     asked_with = "DuckDB, through the catalog"
-    source = exact_source = f"lake.{NAMESPACE}.{TABLE.name}"
+    source = f"lake.{NAMESPACE}.{TABLE.name}"
 
     def __init__(self, catalog: LocalIcebergCatalog) -> None:
         self._catalog = catalog

@@ -66,23 +66,18 @@ def outdated() -> dict[Path, str]:
 
 
 def sections() -> Iterator[tuple[str, Fields]]:
-    """Yield each section's name with its fields by variable; the platform's variables are the last one."""
-    platform: dict[str, FieldInfo] = {}
+    """Yield each section's name with its fields by variable, without those that the platform alone sets."""
     known: set[str] = set()
     for area in reversed(Settings.__mro__):
         if not issubclass(area, Area) or area is Area:
             continue
         own = {str(each.validation_alias): each for name, each in area.model_fields.items() if name not in known}
         known |= set(area.model_fields)
-        platform |= {name: field for name, field in own.items() if name.startswith(PLATFORM)}
         yield area.section, {name: field for name, field in own.items() if not name.startswith(PLATFORM)}
-    yield "Set by Quix Cloud", platform
 
 
 def row(name: str, field: FieldInfo) -> str:
     """Return the line of a variable in a table of Markdown."""
-    if name.startswith(PLATFORM):
-        return f"| `{name}` | {_text(field)} |"
     default, text = shown_default(field), _text(field)
     words = [f"`{word}`" for word in options(field)]
     more = "" if all(word in text for word in words) else f" Options: {', '.join(words)}."
@@ -97,9 +92,7 @@ def _text(field: FieldInfo) -> str:
 def _page(old: str) -> str:
     parts = [old.partition(GENERATED)[0], GENERATED]
     for section, fields in sections():
-        by_platform = all(name.startswith(PLATFORM) for name in fields)
-        head = "| Variable | Meaning |\n|---|---|" if by_platform else "| Variable | Default | Meaning |\n|---|---|---|"
-        parts.append(f"\n## {section}\n\n{head}\n")
+        parts.append(f"\n## {section}\n\n| Variable | Default | Meaning |\n|---|---|---|\n")
         parts.extend(f"{row(*each)}\n" for each in fields.items())
     return "".join(parts)
 
@@ -113,11 +106,8 @@ def _sample(old: str) -> str:
 def _dotenv(_: str) -> str:
     parts = [DOTENV_HEAD]
     for section, fields in sections():
-        lines = [
-            line for name, field in fields.items() if not name.startswith(PLATFORM) for line in _entry(name, field)
-        ]
-        if lines:
-            parts.append(f"\n# --- {section}\n" + "\n".join(lines) + "\n")
+        lines = [line for each in fields.items() for line in _entry(*each)]
+        parts.append(f"\n# --- {section}\n" + "\n".join(lines) + "\n")
     return "".join(parts)
 
 

@@ -32,31 +32,24 @@ class Catalog(Protocol):
 
     def check(self) -> CatalogTable | None:
         """Proves that the catalog answers and authorises us, by reading the table; see ``table``."""
-        ...
 
     def table(self) -> CatalogTable | None:
         """Returns the table, or ``None`` when the catalog does not know it."""
-        ...
 
     def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
         """Makes the table known at its location, a URI without a trailing slash; returns what the catalog holds."""
-        ...
 
     def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
         """Brings the properties of a known table in line with the settings. Never raises: a failure is logged."""
-        ...
 
     def add_source(self, topic: str) -> None:
         """Registers the topic as a source of the table. Never raises: a failure is logged."""
-        ...
 
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         """Divides files into those that one request takes, in their order."""
-        ...
 
     def has(self, marks: Sequence[Mark]) -> bool:
         """Whether the catalog knows that it has the rows up to these marks; ``False`` if it keys files by path."""
-        ...
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         """Registers the files in one request, with the topic they come from.
@@ -67,4 +60,3 @@ class Catalog(Protocol):
         Raises:
             TooLargeError: fewer at a time may pass.
         """
-        ...

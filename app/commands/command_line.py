@@ -1,6 +1,6 @@
 """The command line. It needs the standard library alone: ``--help`` works before the packages are installed."""
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from datetime import timedelta
 from pathlib import Path
 
@@ -105,7 +105,7 @@ def new_parser() -> ArgumentParser:
     compact.add_argument(
         "--when-cold",
         metavar="TIME",
-        type=duration,
+        type=age,
         default=timedelta(days=1),
         help="only files that are older, such as 24h, 90m or 7d (24h)",
     )
@@ -130,9 +130,10 @@ def new_parser() -> ArgumentParser:
     which.add_argument(
         "--older-than",
         metavar="TIME",
-        type=duration,
+        type=age,
         help="folders of year, month, day and hour that ended so long ago",
     )
+    erase.add_argument("--at-most", metavar="PERCENT", type=count, help="refuse to erase more of the table's bytes")
     erase.add_argument("--dry-run", action="store_true", help="delete nothing, count the rows")
     schema = add_command("schema", "Print the statement with which an engine reads the table.", "schema:schema")
     schema.add_argument("--for", dest="engine", required=True, choices=_ENGINES)
@@ -150,6 +151,13 @@ def add_folders(command: ArgumentParser) -> None:
         default=[],
         help="only folders of the table like this, such as 'year=2024/*' (can be given several times)",
     )
+
+
+def age(text: str) -> timedelta:
+    try:
+        return duration(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no duration, such as 400d, 36h or 90m") from None
 
 
 def count(text: str) -> int:

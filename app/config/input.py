@@ -37,8 +37,8 @@ class InputVariables(Area):
     before the first start such as `-7d`.
     """
     until: Until = env("UNTIL")
-    """Where the run ends, with code 0: `now` behind the records of the start, or before a time such as
-    `2026-11-01T00:00:00Z`, or a span before the start such as `-1h`. Empty: it goes on.
+    """End of the run, with code 0. `now`: after the records that were there at the start. A time, or a span before the
+    start such as `-1h`: before the first record since then. Empty: never.
     """
     key_deserializer: Annotated[KeyFormat, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
     """How to deserialize keys. The key becomes the column `__key`."""
@@ -61,9 +61,9 @@ class InputVariables(Area):
     registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
     """Key of this certificate, without a password, as a file or PEM text."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
-    """Any text, such as today's date. With a new one, each partition whose offset a tool or another program has set
-    begins there, once; with a time in `AUTO_OFFSET_RESET` all partitions of that moment begin at it. Empty: always
-    after the last row in the table.
+    """Any text, such as today's date. With a new one, each partition whose offset a tool has set begins there, once;
+    with a time in `AUTO_OFFSET_RESET` all partitions that exist then begin at it. Empty: after the last row in the
+    table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     """Records that cannot be rows are kept beside the table with the reason (`dead-letter`), counted and left out

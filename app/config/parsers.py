@@ -93,6 +93,7 @@ spark_master = matching(
     r"local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://.+|k8s://.+|yarn",
     "must be local, local[N] or local[*]; for compact and erase also spark://HOST:PORT, k8s://HOST:PORT or yarn",
 )
+keep = matching(r"[1-9]\d{0,8}[mhd]", "must be a duration as 400d, 36h or 90m")
 host_names = listed(
     r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?",
     'must be host names with commas between them, without "http://" and port',

@@ -28,7 +28,7 @@ from app.formatting import duration
 from app.logs import LogFormat
 from app.spark.options import SparkOptions
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
-from app.table.layout import PartitionSpec
+from app.table.layout import TIME_COLUMNS, PartitionSpec
 
 DEFAULT_PREFIX: Final = "data"
 PLATFORM_PREFIX: Final = "data-lake/time-series"  # where Quix keeps the tables of a workspace
@@ -59,6 +59,12 @@ class WritingVariables(CatalogVariables):
     """When to merge small files, as `compact` does: at a time of day in UTC, such as `03:15`, or every `6h`, `90m` or
     `1d`. Empty: never.
     """
+    keep: Annotated[str | None, BeforeValidator(parse.keep)] = env("KEEP")
+    """How long to keep rows, such as `400d`, by the time of their folders. What is older is erased with the runs of
+    `COMPACT`, without it once a day. Empty: for ever.
+    """
+    keep_confirmed: str | None = env("KEEP_CONFIRMED", only_with="KEEP")
+    """The same as `KEEP`, to let it erase more than half of the table at once."""
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
     """Cores that Spark uses: `local[*]` for all, `local[2]` for two. For compact and erase also a cluster."""
     heap_mb: Annotated[int, BeforeValidator(parse.heap_mb), Field(validate_default=True)] = env(
@@ -229,10 +235,13 @@ class Settings(WritingVariables):
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
         if self.has_several:
-            yield from self.refuse("must not be set where input names several topics", "OPENLINEAGE_URL")
+            problem = "must not be set where input names several topics"
+            yield from self.refuse(problem, "OPENLINEAGE_URL")
             yield from self.refuse(
-                "must not be set where input names several topics: run compact --table NAME for each table", "COMPACT"
+                f"{problem}: run compact and erase with --table NAME for each table", "COMPACT", "KEEP"
             )
+        if self.keep and not self.is_iceberg and TIME_COLUMNS[0] not in self.partitions:
+            yield "KEEP", "needs folders of time: year in HIVE_COLUMNS, and as you like month, day and hour"
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage
 

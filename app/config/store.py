@@ -24,14 +24,13 @@ class StoreVariables(KafkaLoginVariables):
     """First folder in the blob storage of Quix."""
 
     s3_bucket: Annotated[str | None, BeforeValidator(parse.bucket)] = env("S3_BUCKET")
-    """S3 bucket to write to. Set this or `STORAGE_URL`. Both empty: the blob storage that Quix binds to the deployment.
+    """S3 bucket to write to. For another store add `STORAGE_URL`. Both empty: the blob storage that Quix binds to the
+    deployment.
     """
     storage_url: Annotated[str | None, BeforeValidator(parse.storage_url)] = env("STORAGE_URL")
     """Address of the store: `s3://bucket`, `gs://bucket`, `az://container` or `file:///folder`."""
     platform_connection: str | None = env("Quix__BlobStorage__Connection__Json", secret=True)
-    """The blob storage bound to the deployment, if you name no store: S3, Minio, S3Compatible, Gcp (through its S3
-    interface), Azure or Local, with keys, endpoint and region. `AWS_REGION` applies if it names no region.
-    """
+    """The blob storage bound to the deployment, if you name no store. `AWS_REGION` applies if it names no region."""
     create_bucket: bool = env("CREATE_BUCKET", False)
     """Create a missing bucket, on a store with the S3 protocol; on AWS only in `us-east-1`."""
     s3_prefix: Annotated[str | None, BeforeValidator(parse.prefix)] = env("S3_PREFIX")

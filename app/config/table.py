@@ -23,15 +23,15 @@ class TableVariables(StoreVariables):
     table_name: Annotated[str | None, BeforeValidator(parse.table_name)] = env("TABLE_NAME")
     """Name of the table. `{topic}` in it stands for the name of the topic. Empty: that of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
-    """Partition columns, outermost first, such as `location,year,month`. `year`, `month`, `day` and `hour` come from
-    `TIMESTAMP_COLUMN`. `meta.region` is the field `region` of the object `meta`.
+    """Partition columns, outermost first, such as `location,year,month`. A table keeps them. `year`, `month`, `day` and
+    `hour` come from `TIMESTAMP_COLUMN`. `meta.region` is the field `region` of the object `meta`.
     """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
     """Field with the time of the record. Without this field the Kafka timestamp counts."""
     timestamp_as: Name = env("TIMESTAMP_AS")
     """Name of a further column of type `timestamp` with the time of `TIMESTAMP_COLUMN`."""
     time_zone: Annotated[str, BeforeValidator(parse.time_zone)] = env("TIME_ZONE", UTC_ZONE)
-    """Time zone of `year`, `month`, `day` and `hour` in `HIVE_COLUMNS`, such as `Europe/Prague`."""
+    """Time zone of `year`, `month`, `day` and `hour` in `HIVE_COLUMNS`, such as `Europe/Prague`. A table keeps it."""
     drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
     """Fields to leave out, separated by commas."""
     rename_columns: Annotated[Mapping[str, str], BeforeValidator(parse.renames)] = env("RENAME_COLUMNS", {})

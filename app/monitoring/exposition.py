@@ -21,8 +21,8 @@ def _total(field: str) -> _Read:
     return lambda s: getattr(s.counts.totals, field)
 
 
-def _compacted(field: str) -> _Read:
-    return lambda s: getattr(s.counts.compaction, field, None)
+def _maintained(field: str) -> _Read:
+    return lambda s: getattr(s.counts.maintenance, field, None)
 
 
 # Name without "lake_sink_", documentation, and value; a gauge whose value is unknown is left out.
@@ -77,10 +77,14 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
         "Seconds between two compactions: COMPACT.",
         lambda s: s.identity.compaction_seconds,
     ),
-    ("compaction_merged_files", "Files that the last compaction merged.", _compacted("before")),
-    ("compaction_new_files", "Files that they became.", _compacted("after")),
-    ("compaction_later_files", "Small files that were too young for it.", _compacted("later")),
-    ("compaction_failed_folders", "Folders that it left because of an error.", _compacted("failed")),
+    ("compaction_merged_files", "Files that the last compaction merged.", _maintained("before")),
+    ("compaction_new_files", "Files that they became.", _maintained("after")),
+    ("compaction_later_files", "Small files that were too young for it.", _maintained("later")),
+    ("compaction_failed_folders", "Folders that it left because of an error.", _maintained("failed")),
+    ("erased_timestamp_seconds", "When KEEP last erased what was too old, Unix time.", _maintained("erased")),
+    ("erased_rows", "Rows that it erased.", _maintained("rows")),
+    ("erased_failed_folders", "Folders that it left because of an error.", _maintained("left")),
+    ("erased_refused_percent", "Share of the table that KEEP refused to erase; 0: none.", _maintained("refused")),
     ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.identity.commit_interval),
 )
 # The same for each partition, from its position and the age of its oldest message that is not committed.

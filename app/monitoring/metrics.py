@@ -8,7 +8,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
-from app.model import Compaction, TopicPartition
+from app.model import Maintenance, TopicPartition
 from app.monitoring.waits import Operation, Waits
 from app.timings import DEFAULT, Timings
 
@@ -118,8 +118,8 @@ class Counts:
     Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
     answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
     ``losses`` lists the records found missing for good with their times, the latest last; ``last_batches`` has the
-    latest first. ``replicas`` are the members of the group that write this table, if known. ``compaction`` is the last
-    one, if COMPACT is set and there was one.
+    latest first. ``replicas`` are the members of the group that write this table, if known. ``maintenance`` is the last
+    one, if COMPACT or KEEP is set and there was one.
     """
 
     at: float = 0.0
@@ -131,7 +131,7 @@ class Counts:
     last_batches: tuple[DeliveredBatch, ...] = ()
     losses: tuple[tuple[float, str], ...] = ()
     replicas: int | None = None
-    compaction: Compaction | None = None
+    maintenance: Maintenance | None = None
 
     @property
     def last_files(self) -> list[DeliveredFile]:
@@ -213,10 +213,10 @@ class Metrics:
         with self._lock:
             self._counts = replace(self._counts, replicas=count)
 
-    def compacted(self, last: Compaction) -> None:
-        """Notes the last compaction of the table, by whichever member."""
+    def maintained(self, last: Maintenance) -> None:
+        """Notes the last maintenance of the table, by whichever member."""
         with self._lock:
-            self._counts = replace(self._counts, compaction=last)
+            self._counts = replace(self._counts, maintenance=last)
 
     # --- positions --------------------------------------------------------------------------------------------------
 

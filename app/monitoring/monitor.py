@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from app.errors import ConnectorError
 from app.logs import RecentWarnings
@@ -75,6 +75,7 @@ class Monitor:
             "/": self._page,
             "/partitions": partial(self._page, is_list=True),
             "/metrics": lambda: Response(metrics.text(), media_type="text/plain; version=0.0.4"),
+            "/docs": partial(RedirectResponse, "docs/"),  # relative: a proxy may have put a path before it
             **{path: partial(self._document, path) for path in documents.paths()},
         }
         probes = {

@@ -273,12 +273,19 @@ def remarks(s: Status) -> Iterator[Sentence]:
             "guarantees",
             "They do not fit the type of their column, and are kept as JSON. COLUMN_TYPES sets the type of a column",
         )
-    yield from _compaction(s)
+    yield from _maintenance(s)
     yield from _small_files(s)
 
 
-def _compaction(s: Status) -> Iterator[Sentence]:
-    last = s.counts.compaction
+def _maintenance(s: Status) -> Iterator[Sentence]:
+    last = s.counts.maintenance
+    if s.identity.keep and last and last.refused:
+        yield Sentence(
+            "wait",
+            f"KEEP={s.identity.keep} would erase {last.refused:.0f} % of the table",
+            "maintenance#by-the-connector-itself",
+            "Its last run has erased nothing. If all of that may go, set KEEP_CONFIRMED to the same as KEEP",
+        )
     if last and last.failed:
         yield Sentence(
             "wait",

@@ -83,6 +83,7 @@ class Identity:
         replica: the name of this replica, of its deployment where the platform gives one.
         target_file_mb: TARGET_FILE_MB, in MiB.
         compaction_seconds: between two times of COMPACT; ``None`` without it.
+        keep: KEEP.
         settings: the effective ones as name and value, without secrets.
     """
 
@@ -97,6 +98,7 @@ class Identity:
     dead_letter: str = ""
     target_file_mb: int = 16
     compaction_seconds: float | None = None
+    keep: str | None = None
     has_catalog: bool = False
     settings: tuple[tuple[str, str], ...] = ()
 
@@ -195,7 +197,7 @@ class Status:
         """When the last compaction ended, but not before consuming began; ``None`` without COMPACT."""
         if self.identity.compaction_seconds is None:
             return None
-        last = self.counts.compaction
+        last = self.counts.maintenance
         return max(last.ended if last else 0.0, self.counts.consuming_since)
 
     @property

@@ -177,7 +177,7 @@ def _compaction(status: Status) -> tuple[str, str] | None:
     """Returns what the last compaction did, and more about it; ``None`` without COMPACT."""
     if status.identity.compaction_seconds is None:
         return None
-    last = status.counts.compaction
+    last = status.counts.maintenance
     if last is None:
         return "none yet", f"one each {formatting.duration(status.identity.compaction_seconds)}"
     begun = [f"one has begun {_ago(status.counts.at, last.begun)}"] if last.begun > last.ended else []

@@ -36,6 +36,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
         dead_letter=dead_letter_address(settings.storage.uri, root),
         target_file_mb=settings.target_file_mb,
         compaction_seconds=settings.compact.period.total_seconds() if settings.compact else None,
+        keep=settings.keep,
         has_catalog=settings.catalog is not None,
         settings=tuple(settings.summary().items()),
     )

@@ -24,7 +24,7 @@ from app.service.lake import dead_letter_address, open_lake
 from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
-from app.service.self_compaction import SelfCompaction
+from app.service.self_maintenance import SelfMaintenance
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
@@ -124,10 +124,10 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     )
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
-    if settings.compact and lake:
-        compaction = SelfCompaction(settings.compact, lake.store, lake.location.root, metrics, scratch)
-        compaction.start()
-        ends.callback(compaction.stop)
+    if lake and (settings.compact or settings.keep):
+        maintenance = SelfMaintenance(settings, lake.store, lake.location.root, metrics, scratch)
+        maintenance.start()
+        ends.callback(maintenance.stop)
     with ExitStack() as told:
         if settings.lineage_url and lake:
             from app.service.lineage import Lineage  # noqa: PLC0415 - loads its client

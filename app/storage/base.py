@@ -38,26 +38,22 @@ class ObjectStore(Protocol):
     @property
     def uri(self) -> str:
         """The store's address without a trailing slash: ``s3://bucket`` or ``file:///folder``."""
-        ...
 
     def connect(self, prefix: str) -> None:
         """Checks that the bucket (or folder) exists and can be listed; creates a missing one if allowed.
 
         Rights may end at ``prefix``, the start of all keys to be written, so nothing else is listed.
         """
-        ...
 
     def probe_conditions(self, prefix: str) -> None:
         """Finds out whether the store honours conditional writes; logs and works around one that ignores them.
 
         A test object, whose key begins with ``prefix``, is written and deleted.
         """
-        ...
 
     @property
     def refuses_overwrites(self) -> bool:
         """Whether the store refuses an ``upload`` over another object; known after ``probe_conditions``."""
-        ...
 
     def upload(self, path: Path, key: str) -> StoredObject:
         """Stores the file under the unused ``key``; a lost answer is checked by a read, as in ``write``.
@@ -68,27 +64,21 @@ class ObjectStore(Protocol):
         Raises:
             ChangedError: the key has another object.
         """
-        ...
 
     def overwrite(self, key: str, body: bytes) -> None:
         """Stores a small object unconditionally."""
-        ...
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Yields the objects below ``prefix`` in the order of their keys, page by page."""
-        ...
 
     def find(self, key: str) -> StoredObject | None:
         """Returns the object with this key, or ``None``."""
-        ...
 
     def read(self, key: str) -> Content | None:
         """Reads a small object; ``None`` if it does not exist."""
-        ...
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         """Reads up to ``length`` bytes from ``start``, a position inside the object."""
-        ...
 
     def write(self, key: str, body: bytes, *, replaces: str | None) -> str:
         """Stores a small object only if the stored version is ``replaces`` (``None``: only if there is no object).
@@ -98,15 +88,12 @@ class ObjectStore(Protocol):
         Raises:
             ChangedError: another writer was quicker.
         """
-        ...
 
     def download(self, key: str, path: Path) -> str:
         """Copies the object into a local file and returns the ETag of that version."""
-        ...
 
     def delete(self, key: str) -> None:
         """Deletes the object; a missing one counts as deleted."""
-        ...
 
 
 @runtime_checkable
@@ -115,7 +102,6 @@ class ManyDeleter(Protocol):
 
     def delete_many(self, keys: Sequence[str]) -> None:
         """Deletes the objects; missing ones count as deleted."""
-        ...
 
 
 CHUNK = 1 << 20  # bytes per read of a file

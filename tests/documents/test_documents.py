@@ -22,7 +22,7 @@ import bench.self_compaction
 from app import errors
 from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES
-from app.model import Compaction, TopicPartition
+from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
 from app.monitoring.metrics import OPERATIONS, Metrics
@@ -310,7 +310,7 @@ def test_every_metric_has_a_row() -> None:
     partition = TopicPartition("sensors", 0)
     metrics.begins(partition, 0)
     metrics.committed({partition: 1})
-    metrics.compacted(Compaction())
+    metrics.maintained(Maintenance())
     identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True, compaction_seconds=1.0)
     status = Status(identity, Live(consumption=Consumption(due_in=1.0)), metrics.counts(), History(), 0.0)
     text = Exposition(metrics.registry, lambda: status).text().decode()

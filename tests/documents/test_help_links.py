@@ -120,13 +120,19 @@ def test_nothing_else_is_served(address: str) -> None:
         "/docs/internals",
         "/docs//README.md",
         "/main.py",
-        "/docs",
     ):
         connection.request("GET", path)
         answer = connection.getresponse()
         answer.read()
         assert answer.status == 404, path
     connection.close()
+
+
+def test_the_index_is_found_without_its_slash_also_behind_a_proxy_with_a_path(address: str) -> None:
+    answer = requests.get(f"{address}docs", timeout=60)
+    [moved] = answer.history
+    assert (answer.url, answer.status_code) == (f"{address}docs/", 200)
+    assert urljoin("http://proxy/sink/docs", moved.headers["Location"]) == "http://proxy/sink/docs/"
 
 
 @pytest.mark.parametrize(

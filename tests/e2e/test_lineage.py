@@ -20,7 +20,7 @@ def test_a_run_is_told_with_all_that_it_has_written(new_scenario: NewScenario, t
             UNTIL="now",
             HIVE_COLUMNS="location",
             OPENLINEAGE_URL=collector.url,
-            LIGHT_LINEAGE_SECONDS="1",
+            LIGHT_LINEAGE_SECONDS="0.05",
         )
         assert connector.wait() == 0
     events = [request.json() for request in collector.requests]

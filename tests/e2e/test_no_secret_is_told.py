@@ -29,6 +29,7 @@ SECRETS = {
     "AWS_SESSION_TOKEN": planted("session"),
     "CATALOG_AUTH_TOKEN": planted("catalog"),
     "KAFKA_SASL_PASSWORD": planted("sasl"),
+    "OPENLINEAGE_API_KEY": planted("lineage"),
     "AZURE_STORAGE_KEY": base64.b64encode(planted("azure").encode()).decode(),
     "Quix__Sdk__Token": planted("sdk"),
     "Quix__Lakehouse__Catalog__AuthToken": planted("lakehouse"),
@@ -36,6 +37,7 @@ SECRETS = {
     "Quix__BlobStorage__Connection__Json": planted("platform"),
 }
 GCS_PRIVATE_KEY = planted("google")
+LINEAGE_TOKEN = planted("header")
 LOUD = {"LOGLEVEL": "DEBUG", "LOG_FORMAT": "json"}  # text has the same messages and exceptions
 PASSWORD = "hunter2-" + secrets.token_hex(8)
 
@@ -89,6 +91,9 @@ def test_at_work(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog
         CATALOG_URL=catalog.url,
         CATALOG_AUTH_TOKEN=catalog.token,
         Quix__Lakehouse__Query__Url=catalog.url,
+        OPENLINEAGE_URL=catalog.url,
+        OPENLINEAGE_API_KEY=SECRETS["OPENLINEAGE_API_KEY"],
+        OPENLINEAGE__TRANSPORT__CUSTOM_HEADERS=json.dumps({"x-token": LINEAGE_TOKEN}),
         HIVE_COLUMNS="location",
     )
     scenario.produce(records(2_000))
@@ -98,7 +103,8 @@ def test_at_work(scenario: Scenario, s3_server: LocalMinio, bucket: str, catalog
     assert len(told) == 5
     assert connector.stop() == 0
 
-    assert_not_told([store["AWS_SECRET_ACCESS_KEY"], catalog.token, *unused.values()], connector.log, *told)
+    in_use = [store["AWS_SECRET_ACCESS_KEY"], catalog.token, SECRETS["OPENLINEAGE_API_KEY"], LINEAGE_TOKEN]
+    assert_not_told([*in_use, *unused.values()], connector.log, *told)
     assert_lines_are_objects(connector)
     batches = [line for line in connector.log.splitlines() if "rows in" in line and "INFO" in line]
     assert len(batches) == len(set(re.findall(r"batch (\d+) \(", connector.log))), "one line for each batch"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.model import Compaction
+from app.model import Maintenance
 from tests.support.played_connectors import HOUR, MINUTE, Partition, Replica, World, selector
 
 RULES = Path(__file__).parents[2] / "deploy" / "alerts.yml"
@@ -293,9 +293,9 @@ def partitions_that_change_their_owner_again_and_again() -> Case:
 def a_compaction_that_leaves_folders() -> Case:
     replicas = replica(compacting=HOUR), replica("b", compacting=HOUR)
     world = World(*replicas, replica("c", group="orders", table=OTHER_TABLE, compacting=HOUR))
-    done = Compaction(1.0, 600.0, 40, 2, failed=3)
+    done = Maintenance(1.0, 600.0, 40, 2, failed=3)
     for one in replicas:  # all know what one of them has done
-        world.at(10 * MINUTE, partial(one.metrics.compacted, done))
+        world.at(10 * MINUTE, partial(one.metrics.maintained, done))
     return Case(world, breaks=10 * MINUTE, fires={"LakeSinkNotCompacted": [SENSORS]})
 
 
@@ -303,7 +303,7 @@ def a_compaction_that_leaves_folders() -> Case:
 def compactions_that_do_not_come_to_their_end() -> Case:
     one = replica(compacting=HOUR)
     played = slow(one, breaks=2 * HOUR, fires={"LakeSinkNotCompacted": [SENSORS]})
-    played.world.at(HOUR, lambda: one.metrics.compacted(Compaction(HOUR - 60, HOUR, 40, 2)))
+    played.world.at(HOUR, lambda: one.metrics.maintained(Maintenance(HOUR - 60, HOUR, 40, 2)))
     return played
 
 

@@ -43,6 +43,13 @@ EVERYTHING = OF_EXAMPLE | {
     },
     "keda": {"enabled": True, "triggerAuthentication": "kafka-login"},
 }
+[_BLOCK] = re.findall(r"```yaml\n(.*?)```", MANIFEST.with_suffix(".md").read_text(), re.DOTALL)
+OF_PAGE: dict[str, Any] = yaml.safe_load(_BLOCK)
+NIGHTLY = {name: value for name, value in EVERYTHING.items() if name not in {"compact", "podMonitor", "keda"}} | {
+    "settings": OF_EXAMPLE["settings"] | OF_PAGE["settings"],
+    "job": OF_PAGE["job"],
+    "replicas": 3,
+}
 
 
 @pytest.fixture
@@ -96,8 +103,9 @@ def test_helm_finds_nothing_to_remark() -> None:
             {"ServiceAccount", "ConfigMap", "Deployment", "PodDisruptionBudget", "Secret", "CronJob", "NetworkPolicy"}
             | DEFINED_ELSEWHERE,
         ),
+        (NIGHTLY, {"ServiceAccount", "ConfigMap", "Secret", "CronJob", "NetworkPolicy"}),
     ],
-    ids=["defaults", "example", "everything"],
+    ids=["defaults", "example", "everything", "nightly"],
 )
 def test_each_object_is_valid(values: Mapping[str, Any], kinds: set[str], objects: Any) -> None:
     found = objects(values)
@@ -117,6 +125,10 @@ def test_each_object_is_valid(values: Mapping[str, Any], kinds: set[str], object
         ({"settings": {"KAFKA_SASL_PASSWORD": "secret"}}, "KAFKA_SASL_PASSWORD"),
         ({"secrets": {"HIVE_COLUMNS": "location"}}, "HIVE_COLUMNS"),
         ({"keda": {"enabled": True}}, "settings.KAFKA_BOOTSTRAP_SERVERS"),
+        ({"settings": {"UNTIL": "now"}}, "settings.UNTIL needs job.schedule"),
+        ({"job": NIGHTLY["job"]}, "job.schedule needs settings.UNTIL"),
+        (NIGHTLY | {"keda": {"enabled": True}}, "keda.enabled"),
+        (NIGHTLY | {"podMonitor": {"enabled": True}}, "podMonitor.enabled"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -150,19 +162,32 @@ def test_whoever_reads_pods_learns_nothing_of_a_secret(objects: Any) -> None:
     assert without_secrets[0] == without_secrets[1]
 
 
-def test_the_job_runs_as_the_connector_does(objects: Any) -> None:
-    found = objects(EVERYTHING)
-    pod = found["Deployment"]["spec"]["template"]
-    job = found["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]
+@pytest.mark.parametrize(("values", "command"), [(EVERYTHING, "compact"), (NIGHTLY, None)])
+def test_a_job_runs_as_the_connector_does(values: Mapping[str, Any], command: str | None, objects: Any) -> None:
+    deployment = objects(EVERYTHING)["Deployment"]["spec"]
+    pod, job = deployment["template"], objects(values)["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]
     [container], [of_job] = pod["spec"]["containers"], job["spec"]["containers"]
     of_pods = ("serviceAccountName", "automountServiceAccountToken", "securityContext", "volumes", "nodeSelector")
     assert [job["spec"][name] for name in of_pods] == [pod["spec"][name] for name in of_pods]
     of_containers = ("image", "envFrom", "env", "securityContext", "volumeMounts", "terminationMessagePolicy")
     assert [of_job[name] for name in of_containers] == [container[name] for name in of_containers]
     assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
-    assert new_parser().parse_args(of_job["args"]).command == "compact"
-    selector = found["Deployment"]["spec"]["selector"]["matchLabels"]
+    assert new_parser().parse_args(of_job.get("args", [])).command == command
+    selector = deployment["selector"]["matchLabels"]
     assert not selector.items() <= job["metadata"]["labels"].items(), "its pod would count as a replica"
+    assert "annotations" not in job["metadata"], "Prometheus would miss it once it has ended"
+
+
+def test_a_run_of_the_night_goes_on_after_an_error_and_is_alone(objects: Any) -> None:
+    spec = objects(NIGHTLY)["CronJob"]["spec"]
+    job = spec["jobTemplate"]["spec"]
+    assert (spec["schedule"], spec["timeZone"], spec["concurrencyPolicy"]) == ("30 0 * * *", "Etc/UTC", "Forbid")
+    assert (job["parallelism"], job["completions"]) == (3, 3)
+    pod, of_deployment = job["template"]["spec"], objects(EVERYTHING)["Deployment"]["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "OnFailure"
+    assert pod["terminationGracePeriodSeconds"] == of_deployment["terminationGracePeriodSeconds"]
+    probes = [one["containers"][0]["livenessProbe"] for one in (pod, of_deployment)]
+    assert probes[0] == probes[1]
 
 
 def test_own_secrets_are_read_beside_that_of_the_chart(objects: Any) -> None:
@@ -192,8 +217,10 @@ def test_the_operator_of_prometheus_reads_the_port_of_the_pods(objects: Any) -> 
     assert not [name for name in annotations if name.startswith("prometheus.io")], "they would be read twice"
 
 
-def test_keda_scales_the_deployment_by_the_lag_of_its_group(objects: Any) -> None:
-    found = objects(EVERYTHING)
+@pytest.mark.parametrize("begins", ["earliest", "-7d"])
+def test_keda_scales_the_deployment_by_the_lag_of_its_group(objects: Any, begins: str) -> None:
+    """It knows no times."""
+    found = objects(EVERYTHING | {"settings": OF_EXAMPLE["settings"] | {"AUTO_OFFSET_RESET": begins}})
     scaled = found["ScaledObject"]
     assert scaled["apiVersion"] == "keda.sh/v1alpha1"
     assert scaled["spec"]["scaleTargetRef"]["name"] == found["Deployment"]["metadata"]["name"]
@@ -205,7 +232,7 @@ def test_keda_scales_the_deployment_by_the_lag_of_its_group(objects: Any) -> Non
             "bootstrapServers": settings["KAFKA_BOOTSTRAP_SERVERS"],
             "consumerGroup": settings["CONSUMER_GROUP"],
             "topic": settings["input"],
-            "offsetResetPolicy": "latest",
+            "offsetResetPolicy": "earliest",
             "lagThreshold": "1000000",
         },
         "authenticationRef": {"name": "kafka-login"},

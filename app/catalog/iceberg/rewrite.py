@@ -19,11 +19,14 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _OverwriteFiles
-from pyiceberg.typedef import EMPTY_DICT
+from pyiceberg.transforms import IdentityTransform, TimeTransform
+from pyiceberg.typedef import EMPTY_DICT, Record
+from pyiceberg.types import TimestampType
 
 from app.catalog.iceberg.entries import columns_of_table, entries, mapping_of, prepare, schema_of
 from app.catalog.iceberg.store_io import StoreIO
@@ -31,6 +34,7 @@ from app.catalog.iceberg.table import REFUSALS, IcebergTable, translated
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import DataFile
 from app.storage.base import ObjectStore
+from app.table.layout import TIME_COLUMNS
 
 _SECONDS: Final = 600.0  # for a plan, or a try to commit, of a large table
 _MOST_TRIES: Final = 20
@@ -59,6 +63,7 @@ class LiveFile:
         key: in the store.
         group: id of the partition spec, and values; files with equal ones may be merged.
         has_deletes: whether some of its rows were deleted by another file.
+        times: what its partition says, as year, month, day and hour, and whether by text columns. Others are in UTC.
     """
 
     key: str
@@ -66,6 +71,7 @@ class LiveFile:
     rows: int
     group: tuple[int, Hashable]
     has_deletes: bool
+    times: Sequence[tuple[bool, Mapping[str, str | None]]]
     task: FileScanTask = field(repr=False)
 
 
@@ -102,8 +108,9 @@ class Rewrite:
         """Returns the data files of the newest snapshot."""
 
         def plan() -> list[LiveFile]:
-            table = self._loaded()
-            key = cast(StoreIO, table.io).key
+            if (table := self._table.load()) is None:  # the first batch makes it
+                return []
+            key, specs = cast(StoreIO, table.io).key, table.specs()
             return [
                 LiveFile(
                     key=key(task.file.file_path),
@@ -111,6 +118,7 @@ class Rewrite:
                     rows=task.file.record_count,
                     group=(task.file.spec_id, task.file.partition),
                     has_deletes=bool(task.delete_files),
+                    times=[*_times(specs[task.file.spec_id], task.file.partition)],
                     task=task,
                 )
                 for task in table.scan().plan_files()
@@ -169,13 +177,13 @@ class Rewrite:
         stored = self._store.upload(merged, key)
         return Merged(inputs, DataFile(key, {}, footer.num_rows, stored.size, footer=footer, uri=uri))
 
-    def commit(self, merged: Sequence[Merged]) -> Sequence[Merged]:
-        """Puts the merged files, all of one spec, in the place of those that they are merged of.
+    def commit(self, merged: Sequence[Merged], erased: Iterable[LiveFile] = ()) -> Sequence[Merged]:
+        """Puts the merged files, all of one spec, in the place of those that they are merged of; takes others out.
 
         Returns:
             Those that are in the table. The inputs of the others were changed meanwhile, and hold.
         """
-        commit = partial(self._ask, "committing merged files to", lambda: self._replace(merged))
+        commit = partial(self._ask, "committing to", lambda: self._replace(merged, erased))
         for tries in range(_MOST_TRIES - 1):
             with suppress(RetryableError):
                 return commit()
@@ -213,7 +221,7 @@ class Rewrite:
             return rows
         return rows.sort_by(self._sort_column)
 
-    def _replace(self, merged: Sequence[Merged]) -> Sequence[Merged]:
+    def _replace(self, merged: Sequence[Merged], erased: Iterable[LiveFile]) -> Sequence[Merged]:
         table = self._loaded()
         live = {task.file.file_path: task for task in table.scan().plan_files()}
         if landed := [each for each in merged if each.file.uri in live]:
@@ -223,20 +231,23 @@ class Rewrite:
             for each in merged
             if all((task := live.get(its.task.file.file_path)) and not task.delete_files for its in each.inputs)
         ]
-        if not whole:
+        gone = [each for each in erased if each.task.file.file_path in live]
+        gone += (its for merge in whole for its in merge.inputs)
+        if not gone:
             return []
-        prepare(table, whole[0].inputs[0].group[0])
+        prepare(table, gone[0].group[0])
+        kind = partial(_Replace, Operation.OVERWRITE) if whole else partial(_OverwriteFiles, Operation.DELETE)
         try:
             with table.transaction() as transaction:
                 metadata = transaction.table_metadata
                 added = ((each.file, schema_of(each.file), each.inputs[0].task.file.partition) for each in whole)
-                with _Replace(Operation.OVERWRITE, transaction, table.io) as producer:
+                with kind(transaction, table.io) as producer:
                     for entry in entries(metadata, added):
                         producer.append_data_file(entry)
-                    for each in (its for merge in whole for its in merge.inputs):
+                    for each in gone:
                         producer.delete_data_file(each.task.file)
         except REFUSALS as error:
-            doing = f"committing merged files to {self._table.words}"
+            doing = f"committing to {self._table.words}"
             raise RetryableError(doing, translated(doing, error).cause) from None
         return whole
 
@@ -247,6 +258,20 @@ class _Replace(_OverwriteFiles):
     def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
         found = super()._summary(snapshot_properties)
         return Summary(Operation.REPLACE, **found.additional_properties)
+
+
+def _times(spec: PartitionSpec, values: Record) -> Iterator[tuple[bool, dict[str, str | None]]]:
+    texts: dict[str, str | None] = {}
+    for position, its in enumerate(spec.fields):
+        if isinstance(its.transform, TimeTransform):
+            shown = ""
+            with suppress(OverflowError, ValueError):  # beyond the year 9999
+                shown = its.transform.to_human_string(TimestampType(), values[position])
+            yield False, dict(zip(TIME_COLUMNS, shown.split("-"), strict=False))
+        elif isinstance(its.transform, IdentityTransform):
+            texts[its.name] = str(values[position])
+    if TIME_COLUMNS[0] in texts:
+        yield True, texts
 
 
 def _joined(metadata: TableMetadata, spec_id: int, one: pa.Schema, other: pa.Schema) -> pa.Schema | None:

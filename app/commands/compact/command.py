@@ -12,9 +12,9 @@ from app.commands.compact.table import TableAtWork, schema_of
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.formatting import counted, duration
-from app.model import Compaction, DataFile
+from app.model import DataFile
 from app.storage.base import StoredObject
-from app.table.last_compaction import keep_compaction
+from app.table.last_maintenance import keep_maintenance
 from app.table.layout import is_merged, schema_key
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
@@ -50,8 +50,8 @@ def compact(settings: Settings, options: Namespace) -> int:
         would = "would become" if options.dry_run else "became"
         print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
         if not options.dry_run:
-            done = Compaction(begun, time.time(), before, after, selection.warm, len(job.left))
-            keep_compaction(job.table.store, job.table.root, done)
+            counts = {"before": before, "after": after, "later": selection.warm, "failed": len(job.left)}
+            keep_maintenance(job.table.store, job.table.root, begun=begun, ended=time.time(), **counts)
         if selection.warm:
             print_line(f"left for later: {counted(selection.warm, 'file')} younger than {selection.age}")
         job.require_nothing_left()

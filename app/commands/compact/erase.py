@@ -1,12 +1,12 @@
 """``python main.py erase``: deletes rows that meet conditions, or folders of a time long ago."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import compress, takewhile
 from operator import attrgetter
-from time import sleep
+from time import sleep, time
 from zoneinfo import ZoneInfo
 
 from app.commands.compact.job import Bin, Candidate, Change, Job, by_size, new_job
@@ -21,6 +21,8 @@ from app.journal.survey import survey
 from app.model import DataFile
 from app.service.lake import dead_letter_address
 from app.spark.merge import may_match
+from app.storage.base import ObjectStore
+from app.table.last_maintenance import keep_maintenance
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
 
 _TOGETHER = 256 << 20  # bytes
@@ -33,12 +35,14 @@ the table. Older versions that the bucket keeps, and uploads that were cut off."
 def erase(settings: Settings, options: Namespace) -> int:
     """Delete rows, or count them; an error if not all could be searched."""
     if settings.is_iceberg:
-        raise ConfigError(
-            "erasing rows", "the table is one of Iceberg", "Use DELETE FROM of Spark or Trino, and expire_snapshots"
-        )
+        from app.commands.compact.iceberg import erase_iceberg  # noqa: PLC0415 - loads pyiceberg
+
+        return erase_iceberg(settings, options)
     with new_job(settings, options.folder, writes=not options.dry_run) as job:
         conditions: Sequence[str] = options.where or EVERY_ROW
-        wanted = partial(_is_old, job.table, options.older_than) if options.older_than is not None else lambda _: True
+        wanted: Callable[[str], bool] = partial(_is_old, job.table, options.older_than)
+        listed = ((sum(file.size for file in found), wanted(path)) for path, found in job.table.folders(()))
+        refuse_most(options, job.table.store, job.table.root, listed)
         rows = files = 0
         folders: set[str] = set()
         for pause in _PAUSES[: 1 if options.dry_run else None]:
@@ -58,6 +62,7 @@ def erase(settings: Settings, options: Namespace) -> int:
                 break
         for path, reason in job.hindered.items():
             job.leave(path, reason, "not searched as a whole")
+        note_erased(options, job.table.store, job.table.root, rows, len(job.left))
         would = "would be erased" if options.dry_run else "erased"
         print_line(f"{counted(rows, 'row')} {would} from {counted(files, 'file')} in {counted(len(folders), 'folder')}")
         if options.where:
@@ -99,23 +104,47 @@ def _in_bins(files: Sequence[DataFile]) -> Iterator[Bin]:
     return map(Bin, by_size((each for each in files if each.rows), _TOGETHER, attrgetter("size")))
 
 
-def _is_old(table: TableAtWork, age: timedelta, path: str) -> bool:
-    """Whether the time that a folder stands for ended so long ago."""
+def _is_old(table: TableAtWork, age: timedelta | None, path: str) -> bool:
+    if age is None:
+        return True
     if TIME_COLUMNS[0] not in table.spec.columns:
         raise ConfigError("finding old folders", "the table has no folders of years", "Use --where")
-    values = table.partition_values(path)
+    return has_ended(table.partition_values(path), age, table.spec.time_zone)
+
+
+def has_ended(values: Mapping[str, str | None], age: timedelta, zone: str) -> bool:
+    """Whether the time that partition values say, in this zone, ended so long ago; a null says none."""
     # With year and day, but without month, only the year says a time.
-    texts = [values.get(name) or "" for name in takewhile(table.spec.columns.__contains__, TIME_COLUMNS)]
-    if not all(map(str.isdecimal, texts)):
+    texts = [values[name] or "" for name in takewhile(values.__contains__, TIME_COLUMNS)]
+    if not (texts and all(map(str.isdecimal, texts))):
         return False
     parts = tuple(map(int, texts))
     try:
         year, month, day, hour = (*parts, *(1, 1, 0)[len(parts) - 1 :])
         datetime(year, month, day, hour)
-        limit = (datetime.now(UTC) - age).astimezone(ZoneInfo(table.spec.time_zone))
+        limit = (datetime.now(UTC) - age).astimezone(ZoneInfo(zone))
     except (ValueError, OverflowError):
         return False
     return parts < tuple(limit.timetuple())[: len(parts)]
+
+
+def refuse_most(options: Namespace, store: ObjectStore, root: str, sizes: Iterable[tuple[int, bool]]) -> None:
+    """Refuse more than ``--at-most``; ``sizes`` are bytes of the table, and whether they would be erased."""
+    erased = total = 0
+    for size, is_erased in sizes if options.at_most else ():
+        erased, total = erased + size * is_erased, total + size
+    if total and (percent := 100 * erased / total) > options.at_most:
+        if not options.dry_run:
+            keep_maintenance(store, root, refused=percent)
+        cause = f"these are {percent:.0f} % of the table's {total:,} bytes, and --at-most is {options.at_most}"
+        raise ConfigError("erasing old rows", cause, "If all may go, leave it out, or set KEEP_CONFIRMED to KEEP")
+
+
+def note_erased(options: Namespace, store: ObjectStore, root: str, rows: int, left: int = 0) -> None:
+    """Store that what is old in the table was erased, but for folders that were left."""
+    if options.older_than is not None and not options.folder and not options.dry_run:
+        age = options.older_than.total_seconds()
+        keep_maintenance(store, root, erased=time(), age=age, rows=rows, left=left, refused=0)
 
 
 def _leave_what_is_never_searched(job: Job) -> None:

@@ -13,20 +13,21 @@ import pyarrow as pa
 from app.catalog.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.catalog.iceberg.table import IcebergTable
 from app.commands.batches_in_files import as_merged_metadata, batches_in
+from app.commands.compact.erase import has_ended, note_erased, refuse_most
 from app.commands.compact.job import bins_worth_merging, by_size
 from app.commands.compact.table import is_chosen
 from app.commands.output import print_line
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
+from app.errors import ConfigError
 from app.formatting import counted, duration
 from app.journal.survey import Survey, survey
-from app.model import Compaction
 from app.service.lake import new_catalog, new_location, require_table
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.storage.base import ObjectStore, StoredObject
-from app.table.last_compaction import keep_compaction
-from app.table.layout import is_data_file
+from app.table.last_maintenance import keep_maintenance
+from app.table.layout import UTC_ZONE, is_data_file
 from app.table.parquet_reader import read_footer
 
 _FILES_AT_ONCE = 1_000  # that become one, or in one commit
@@ -36,15 +37,10 @@ _LEFT_OVER = timedelta(days=1)  # older than a file whose batch may still be com
 def compact_iceberg(settings: Settings, options: Namespace) -> int:
     """Merge files, or list what would be merged."""
     begun = time.time()
-    store = new_store(settings)
-    catalog = new_catalog(settings, store)
-    assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
-    location = new_location(settings, store, catalog.check())
-    require_table(store, location)
-    rewrite = Rewrite(catalog, store, settings.spec.sort_column, settings.spark.row_group_rows)
-    listed = {found.key: found for found in store.list(f"{location.root}/") if _is_own(found.key, location.root)}
+    store, root, rewrite = _opened(settings)
+    listed = {found.key: found for found in store.list(f"{root}/") if _is_own(found.key, root)}
     with_columns = partial(_with_columns, store, settings.max_write_workers)
-    selection = _Selection(rewrite, listed, location.root, options, with_columns)
+    selection = _Selection(rewrite, listed, root, options, with_columns)
     before = after = 0
     for _, of_spec in groupby(selection.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
         for some in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
@@ -52,17 +48,52 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
             for files, size in unchanged if options.dry_run else _merged(rewrite, some):
                 before, after = before + len(files), after + 1
                 former = f"{counted(len(files), 'file')}, {sum(each.size for each in files):,} bytes"
-                print_line(
-                    f"{selection.folder_of(files[0].key)}: {former} → 1 file" + (f", {size:,} bytes" if size else "")
-                )
+                folder = _folder_of(files[0].key, root)
+                print_line(f"{folder}: {former} → 1 file" + (f", {size:,} bytes" if size else ""))
     print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
     selection.tell()
     if not options.dry_run:
-        done = Compaction(begun, time.time(), before, after, selection.warm)
-        keep_compaction(store, location.root, done)
+        counts = {"before": before, "after": after, "later": selection.warm, "failed": 0}
+        keep_maintenance(store, root, begun=begun, ended=time.time(), **counts)
     chosen = {key: found for key, found in listed.items() if selection.is_chosen(key)}
-    _list_orphans(rewrite, store.uri, chosen, survey(store, location.root))
+    _list_orphans(rewrite, store.uri, chosen, survey(store, root))
     return 0
+
+
+def erase_iceberg(settings: Settings, options: Namespace) -> int:
+    """Take partitions of a time long ago out of the table, or count their rows."""
+    if options.where:
+        hint = "Use DELETE FROM of Spark or Trino, and expire_snapshots"
+        raise ConfigError("erasing rows", "the table is one of Iceberg", hint)
+    store, root, rewrite = _opened(settings)
+    live = rewrite.files()
+    if live and not any(file.times for file in live):
+        raise ConfigError("finding old partitions", "the table has none of a time", "Use DELETE FROM of an engine")
+
+    def is_old(file: LiveFile) -> bool:
+        zones = {True: settings.time_zone, False: UTC_ZONE}
+        ended = [has_ended(values, options.older_than, zones[is_local]) for is_local, values in file.times]
+        return bool(ended) and all(ended)
+
+    refuse_most(options, store, root, ((file.size, is_old(file)) for file in live))
+    old = [file for file in live if is_old(file) and is_chosen(_folder_of(file.key, root), options.folder)]
+    if old and not options.dry_run:
+        rewrite.commit([], old)
+    rows = sum(file.rows for file in old)
+    note_erased(options, store, root, rows)
+    would = "would be erased" if options.dry_run else "erased"
+    partitions = counted(len({file.group for file in old}), "partition")
+    print_line(f"{counted(rows, 'row')} {would} from {counted(len(old), 'file')} in {partitions}")
+    return 0
+
+
+def _opened(settings: Settings) -> tuple[ObjectStore, str, Rewrite]:
+    store = new_store(settings)
+    catalog = new_catalog(settings, store)
+    assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
+    location = new_location(settings, store, catalog.check())
+    require_table(store, location)
+    return store, location.root, Rewrite(catalog, store, settings.spec.sort_column, settings.spark.row_group_rows)
 
 
 class _Selection:
@@ -87,13 +118,9 @@ class _Selection:
         self.warm = 0
         self._with_deletes = self._elsewhere = 0
 
-    def folder_of(self, key: str) -> str:
-        """The path of a file's folder below the table."""
-        return key.removeprefix(f"{self._root}/").rpartition("/")[0] or "."
-
     def is_chosen(self, key: str) -> bool:
         """Whether the file is in one of the folders that the user wants."""
-        return is_chosen(self.folder_of(key), self._globs)
+        return is_chosen(_folder_of(key, self._root), self._globs)
 
     def bins(self, files: Sequence[LiveFile]) -> Iterator[Fitting]:
         """Yield files that become one, by their specs and partitions."""
@@ -125,6 +152,11 @@ class _Selection:
             print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")
         if self._elsewhere:
             print_line(f"left: {counted(self._elsewhere, 'file')} outside of the table's folder {self._root}")
+
+
+def _folder_of(key: str, root: str) -> str:
+    """The path of a file's folder below the table."""
+    return key.removeprefix(f"{root}/").rpartition("/")[0] or "."
 
 
 def _is_own(key: str, root: str) -> bool:

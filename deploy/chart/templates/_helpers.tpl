@@ -75,3 +75,19 @@ volumeMounts:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
+
+{{- /* The container that writes the table, in a Deployment or a job. */ -}}
+{{- define "sink.writer" -}}
+- name: sink
+  {{- include "sink.container" . | nindent 2 }}
+  ports:
+    - {name: http, containerPort: 8080}
+  # Alive while starting, too: Java, the store, Kafka and a catalog may take a minute to answer.
+  livenessProbe:
+    httpGet: {path: /health/live, port: http}
+    initialDelaySeconds: 10
+    periodSeconds: 10
+    timeoutSeconds: 5
+    failureThreshold: 3
+  resources: {{- toYaml .Values.resources | nindent 4 }}
+{{- end }}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.model import Compaction, TopicPartition
+from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
 from app.monitoring.metrics import OPERATIONS, STEPS, Metrics
@@ -181,7 +181,7 @@ def test_every_metric_is_documented_also_those_of_both_processes(
 
 def test_the_last_compaction_with_compact_alone(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
     assert not [name for name, *_ in scrape().values if "compaction" in name]
-    metrics.compacted(Compaction(1_700_000_100.0, 1_700_000_200.0, 40, 2, later=5, failed=1))
+    metrics.maintained(Maintenance(1_700_000_100.0, 1_700_000_200.0, 40, 2, later=5, failed=1))
     identity = replace(IDENTITY, compaction_seconds=3_600.0)
     found = Scraped(exposition(metrics, identity=identity).text())
     assert found["lake_sink_compaction_timestamp_seconds"] == 1_700_000_200.0

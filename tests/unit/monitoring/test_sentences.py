@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.model import Compaction
+from app.model import Maintenance
 from app.monitoring.metrics import Totals
 from app.monitoring.sentences import Sentence, headline, remarks
 from app.monitoring.status_page import View, render
@@ -89,12 +89,12 @@ def test_a_compaction_that_leaves_folders_or_does_not_end() -> None:
     view = running()
     identity = replace(view.status.identity, compaction_seconds=3_600.0)
     since = NOW - 100 * 3_600
-    failed = Compaction(NOW - 60, NOW - 30, 40, 2, failed=3)
-    counts = replace(view.status.counts, consuming_since=since, compaction=failed)
+    failed = Maintenance(NOW - 60, NOW - 30, 40, 2, failed=3)
+    counts = replace(view.status.counts, consuming_since=since, maintenance=failed)
     assert [found.title for found in remarks(changed(view, identity=identity, counts=counts).status)] == [
         "The last compaction left 3 folders"
     ]
-    counts = replace(counts, compaction=Compaction(NOW - 60, NOW - 3 * 3_600, 40, 2))
+    counts = replace(counts, maintenance=Maintenance(NOW - 60, NOW - 3 * 3_600, 40, 2))
     assert [found.title for found in remarks(changed(view, identity=identity, counts=counts).status)] == [
         "No compaction came to its end for 3 h"
     ]

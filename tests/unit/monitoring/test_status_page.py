@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.logs import Warned
-from app.model import Compaction, TopicPartition
+from app.model import Maintenance, TopicPartition
 from app.monitoring.history import History
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
 from app.monitoring.status import STATES, Consumption, Identity, Live, StateName
@@ -61,8 +61,8 @@ def test_the_last_compaction() -> None:
     assert "Compaction" not in text(render(view()))
     identity = replace(view().status.identity, compaction_seconds=86_400.0)
     assert by_id(render(view(identity=identity)), "compaction") == "none yet"
-    done = Compaction(NOW - 7_200, NOW - 3_600, 1_200, 40, later=31)
-    page = render(view(Counts(compaction=done), identity=identity))
+    done = Maintenance(NOW - 7_200, NOW - 3_600, 1_200, 40, later=31)
+    page = render(view(Counts(maintenance=done), identity=identity))
     assert by_id(page, "compaction") == "1,200 → 40 files"
 
 

@@ -233,7 +233,7 @@ def test_a_file_in_the_working_folder_names_no_code(
     server: CannedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "openlineage.yml").write_text("transport: {auth: {type: bad_code.Provider}}")
-    (tmp_path / "bad_code.py").write_text("")
+    (tmp_path / "bad_code.py").write_text("from openlineage.client.transport.http import TokenProvider as Provider")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert Run(server).all()[-1]["eventType"] == "COMPLETE"

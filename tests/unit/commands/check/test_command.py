@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.monitoring.http_server import AllowedHosts, listen, serve
+from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.commands import run_command
 from tests.unit.commands.local import local_settings
 
@@ -28,3 +29,18 @@ def test_a_port_that_a_running_connector_has_is_no_failure(tmp_path: Path, capsy
     port = str(listener.getsockname()[1])
     assert run_command(local_settings(tmp_path, HTTP_PORT=port), "check", *ALONE) == 0
     assert "is that of a connector that runs here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("status", "found"), [(405, "answers"), (401, "Check OPENLINEAGE_API_KEY"), (503, "503")])
+def test_a_collector_of_lineage_is_asked_and_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, found: str
+) -> None:
+    with CannedServer(Answer(status)) as collector:
+        variables = {"OPENLINEAGE_URL": collector.url, "OPENLINEAGE_API_KEY": "k3y-of-ours", "HTTP_PORT": "0"}
+        assert run_command(local_settings(tmp_path, **variables), "check", *ALONE, "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    [told] = [line for line in lines if line["check"] == "lineage"]
+    assert (told["state"], told["subject"]) == ("ok", collector.url)
+    assert found in " ".join([told["detail"], *told["warnings"]])
+    assert len(told["warnings"]) == (status != 405)
+    assert [(request.method, request.path) for request in collector.requests] == [("GET", "/api/v1/lineage")]

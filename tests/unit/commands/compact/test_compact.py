@@ -18,7 +18,7 @@ from app.commands.compact.job import bins_worth_merging
 from app.errors import ConfigError, FatalError
 from app.model import BatchPart, OffsetRange
 from app.storage.local.store import LocalStore
-from app.table.last_compaction import last_compaction
+from app.table.last_maintenance import last_maintenance
 from app.table.layout import file_name
 from tests.fakes.catalog_server import CatalogServer
 from tests.support.commands import options
@@ -44,7 +44,7 @@ def test_small_files_of_a_folder_become_one_and_keep_their_offsets(
     assert lake.run("compact") == 0
 
     [line, other, total] = capsys.readouterr().out.splitlines()
-    done = last_compaction(LocalStore(lake.folder), ROOT).read()
+    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
     assert done
     assert (done.before, done.after, done.later, done.failed) == (5, 2, 0, 0)
     assert done.begun < done.ended

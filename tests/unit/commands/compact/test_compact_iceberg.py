@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from app.model import DataFile, OffsetRange
-from app.table.last_compaction import last_compaction
+from app.table.last_maintenance import last_maintenance
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.commands import run_command
 from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, IcebergBench, marks
@@ -68,7 +68,7 @@ def test_small_files_of_a_partition_become_one(
     said = capsys.readouterr().out
     assert "place=Rome: 3 files" in said
     assert "5 files became 2" in said
-    done = last_compaction(bench.store, ROOT).read()
+    done = last_maintenance(bench.store, ROOT).read()
     assert done
     assert (done.before, done.after, done.later) == (5, 2, 0)
     assert files(bench) == [2, 3]

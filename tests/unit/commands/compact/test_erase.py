@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.storage.local.store import LocalStore
+from app.table.last_maintenance import last_maintenance
 from app.table.layout import dead_letter_root
 from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
@@ -71,6 +72,7 @@ def test_a_table_without_folders_of_years_has_none_of_a_time_long_ago(
         ("year=9999/month=12/day=31", "1d", False),
         (f"year={datetime.now(UTC).year}/day=01", "1m", False),  # without months only the year says a time
         ("year=2019/day=31", "1m", True),
+        (f"year={datetime.now(UTC):%Y/month=%m}", "1m", False),  # it is being written, whatever the age
     ],
 )
 def test_a_folder_is_old_once_its_time_has_ended_so_long_ago(lake: Lake, folder: str, age: str, is_old: bool) -> None:
@@ -92,6 +94,52 @@ def test_what_is_old_is_reckoned_in_the_time_zone_of_the_folders(
     SchemaStore(LocalStore(lake.folder), ROOT, {}, EMPTY, zone).extend(TableSchema({"n": pa.int64()}))
     assert lake.run("erase", "--older-than", "1h", HIVE_COLUMNS="year,month,day,hour", TIME_ZONE=zone) == 0
     assert path.exists() is not is_old
+
+
+def test_more_of_the_table_than_it_may_have_is_refused_and_told(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    for batch, year in enumerate(("2019", "2020", "2999")):
+        lake.write(batch, year=year)
+    guarded = ("erase", "--older-than", "400d", "--at-most")
+    assert lake.run(*guarded, "60", "--dry-run") == 2
+    assert last_maintenance(LocalStore(lake.folder), ROOT).read() is None
+    assert lake.run(*guarded, "60") == 2
+    assert "67 % of the table's" in capsys.readouterr().err
+    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
+    assert done
+    assert (round(done.refused), done.erased) == (67, 0)
+    assert lake.numbers() == list(range(30))
+    assert lake.run(*guarded, "70") == 0
+    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
+    assert done
+    assert (done.refused, done.rows, done.age, done.left) == (0, 20, 400 * 86_400, 0)
+    assert lake.numbers() == list(range(20, 30))
+    assert lake.run(*guarded, "1") == 0, "nothing is left that could be refused"
+
+
+def test_a_run_over_some_folders_is_no_run_over_the_table(lake: Lake) -> None:
+    lake.write(0, year="2019")
+    assert lake.run("erase", "--older-than", "400d", "--folder", "year=2019") == 0
+    assert last_maintenance(LocalStore(lake.folder), ROOT).read() is None
+
+
+def test_what_a_run_has_left_that_was_cut_off_goes_with_the_next_one(lake: Lake) -> None:
+    for batch in range(3):
+        lake.write(batch, year="2019")
+        lake.write(batch + 3, year="2999")
+    lake.dies("erase", "--older-than", "400d", at="delete")
+    lake.patch.setattr("app.commands.compact.job._LEASE", timedelta(0))
+    assert lake.run("erase", "--older-than", "400d", "--at-most", "50") == 0
+    assert lake.numbers() == list(range(30, 60))
+
+
+def test_whole_folders_go_without_spark(lake: Lake) -> None:
+    def start(*_: Any) -> None:
+        raise AssertionError("Java starts")
+
+    lake.patch.setattr("app.commands.compact.merger.merge_session", start)
+    lake.write(0, year="2019")
+    assert lake.run("erase", "--older-than", "400d") == 0
+    assert not lake.files()
 
 
 def test_a_merged_file_without_rows_keeps_its_name(lake: Lake) -> None:
