@@ -237,9 +237,7 @@ class Settings(WritingVariables):
         if self.has_several:
             problem = "must not be set where input names several topics"
             yield from self.refuse(problem, "OPENLINEAGE_URL")
-            yield from self.refuse(
-                f"{problem}: run compact and erase with --table NAME for each table", "COMPACT", "KEEP"
-            )
+            yield from self.refuse(f"{problem}: run the command for each table, with --table NAME", "COMPACT", "KEEP")
         if self.keep and not self.is_iceberg and TIME_COLUMNS[0] not in self.partitions:
             yield "KEEP", "needs folders of time: year in HIVE_COLUMNS, and as you like month, day and hour"
         if self.memory_limit_mb is not None and self.memory.shortage:

@@ -60,7 +60,12 @@ class TestTheTableOfACommand:
     @pytest.fixture
     def told(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found: list[Any] = []
-        monkeypatch.setattr("pkgutil.resolve_name", lambda _: lambda settings, _: found.append(settings) or 0)
+
+        def work(settings: Any, _: Any) -> int:
+            found.append(settings)
+            return 0
+
+        monkeypatch.setattr("pkgutil.resolve_name", lambda _: work)
         monkeypatch.setattr("signal.signal", lambda *_: None)
         return found
 
