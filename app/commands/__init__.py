@@ -10,8 +10,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Final
 
-from app.config.parsers import TOPIC
-from app.errors import ConfigError, ConnectorError, FatalError
+from app.errors import ConnectorError, FatalError
 from app.storage.errors import os_translated
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def run(settings: "Settings", options: Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.default_int_handler)
         if "table" in options:
-            settings = _of_table(settings, options.table)
+            settings = settings.of_table(options.table)
         with os_translated(f"running {options.command}"):  # a full temporary folder, above all
             return int(work(settings, options))
     except KeyboardInterrupt:
@@ -51,21 +50,6 @@ def run(settings: "Settings", options: Namespace) -> int:
             f"running {options.command}", repr(error), "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
         )
         return _failed(str(unexpected), unexpected.exit_code)
-
-
-def _of_table(settings: "Settings", table: str | None) -> "Settings":
-    """The settings of one table, where there are several."""
-    if not (table or settings.has_several):
-        return settings
-    before, _, after = settings.table.partition(TOPIC)
-    topic = (table or "").removeprefix(before).removesuffix(after) if settings.has_several else settings.input_topic
-    of_topic = settings.of_topic(topic)
-    if table and of_topic.table == table and settings.reads(topic):
-        return of_topic
-    cause = f"{table} is the table of no topic that it names" if table else "each of its topics has a table"
-    raise ConfigError(
-        "choosing the table", f"input={settings.input_topic}: {cause}", f"Name one with --table, as {settings.table}"
-    )
 
 
 def _failed(message: str, code: int) -> int:

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, PositiveInt
 from app.config import parsers as parse
 from app.config.fields import Contradictions, checked, env
 from app.config.store import Name, StoreVariables
+from app.errors import ConfigError
 from app.model import KEY_COLUMN
 from app.table.field_rules import FieldRules
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, UTC_ZONE
@@ -70,6 +71,19 @@ class TableVariables(StoreVariables):
     def of_topic(self, topic: str) -> Self:
         """Returns the settings for the table of this topic, as if no other were read."""
         return self.model_copy(update={"input_topic": topic})
+
+    def of_table(self, table: str | None) -> Self:
+        """Returns the settings of this table, for a command; ``ConfigError`` if there are several and it is none."""
+        if not (table or self.has_several):
+            return self
+        before, _, after = self.table.partition(parse.TOPIC)
+        topic = (table or "").removeprefix(before).removesuffix(after) if self.has_several else self.input_topic
+        of_topic = self.of_topic(topic)
+        if of_topic.table == table and self.reads(topic) and not [*checked("TABLE_NAME", parse.name, table)]:
+            return of_topic
+        cause = f"{table} is the table of no topic that it names" if table else "each of its topics has a table"
+        hint = f"Name one with --table, such as {self.table}"
+        raise ConfigError("choosing the table", f"input={self.input_topic}: {cause}", hint)
 
     @property
     def plain_partitions(self) -> tuple[str, ...]:

@@ -101,8 +101,9 @@ class GatheredBatch:
             dropped=dropped,
             seconds={step: self.in_flight.seconds[step] for step in STEPS if step in self.in_flight.seconds},
             last_files=[DeliveredFile(file.key, file.rows, file.size) for file in stored],
+            table=self.in_flight.table,
         )
-        _log(batch, self.in_flight.table)
+        _log(batch)
         return batch
 
 
@@ -213,13 +214,13 @@ def _phase(table: str) -> float:
     return zlib.crc32(table.encode()) / 2**32 if table else 1.0
 
 
-def _log(batch: DeliveredBatch, table: str) -> None:
+def _log(batch: DeliveredBatch) -> None:
     odd = f", {batch.dead_letters:,} in the dead letter" if batch.dead_letters else ""
     odd += f", {counted(batch.rescued, 'value')} rescued" if batch.rescued else ""
     odd += f", {batch.dropped:,} files of revoked partitions dropped" if batch.dropped else ""
     logger.info(
         "%sbatch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
-        table and f"{table}: ",
+        batch.table and f"{batch.table}: ",
         batch.number,
         batch.reason,
         f"{batch.rows:,}",
@@ -230,7 +231,7 @@ def _log(batch: DeliveredBatch, table: str) -> None:
         ", ".join(f"{step} {seconds:.2f}" for step, seconds in batch.seconds.items()),
         extra={
             "fields": {
-                **({"table": table} if table else {}),
+                **({"table": batch.table} if batch.table else {}),
                 "batch": batch.number,
                 "reason": batch.reason,
                 "rows": batch.rows,

@@ -131,6 +131,11 @@ class Exposition:
                 if (value := read(status)) is not None:
                     yield family(f"lake_sink_{name}", documentation, value)
         yield from _of_partitions(status)
+        for name, field in (("rows", "rows"), ("bytes", "size"), ("files", "files")):
+            counter = CounterMetricFamily(f"lake_sink_table_{name}", "The same of one of several.", labels=["table"])
+            for table, totals in status.counts.of_tables.items():
+                counter.add_metric([table], getattr(totals, field))
+            yield counter
         state = GaugeMetricFamily("lake_sink_state", "1 for the state that the connector is in.", labels=["state"])
         for each in STATES:
             state.add_metric([each], float(each == status.live.state))

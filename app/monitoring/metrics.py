@@ -37,7 +37,8 @@ class DeliveredFile:
 class DeliveredBatch:
     """A batch in the lake. ``seconds`` has the duration of each step; ``at`` is in seconds since the epoch.
 
-    ``dropped`` counts files that were not registered, because their partition was revoked.
+    ``dropped`` counts files that were not registered, because their partition was revoked. ``table`` has a name where
+    there are several.
     """
 
     number: int
@@ -51,6 +52,7 @@ class DeliveredBatch:
     seconds: Mapping[str, float]
     last_files: Sequence[DeliveredFile] = ()
     at: float = 0.0
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class Counts:
     losses: tuple[tuple[float, str], ...] = ()
     replicas: int | None = None
     maintenance: Maintenance | None = None
+    of_tables: Mapping[str, Totals] = field(default_factory=dict)
 
     @property
     def last_files(self) -> list[DeliveredFile]:
@@ -175,10 +178,14 @@ class Metrics:
 
     def delivered(self, batch: DeliveredBatch) -> None:
         batch = replace(batch, at=self._clock(), last_files=batch.last_files[-_REMEMBERED:])
-        self._add(Totals(batch.rows, batch.files, batch.size, 1, batch.dead_letters, batch.rescued))
+        more = Totals(batch.rows, batch.files, batch.size, 1, batch.dead_letters, batch.rescued)
+        self._add(more)
         with self._lock:
             last_batches = (batch, *self._counts.last_batches)[:_REMEMBERED]
-            self._counts = replace(self._counts, last_batches=last_batches)
+            of_tables = self._counts.of_tables
+            if table := batch.table:
+                of_tables = {**of_tables, table: of_tables.get(table, Totals()) + more}
+            self._counts = replace(self._counts, last_batches=last_batches, of_tables=of_tables)
         for step, seconds in batch.seconds.items():
             self._steps.labels(step).observe(seconds)
 

@@ -101,8 +101,6 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     lake = None if settings.has_several else open_lake(settings, metrics.waits)
     if lake and lake.query_api:
         ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
-    if lake:
-        monitor.found(lake.location.uri, lake.location.root, dead_letter_address(lake.store.uri, lake.location.root))
     if registry:
         metrics.waits.at_start("registry", registry.latest)
 
@@ -122,6 +120,8 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         stream_timeouts,
         lake,
     )
+    location = connector.location
+    monitor.found(location.uri, location.root, dead_letter_address(location.store_uri, location.root))
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
     if lake and (settings.compact or settings.keep):

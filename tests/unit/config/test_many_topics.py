@@ -90,6 +90,7 @@ class TestTheTableOfACommand:
             ({"input": "orders,payments"}, "order"),
             ({"input": "orders,payments", "TABLE_NAME": "raw_{topic}"}, "orders"),
             ({"input": "orders"}, "payments"),
+            ({"input": "^.*"}, "../other"),
         ],
     )
     def test_one_that_is_not_there_is_refused(

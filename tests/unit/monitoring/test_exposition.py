@@ -72,6 +72,19 @@ def test_what_was_counted(metrics: Metrics, scrape: Callable[..., Scraped]) -> N
     assert scraped.of("lake_sink_retries_total", operation="upload") == 1
 
 
+def test_what_was_counted_by_table_where_there_are_several(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
+    assert not [sample for sample in scrape().values if str(sample[0]).startswith("lake_sink_table_")]
+    before = scrape()["lake_sink_rows_total"]
+    for table in ("orders", "payments", "orders"):
+        metrics.delivered(replace(batch(1, rows=10, files=2), table=table))
+    scraped = scrape()
+    assert scraped["lake_sink_rows_total"] == before + 30
+    for table, batches in (("orders", 2), ("payments", 1)):
+        assert scraped.of("lake_sink_table_rows_total", table=table) == 10 * batches
+        assert scraped.of("lake_sink_table_files_total", table=table) == 2 * batches
+        assert scraped.of("lake_sink_table_bytes_total", table=table) == 200 * batches
+
+
 def test_the_seconds_of_a_step_are_a_histogram(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
     for seconds in (0.025, 0.2, 400.0):
         metrics.delivered(batch(1, spark=seconds))
