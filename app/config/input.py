@@ -50,7 +50,7 @@ class InputVariables(Area):
     """
     registry_username: str | None = env("SCHEMA_REGISTRY_USERNAME", only_with=_URL)
     """User name or API key at the registry; for AWS Glue an access key."""
-    registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, only_with="SCHEMA_REGISTRY_USERNAME")
+    registry_password: str | None = env("SCHEMA_REGISTRY_PASSWORD", secret=True, needed_with="SCHEMA_REGISTRY_USERNAME")
     """Password, API secret or secret access key at the registry."""
     registry_token: str | None = env("SCHEMA_REGISTRY_TOKEN", secret=True, only_with=_URL)
     """Bearer token for the registry, in place of a user name."""
@@ -58,7 +58,7 @@ class InputVariables(Area):
     """Certificates to trust at the registry, as a file or PEM text. Empty: the system's."""
     registry_certificate: Pem = env("SCHEMA_REGISTRY_SSL_CERTIFICATE", only_with=_URL)
     """Client certificate for the registry, as a file or PEM text."""
-    registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, only_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
+    registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, needed_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
     """Key of this certificate, without a password, as a file or PEM text."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
     """Any text, such as today's date. With a new one, each partition whose offset a tool has set begins there, once;
@@ -106,7 +106,6 @@ class InputVariables(Area):
             problem = f"KAFKA_VALUE_DESERIALIZER={' or '.join(values)}, or KAFKA_KEY_DESERIALIZER={keys}"
             yield from self.refuse(f"has no effect without {problem}", _URL)
         if self.registry_username:
-            yield from self.require("must be set with SCHEMA_REGISTRY_USERNAME", "SCHEMA_REGISTRY_PASSWORD")
             problem = "must not be set together with SCHEMA_REGISTRY_USERNAME: one of the two is enough"
             yield from self.refuse(problem, "SCHEMA_REGISTRY_TOKEN")
         if (self.registry_url or "").startswith("glue://"):
@@ -114,8 +113,6 @@ class InputVariables(Area):
             yield from self.refuse("has no effect with AWS Glue", *others)
             if self.value_deserializer == "protobuf":
                 yield _URL, "must be another one for Protobuf: AWS Glue has its schemas as text, without descriptors"
-        if self.registry_certificate:
-            yield from self.require("must be set with SCHEMA_REGISTRY_SSL_CERTIFICATE", "SCHEMA_REGISTRY_SSL_KEY")
         try:
             is_read = self.reads(self.stream_timeout_topic or "any")
         except re.error as error:

@@ -14,8 +14,9 @@ ROOMY_CONTAINER_MB: Final = 1500
 
 _PYTHON_MB = 250
 _JVM_BESIDE_HEAP_MB = 100
-# The process of COMPACT took 1,000 MB with large files, and all else 280 MB less than it is given here.
-_COMPACTION_MB = 800
+# The process of COMPACT took 1,000 MB with large files, and all else 280 MB less than it is given here. That of KEEP
+# has no Java, and took 200 MB.
+_BESIDE_MB = {"": 0, "COMPACT": 800, "KEEP": 300}
 _SORT_MB = 145
 _RECORDS_IN_BUFFER = 4  # a record is larger in Python than its message, and a batch should hold more than one
 _RECORDS_IN_HEAP = 32
@@ -31,14 +32,14 @@ _FETCHED_AT_ONCE_SMALL = 128 * 1024
 class MemoryPlan:
     """MB of rows held in Python, MB of Java heap, MB of rows that Spark sorts, and the container's limit if known.
 
-    ``compacts``: a process of COMPACT runs beside it.
+    ``beside`` is the setting, if any, whose process runs beside it: COMPACT or KEEP.
     """
 
     buffer_mb: int
     heap_mb: int
     sort_mb: int
     limit: MemoryLimit | None = None
-    compacts: bool = False
+    beside: str = ""
 
     @property
     def off_heap_mb(self) -> int:
@@ -57,8 +58,8 @@ class MemoryPlan:
 
     @property
     def total_mb(self) -> int:
-        compaction_mb = _COMPACTION_MB if self.compacts else 0
-        return _PYTHON_MB + self.buffer_mb + self.heap_mb + self.off_heap_mb + _JVM_BESIDE_HEAP_MB + compaction_mb
+        beside_mb = _JVM_BESIDE_HEAP_MB + _BESIDE_MB[self.beside]
+        return _PYTHON_MB + self.buffer_mb + self.heap_mb + self.off_heap_mb + beside_mb
 
     @property
     def shortage(self) -> str | None:
@@ -73,16 +74,16 @@ class MemoryPlan:
         if self.total_mb > self.limit.mb:
             return (
                 f"is too little memory for MAX_BUFFER_MB={self.buffer_mb}, SPARK_DRIVER_MEMORY={self.heap_mb}m"
-                f"{' and COMPACT' if self.compacts else ''}, which need {self.total_mb:,} MB in all: "
+                f"{self.beside and f' and {self.beside}'}, which need {self.total_mb:,} MB in all: "
                 "give the deployment more, or leave these empty"
             )
         return None
 
 
-def plan_memory(limit: MemoryLimit | None, buffer_mb: int, heap_mb: int, *, compacts: bool = False) -> MemoryPlan:
+def plan_memory(limit: MemoryLimit | None, buffer_mb: int, heap_mb: int, *, beside: str = "") -> MemoryPlan:
     """Shares out the memory: buffer and heap as set, and for the sort what the container has room for."""
     sort_mb = max(_SORT_MB if _is_roomy(limit) else 0, (heap_mb - _HEAP_WITHOUT_SORT_MB) // _SHARE_OF_HEAP)
-    return MemoryPlan(buffer_mb, heap_mb, sort_mb, limit, compacts)
+    return MemoryPlan(buffer_mb, heap_mb, sort_mb, limit, beside)
 
 
 def _is_roomy(limit: MemoryLimit | None) -> bool:

@@ -247,7 +247,8 @@ class Settings(WritingVariables):
     def memory(self) -> MemoryPlan:
         """Fitted to the container: to its limit by the platform, else by its group."""
         limit = memory_limit() if self.memory_limit_mb is None else MemoryLimit(self.memory_limit_mb, _LIMIT)
-        return plan_memory(limit, self.max_buffer_mb, self.heap_mb, compacts=self.compact is not None)
+        beside = "COMPACT" if self.compact else "KEEP" if self.keep else ""
+        return plan_memory(limit, self.max_buffer_mb, self.heap_mb, beside=beside)
 
     @property
     def warnings(self) -> list[str]:

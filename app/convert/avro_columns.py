@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.exceptions import PanicException
 
-from app.convert.avro_fit import OURS, Node
+from app.convert.avro_fit import Node
 from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import MAX_DEPTH, MAX_SCALARS
 from app.table.type_names import MAX_DIGITS
 
+# Before the names of logical types that are read by our rules: fastavro's own readers raise errors, and round decimals.
+OURS = "lake-"
 _MOST_CELLS = 16 * 2**20  # each takes 8 bytes, whether or not it has a value
 _SYNC = bytes(16)
 _MARK_BYTES = 12
@@ -37,7 +39,7 @@ _BYTE = {"type": "fixed", "size": 1}
 _Convert = Callable[[pa.Array], pa.Array]
 
 
-class NotReadError(Exception):
+class NotReadError(ValueError):
     """Some of the datums, or all with this schema, must be read one by one."""
 
 

@@ -1,4 +1,4 @@
-"""What an Avro schema says of a datum: its logical types, and whether the datum fits before values are made of it.
+"""Whether a datum fits its Avro schema, before values are made of it.
 
 fastavro's compiled reader ends the process where a datum is nested too deeply. It makes gigabytes of some short ones,
 and takes a negative number of a branch or symbol for a place from the end.
@@ -9,41 +9,11 @@ from typing import Any
 
 Node = Any  # of a schema, as JSON has it: str | list[Node] | dict[str, Node]
 
-SIZE_OF_UUID = 16
-# Before the names of logical types that are read by our rules: fastavro's own readers raise errors, and round decimals.
-OURS = "lake-"
-# Nanoseconds stay whole numbers: the table has microseconds, and nothing is cut off. A UUID in text is text.
-_KNOWN = {
-    ("int", "date"),
-    ("int", "time-millis"),
-    ("long", "time-micros"),
-    ("long", "timestamp-millis"),
-    ("long", "timestamp-micros"),
-    ("long", "local-timestamp-millis"),
-    ("long", "local-timestamp-micros"),
-    ("bytes", "decimal"),
-    ("fixed", "decimal"),
-    ("fixed", "uuid"),
-}
 _MOST_CELLS = 8 * 2**20  # of 40 to 50 bytes
 _CELLS_OF_A_BYTE = 16  # at the most: items of an array may take no byte at all
 _LEAST_CELLS = 100
 _CELLS_OF_A_DICT, _CELLS_OF_A_LIST = 4, 2  # when empty
 _LONGEST_NUMBER = 70  # bits, of ten bytes
-
-
-def logical_type(node: Mapping[str, Any]) -> str | None:
-    """Returns the logical type of a node if it changes the value; an invalid one has no effect, as Avro has it."""
-    logical = node.get("logicalType")
-    if (node["type"], logical) not in _KNOWN:
-        return None
-    if logical == "uuid" and node["size"] != SIZE_OF_UUID:
-        return None
-    if logical == "decimal":
-        precision, scale = node.get("precision"), node.get("scale", 0)
-        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision:
-            return None
-    return str(logical)
 
 
 class _Datum:

@@ -8,24 +8,21 @@ the first way, as ``OutOfRange``.
 
 import io
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact
-from itertools import chain
 from typing import Any
 from uuid import UUID
 
 import fastavro
 import pyarrow as pa
-import pyarrow.compute as pc
 from fastavro.read import LOGICAL_READERS
 
-from app.convert.avro_columns import ColumnReader, NotReadError, columns_of
-from app.convert.avro_fit import OURS, SIZE_OF_UUID, DatumCheck, Node, logical_type
-from app.convert.columns import in_types
+from app.convert.avro_columns import OURS, ColumnReader, NotReadError, columns_of
+from app.convert.avro_fit import DatumCheck, Node
 from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payloads
-from app.convert.scalars import OutOfRange
+from app.convert.scalars import OutOfRange, moment_at
 from app.model import RegisteredSchema, SchemaId
 from app.reasons import Reason
 
@@ -34,6 +31,7 @@ _LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)
 _DAY_MICROS = 86_400_000_000
+_SIZE_OF_UUID = 16
 _KEPT = ("name", "namespace", "symbols", "size", "precision", "scale")
 
 
@@ -90,8 +88,18 @@ def _cleaned(node: Node) -> Node:
     if kind in ("array", "map"):
         inner = "items" if kind == "array" else "values"
         return cleaned | {inner: _cleaned(node[inner])}
-    logical = logical_type(node)
-    return cleaned | {"logicalType": OURS + logical} if logical else cleaned
+    return cleaned | {"logicalType": OURS + node["logicalType"]} if _changes_the_value(node) else cleaned
+
+
+def _changes_the_value(node: Mapping[str, Any]) -> bool:
+    """Whether a node has a logical type that is read; an invalid one has no effect, as Avro has it."""
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    match logical := node.get("logicalType"):
+        case "uuid" if node.get("size") != _SIZE_OF_UUID:
+            return False
+        case "decimal" if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision:
+            return False
+    return f"{node['type']}-{logical}" in _READERS
 
 
 def _date(days: int) -> date | OutOfRange:
@@ -105,13 +113,6 @@ def _time(number: int, micros: int) -> time | OutOfRange:
     return (_EPOCH + timedelta(microseconds=number * micros)).time()
 
 
-def _moment(number: int, micros: int, zone: Any) -> datetime | OutOfRange:
-    try:
-        return (_EPOCH + timedelta(microseconds=number * micros)).replace(tzinfo=zone)
-    except OverflowError:
-        return OutOfRange(number)
-
-
 def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:
     if len(raw) > _LONGEST_DECIMAL:
         raise ValueError(f"a decimal has {len(raw):,} bytes")
@@ -119,17 +120,18 @@ def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:
 
 
 _Reader = Callable[[Any, Any, Any], Any]
+# Nanoseconds stay whole numbers: the table has microseconds, and nothing is cut off. A UUID in text is text.
 _READERS: Mapping[str, _Reader] = {
     "int-date": lambda value, _, __: _date(value),
     "int-time-millis": lambda value, _, __: _time(value, 1_000),
     "long-time-micros": lambda value, _, __: _time(value, 1),
-    "long-timestamp-millis": lambda value, _, __: _moment(value, 1_000, UTC),
-    "long-timestamp-micros": lambda value, _, __: _moment(value, 1, UTC),
-    "long-local-timestamp-millis": lambda value, _, __: _moment(value, 1_000, None),
-    "long-local-timestamp-micros": lambda value, _, __: _moment(value, 1, None),
+    "long-timestamp-millis": lambda value, _, __: moment_at(value, 1_000),
+    "long-timestamp-micros": lambda value, _, __: moment_at(value),
+    "long-local-timestamp-millis": lambda value, _, __: moment_at(value, 1_000, None),
+    "long-local-timestamp-micros": lambda value, _, __: moment_at(value, 1, None),
     "bytes-decimal": lambda value, schema, _: _decimal(value, schema),
     "fixed-decimal": lambda value, schema, _: _decimal(value, schema),
-    "fixed-uuid": lambda value, _, __: str(UUID(bytes=value)) if len(value) == SIZE_OF_UUID else value,
+    "fixed-uuid": lambda value, _, __: str(UUID(bytes=value)) if len(value) == _SIZE_OF_UUID else value,
 }
 for _name, _reader in _READERS.items():
     _base, _, _logical = _name.partition("-")
@@ -144,21 +146,8 @@ class AvroMessages(RegisteredSchemas[AvroSchema]):
     def _parse(self, registered: RegisteredSchema) -> AvroSchema:
         return AvroSchema.parse(registered.text, registered.references)
 
-    def parse(
-        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
-    ) -> Mapping[str, pa.Array] | None:
-        """Returns the fields, or ``None`` if one of the values must be read by itself."""
-        try:
-            groups = [
-                (places, in_types(self._reader(schema).read(data), wanted, fixed))
-                for schema, (places, data) in payloads(values, headers).items()
-            ]
-        except (ValueError, NotReadError):
-            return None
-        together = groups[0][1] if len(groups) == 1 else _joined(groups)
-        if together is None:
-            return None
-        return together | {name: pa.nulls(len(values), kind) for name, kind in wanted.items() if name not in together}
+    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
+        return self._reader(schema).read(data)
 
     def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
         """Whether the schema of any of the values has this field."""
@@ -169,14 +158,3 @@ class AvroMessages(RegisteredSchemas[AvroSchema]):
         if reader is None:
             raise NotReadError
         return reader
-
-
-def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> dict[str, pa.Array] | None:
-    """Joins the columns of values of several schemas in the order of the values; ``None`` if their types differ."""
-    places = pa.array(chain.from_iterable(places for places, _ in groups), pa.int64())
-    try:
-        table = pa.concat_tables([pa.table(dict(arrays)) for _, arrays in groups], promote_options="default")
-    except pa.ArrowException:
-        return None
-    table = table.take(pc.sort_indices(places)).combine_chunks()
-    return {name: column.combine_chunks() for name, column in zip(table.column_names, table.columns, strict=True)}

@@ -242,8 +242,6 @@ class BatchConverter:
         lost = lost_metadata(self._metadata, rows)
         while True:
             conversion = convert(rows, known, self._rules, extra, most=work.most_scalars, lost=lost)
-            if _is_blank(conversion.table):
-                return Conversion(conversion.table.select([]), known, {})
             if conversion.schema == known:
                 return conversion
             known = self._extend(work, conversion.schema)
@@ -276,8 +274,3 @@ def _rows_of(batch: Batch) -> list[_Line]:
     """Returns the rows from ``transform()``, which come before the messages."""
     rows = ((row, part) for part, rows in enumerate(batch.rows) for row in rows)
     return [_Line(row, part, place) for place, (row, part) in enumerate(rows)]
-
-
-def _is_blank(table: pa.Table) -> bool:
-    """Whether the table has no value: its only column is the key, which stands for no columns, and has only nulls."""
-    return table.column_names == [KEY_COLUMN] and bool(table[KEY_COLUMN].null_count == table.num_rows)

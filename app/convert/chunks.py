@@ -91,12 +91,10 @@ def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows 
     ``converted`` has rows of one chunk each, at least one. Their types are those of ``kinds``, or such as these grew
     from.
     """
-    tables = []
-    for rows in converted:
-        table = _in_types(rows.table, kinds)
-        if table is None:
-            return None
-        tables.append(table)
+    try:
+        tables = [_in_types(rows.table, kinds) for rows in converted]
+    except CONVERSION_ERRORS:  # such as whole numbers with more digits than a double has
+        return None
     if len(converted) == 1:
         return replace(converted[0], table=tables[0])
     table = pa.concat_tables(tables, promote_options="default")
@@ -106,16 +104,13 @@ def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows 
     return Rows(table, values, parts, any(rows.has_timestamps for rows in converted))
 
 
-def _in_types(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table | None:
+def _in_types(table: pa.Table, kinds: Mapping[str, pa.DataType]) -> pa.Table:
     for index, column in enumerate(table.schema):
         kind = kinds.get(column.name)
         if kind == column.type:
             continue
         if kind is None or not accepts(kind, column.type):
-            return None
-        try:
-            chunks = [recast(chunk, kind) for chunk in table.column(index).chunks]
-        except CONVERSION_ERRORS:  # whole numbers with more digits than a double has
-            return None
+            raise ValueError(column.name)
+        chunks = [recast(chunk, kind) for chunk in table.column(index).chunks]
         table = table.set_column(index, pa.field(column.name, kind), pa.chunked_array(chunks, kind))
     return table

@@ -192,6 +192,10 @@ def accepts(kind: pa.DataType, found: pa.DataType) -> bool:
     return bool(_canonical(found) == kind)
 
 
+def has_values(array: pa.Array | None) -> bool:
+    return array is not None and array.null_count < len(array)
+
+
 def is_void(kind: pa.DataType) -> bool:
     """Whether no value can have such a type: null, and a struct of nothing else."""
     return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(is_void(field.type) for field in kind))
@@ -280,8 +284,7 @@ def in_types(
 ) -> dict[str, pa.Array]:
     """Casts columns to the table's types where these take all values; columns without a value get no type.
 
-    Raises:
-        ValueError: a value must be converted by itself.
+    Raises one of ``CONVERSION_ERRORS`` if a value must be converted by itself.
     """
     converted = {}
     for name, array in arrays.items():
@@ -296,10 +299,7 @@ def in_types(
         if kind is None:
             converted[name] = found
         elif accepts(kind, found.type):
-            try:
-                converted[name] = recast(found, kind)
-            except CONVERSION_ERRORS:
-                raise ValueError(name) from None
+            converted[name] = recast(found, kind)
         else:
             converted[name] = array
     return converted

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
+from app.convert.scalars import is_unicode
 from app.reasons import Reason, about
 
 _MOST_CELLS = 16 * 2**20  # cells: each takes 8 bytes, with or without a value
@@ -43,7 +44,7 @@ def field_names(values: list[dict[str, Any]]) -> Set[str]:
     """Returns the names of all fields; ``BadRowsError`` if records cannot be rows."""
     if all(issubclass(kind, dict) for kind in set(map(type, values))):
         names: set[Any] = set().union(*values)
-        if all(isinstance(name, str) and _is_unicode(name) for name in names):
+        if all(isinstance(name, str) and is_unicode(name) for name in names):
             return names
     raise BadRowsError({row: reason for row, value in enumerate(values) if (reason := _refusal(value))})
 
@@ -64,17 +65,9 @@ def _refusal(value: Any) -> Reason | None:
     for name in value:
         if not isinstance(name, str):
             return about(name, " is not text", "its field name ")
-        if not _is_unicode(name):
+        if not is_unicode(name):
             return about(name, " is not Unicode", "its field name ")
     return None
-
-
-def _is_unicode(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def sparse_fields(records: Sequence[dict[str, Any]], names: Iterable[str]) -> Collection[str]:

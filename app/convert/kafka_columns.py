@@ -1,18 +1,17 @@
 """Makes columns of Kafka's metadata: METADATA_COLUMNS, and the timestamp of records without one of their own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from app.bad_records.dead_letter import HEADERS
+from app.convert.scalars import OutOfRange, moment_at
 from app.model import Headers, Row, TopicPartition, known_timestamp
 from app.table.layout import PartitionSpec
 
 KAFKA_TIMESTAMP = "__timestamp"
 RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data: there __timestamp is the record's own field
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The years 1 to 9999. Producers set timestamps as they like, nanoseconds for instance, and readers know no others.
 _READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 
@@ -43,16 +42,14 @@ def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
     """
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms
-    forms: tuple[tuple[Callable[[pa.DataType], bool], Callable[[datetime], Any]], ...] = (
-        (pa.types.is_timestamp, lambda moment: moment if kind.tz else moment.replace(tzinfo=None)),
-        (pa.types.is_date, lambda moment: moment.date()),
-        (pa.types.is_string, lambda moment: moment.isoformat(timespec="milliseconds")),
-    )
-    try:
-        moment = _EPOCH + timedelta(milliseconds=ms)
-    except OverflowError:
+    moment = moment_at(ms, 1_000)
+    if isinstance(moment, OutOfRange):
         return ms
-    return next((form(moment) for fits, form in forms if fits(kind)), ms)
+    if pa.types.is_timestamp(kind):
+        return moment if kind.tz else moment.replace(tzinfo=None)
+    if pa.types.is_date(kind):
+        return moment.date()
+    return moment.isoformat(timespec="milliseconds") if pa.types.is_string(kind) else ms
 
 
 def _timestamp(origin: Row) -> int | None:

@@ -1,9 +1,8 @@
 """Reads messages in Protobuf by the descriptors of their schemas in a registry, without generated code."""
 
 import base64
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, Final
@@ -16,10 +15,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from app.convert.columns import in_types, infer
-from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payload, payloads
-from app.convert.scalars import OutOfRange
-from app.model import RegisteredSchema
+from app.convert.columns import infer
+from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payload
+from app.convert.scalars import moment_at
+from app.model import RegisteredSchema, SchemaId
 from app.reasons import Reason
 
 _OWN_NAME: Final = "the schema of the record"
@@ -34,7 +33,6 @@ _MOST_CELLS: Final = 8 * 2**20  # of 40 to 50 bytes
 _OF_AN_OBJECT: Final = 4
 _VARINT, _SIZED, _GROUP = 0, 2, 3  # kinds of fields in the bytes
 _FIXED: Final = {1: 8, 5: 4}  # bytes of others
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _Read = Callable[[Any], Any]
 
 
@@ -263,15 +261,7 @@ def _scalar(field: FieldDescriptor) -> _Read:
         return lambda number: names.get(number, str(number))
     if field.message_type is None:
         return lambda value: value
-    return _later(field.message_type)
-
-
-def _later(descriptor: Descriptor) -> _Read:
-    """Returns the reader of a message, which is made at the first value: messages may hold others of their kind."""
-
-    @cache
-    def made() -> _Read:
-        return _reader(descriptor)
+    made = cache(partial(_reader, field.message_type))  # at the first value: messages may hold others of their kind
 
     def read(message: Any) -> Any:
         return made()(message)
@@ -283,16 +273,8 @@ def _key(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _moment(message: Any) -> Any:
-    microseconds = message.seconds * 1_000_000 + message.nanos // 1_000
-    try:
-        return _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return OutOfRange(microseconds)
-
-
 _WELL_KNOWN: Final[dict[str, _Read]] = {
-    "google.protobuf.Timestamp": _moment,
+    "google.protobuf.Timestamp": lambda message: moment_at(message.seconds * 1_000_000 + message.nanos // 1_000),
     "google.protobuf.Duration": lambda message: float(message.seconds + message.nanos / 1e9),
     **dict.fromkeys(
         ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"), json_format.MessageToDict
@@ -309,24 +291,14 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
     def _parse(self, registered: RegisteredSchema) -> ProtobufSchema:
         return ProtobufSchema(registered)
 
-    def parse(
-        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
-    ) -> Mapping[str, pa.Array] | None:
-        """Returns the fields, or ``None`` if one of the values must be read by itself."""
-        try:
-            (schema, (_, data)), *others = payloads(values, headers).items()
-            if others:
-                return None
-            rows = self.get(schema).read_all(data)
-            names = dict.fromkeys(name for row in rows for name in row)
-            arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
-            # For whole numbers of more than 63 bits, which Arrow finds, no column has a type.
-            if len(arrays) < len(names) or any("uint" in str(array.type) for array in arrays.values()):
-                return None
-            columns = in_types(arrays, wanted, fixed)
-        except (ValueError, AttributeError):  # of a value that is no object
-            return None
-        return columns | {name: pa.nulls(len(values), kind) for name, kind in wanted.items() if name not in columns}
+    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
+        rows = self.get(schema).read_all(data)
+        names = dict.fromkeys(name for row in rows for name in row)
+        arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
+        # For whole numbers of more than 63 bits, which Arrow finds, no column has a type.
+        if len(arrays) < len(names) or any("uint" in str(array.type) for array in arrays.values()):
+            raise ValueError("no type for all values")
+        return arrays
 
     def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
         """Whether the message of any of the values has this field."""

@@ -9,11 +9,16 @@ import time
 import zlib
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.convert.columns import CONVERSION_ERRORS, in_types
 from app.model import Headers, RegisteredSchema, SchemaId
 from app.reasons import Reason, reason_of
 
@@ -136,6 +141,24 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         schema, data = payload(raw, headers, is_key=is_key)
         return self.get(schema).read(data)
 
+    @abstractmethod
+    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
+        """Reads many values into the types that Arrow infers; raises ``ValueError`` if one must be read by itself."""
+
+    def parse(
+        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
+    ) -> Mapping[str, pa.Array] | None:
+        """Returns the fields, or ``None`` if one of the values must be read by itself."""
+        try:
+            groups = [
+                (places, in_types(self._columns(schema, data), wanted, fixed))
+                for schema, (places, data) in payloads(values, headers).items()
+            ]
+            found = groups[0][1] if len(groups) == 1 else _joined(groups)
+        except (*CONVERSION_ERRORS, AttributeError):  # of a value that is no object
+            return None
+        return found | {name: pa.nulls(len(values), kind) for name, kind in wanted.items() if name not in found}
+
     def get(self, schema: SchemaId) -> _Schema:
         """Returns the schema with this id.
 
@@ -179,6 +202,16 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         _make_room(self._not_asked)
         self._not_asked[schema] = None
         return False
+
+
+def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> dict[str, pa.Array]:
+    """Joins the columns of values of several schemas in the order of the values; raises an error if types differ."""
+    places = pa.array(chain.from_iterable(places for places, _ in groups), pa.int64())
+    table = pa.concat_tables([pa.table(dict(arrays)) for _, arrays in groups], promote_options="default")
+    if len(table) < len(places):
+        raise ValueError("values without fields, of which a table has no rows")
+    table = table.take(pc.sort_indices(places))
+    return {name: table[name].combine_chunks() for name in table.column_names}
 
 
 def _make_room(ids: dict[SchemaId, Any]) -> None:

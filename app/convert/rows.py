@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.columns import coerce_array, infer
+from app.convert.columns import coerce_array, has_values, infer
 from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fields
 from app.convert.kafka_columns import in_form_of
 from app.convert.values import (
@@ -262,11 +262,10 @@ class _Conversion:
         if self._left_over:
             columns.setdefault(RESCUED_COLUMN, pa.string())
             arrays[RESCUED_COLUMN] = self._rescued_column()
-        stored = {name: arrays[name] for name in columns if _has_values(arrays.get(name))}
-        if not stored:  # a table without columns would have no rows either
-            columns.setdefault(KEY_COLUMN, pa.string())
-            stored = {KEY_COLUMN: pa.nulls(len(self._rows), columns[KEY_COLUMN])}
-        return Conversion(pa.table(stored), TableSchema(columns), self._rescued)
+        stored = {name: arrays[name] for name in columns if has_values(arrays.get(name))}
+        # Made of no columns, a table would have no rows either.
+        table = pa.table([*stored.values(), pa.nulls(len(self._rows))], [*stored, ""]).select([*range(len(stored))])
+        return Conversion(table, TableSchema(columns), self._rescued)
 
     def _first_seen(self, name: str) -> tuple[int, int]:
         """Returns the row that decided the column's type, and the field's place in it; our own columns come last."""
@@ -317,10 +316,6 @@ def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
 
 def _appearing(column: Column) -> Column:
     """Lets a new column of a type that the user has set exist from the first value on that fits."""
-    if column.array is None or not _has_values(column.array):
+    if column.array is None or not has_values(column.array):
         return Column(None, None, column.misfits, None)
     return column._replace(typed=int(pc.index(column.array.is_valid(), True).as_py()))
-
-
-def _has_values(array: pa.Array | None) -> bool:
-    return array is not None and array.null_count < len(array)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Context, Decimal, InvalidOperation
 from numbers import Integral
 from typing import Any
@@ -17,6 +17,7 @@ DECIMAL = pa.decimal128(MAX_DIGITS, 18)
 ZONED = pa.timestamp("us", "UTC")
 UNZONED = pa.timestamp("us")
 _INT_BITS = {pa.int32(): 31, pa.int64(): 63}
+_EPOCH = datetime(1970, 1, 1)
 _NANOSECONDS = 1000  # in a microsecond
 _DAY_LENGTH = len("2024-01-15")
 
@@ -35,6 +36,23 @@ class OutOfRange:
 
     def __repr__(self) -> str:
         return str(self.number)
+
+
+def moment_at(number: int, micros: int = 1, zone: tzinfo | None = UTC) -> datetime | OutOfRange:
+    """Returns the moment of so many ``micros`` since 1970, within the years 1 to 9999."""
+    try:
+        return (_EPOCH + timedelta(microseconds=number * micros)).replace(tzinfo=zone)
+    except OverflowError:
+        return OutOfRange(number)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode the text, which it cannot where half of a surrogate pair is in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def to_python(value: Any) -> Any:
@@ -147,14 +165,6 @@ def _stored(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray | memoryview) else value
 
 
-def _type_of_text(value: str) -> pa.DataType | None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return None
-    return pa.string()
-
-
 def _type_of_moment(value: datetime) -> pa.DataType | None:
     if getattr(value, "nanosecond", 0):  # of pandas
         return None
@@ -171,7 +181,7 @@ _NATURAL: tuple[tuple[Any, Callable[[Any], pa.DataType | None]], ...] = (
     (bool, lambda _: pa.bool_()),
     (int, lambda value: pa.int64() if is_within(value, pa.int64()) else None),
     (float, lambda _: pa.float64()),
-    (str, _type_of_text),
+    (str, lambda value: pa.string() if is_unicode(value) else None),
     ((bytes, bytearray, memoryview), lambda _: pa.binary()),
     (datetime, _type_of_moment),
     (date, lambda _: pa.date32()),

@@ -223,28 +223,23 @@ def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is
 
 def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, growth: Growth, depth: int, lists: int) -> Fit:
     """Stores a list whole or not at all; its type grows only with lists that are stored."""
-    if kind is not None and not pa.types.is_list(kind):
-        return _refused(list(value), kind)
-    if depth > MAX_DEPTH:
-        return _refused(list(value), kind, f"is nested deeper than {MAX_DEPTH} levels")
-    if kind is None and lists >= MAX_LISTS:
-        return _refused(list(value), kind, f"has more than {MAX_LISTS} levels of lists")
     elements = list(value)
+    if kind is not None and not pa.types.is_list(kind):
+        return _refused(elements, kind)
+    if depth > MAX_DEPTH:
+        return _refused(elements, kind, f"is nested deeper than {MAX_DEPTH} levels")
+    if kind is None and lists >= MAX_LISTS:
+        return _refused(elements, kind, f"has more than {MAX_LISTS} levels of lists")
     before = kind.value_type if kind is not None else None
     growth_before = growth.left
     after, fits = before, []
     for each in elements:
         fits.append(fit(each, after, fixed=fixed, growth=growth, depth=depth + 1, lists=lists + 1))
         after = fits[-1].kind
-    if after is None:
-        misfit = next((one.misfit for one in fits if one.misfit is not None), None)
-        if misfit is not None:
-            return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
-        return _refused(elements, kind, "in a column of lists whose elements have no type yet")
     # Again only for elements that came before the type was complete: else each level would double the work.
     fits = [
         one
-        if one.kind is after or one.kind == after
+        if after is None or one.kind is after or one.kind == after
         else fit(each, after, fixed=fixed, growth=Growth(0, widens=growth.widens), depth=depth + 1, lists=lists + 1)
         for each, one in zip(elements, fits, strict=True)
     ]
@@ -252,6 +247,8 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, growth: Grow
     if misfit is not None:
         growth.left = growth_before
         return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
+    if after is None:
+        return _refused(elements, kind, "in a column of lists whose elements have no type yet")
     if len(elements) > _FEW_ELEMENTS and len(elements) * scalar_count(after) > _MOST_CELLS:
         growth.left = growth_before
         return _refused(elements, kind, f"has {len(elements):,} elements with {scalar_count(after):,} fields each")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.chunks import FEW, Chunk, Rows
-from app.convert.columns import coerce_array, infer, is_void
+from app.convert.columns import coerce_array, has_values, infer, is_void
 from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import fill_null, texts_of
@@ -111,7 +111,7 @@ class WholeBatches:
         extra = self._extra_columns(moments, messages, headers, tps, schema.columns)
         arrays |= extra
         in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
-        stored = {name: arrays[name] for name in in_file if _has_values(arrays[name])}
+        stored = {name: arrays[name] for name in in_file if has_values(arrays[name])}
         if not stored:
             raise OneByOneError
         partition_values = self._partition_values(fields, extra, moments, keys)
@@ -164,7 +164,7 @@ class WholeBatches:
         return {name: self._fitted(name, infer(values), values, known[name])}
 
     def _stored(self, name: str, array: pa.Array, known: Mapping[str, pa.DataType]) -> pa.Array:
-        if name not in known or array.type == known[name] or not _has_values(array):
+        if name not in known or array.type == known[name] or not has_values(array):
             return array
         return self._fitted(name, array, array.to_pylist(), known[name])
 
@@ -196,13 +196,11 @@ class WholeBatches:
         return array.take(pa.array(places, pa.int64()))
 
     def _keys_column(self, keys: pa.Array, known: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array]:
-        if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._metadata or not _has_values(keys):
+        if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._metadata or not has_values(keys):
             return {}
         if KEY_COLUMN not in known or (self._read_key is None and known[KEY_COLUMN] != keys.type):
             raise OneByOneError
-        if self._read_key is None:
-            return {KEY_COLUMN: keys}
-        return {KEY_COLUMN: self._fitted(KEY_COLUMN, keys, keys.to_pylist(), known[KEY_COLUMN])}
+        return {KEY_COLUMN: self._stored(KEY_COLUMN, keys, known)}
 
     def _extra_columns(
         self,
@@ -226,7 +224,7 @@ class WholeBatches:
                 raise OneByOneError
             columns[self._rules.timestamp_as] = found
         stored = ((name, array) for name, array in columns.items() if name not in self._rules.partition_columns)
-        if any(_has_values(array) and known.get(name) != array.type for name, array in stored):
+        if any(has_values(array) and known.get(name) != array.type for name, array in stored):
             raise OneByOneError
         return columns
 
@@ -264,7 +262,3 @@ def _text(values: pa.Array, column: str) -> pa.Array:
     if pa.types.is_nested(values.type):  # whose text has Python's name for the zone of a time
         raise OneByOneError
     return texts_of(values.to_pylist(), column)
-
-
-def _has_values(array: pa.Array) -> bool:
-    return bool(array.null_count < len(array))

@@ -283,7 +283,7 @@ def _maintenance(s: Status) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"KEEP={s.identity.keep} would erase {last.refused:.0f} % of the table",
-            "maintenance#by-the-connector-itself",
+            "maintenance#keep-only-400-days",
             "Its last run has erased nothing. If all of that may go, set KEEP_CONFIRMED to the same as KEEP",
         )
     if last and last.failed:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from app.storage.azure.store import LIMITS, AzureStore, Limits
+from app.storage.azure.store import AzureStore
+from app.storage.base import TIMEOUTS
 from app.storage.targets import AzureTarget
 from tests.fakes.canned_server import Answer
 
@@ -49,8 +50,8 @@ def refusal(
 
 
 def azure_store(
-    url: str, *, key: str | None = KEY, sas_token: str | None = None, limits: Limits = LIMITS
+    url: str, *, key: str | None = KEY, sas_token: str | None = None, timeouts: tuple[float, float] = TIMEOUTS
 ) -> AzureStore:
     used = {"sas_token": sas_token} if sas_token else {"key": key}
     target = AzureTarget("lake", account="acme", endpoint_url=f"{url}/acme", **used)
-    return AzureStore(target, max_workers=2, limits=limits)
+    return AzureStore(target, max_workers=2, timeouts=timeouts)

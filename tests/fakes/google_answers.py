@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 import google_crc32c
 import pytest
+from google.api_core.retry import Retry
 
-from app.storage.gcs.store import RETRY, GcsStore, Limits
+from app.storage.gcs.store import RETRY, GcsStore
 from app.storage.targets import GcsTarget
 from tests.fakes.canned_server import Answer, CannedServer
 
-NO_RETRY = Limits(retry=RETRY.with_timeout(0))  # nothing is tried again by Google's library
+NO_RETRY = RETRY.with_timeout(0)  # nothing is tried again by Google's library
 BUCKET_GONE = "The specified bucket does not exist."
 
 
@@ -47,17 +48,17 @@ def text(status: int, message: str) -> Answer:
     return Answer(status, message.encode(), {"Content-Type": "text/html; charset=UTF-8"})
 
 
-def google_store(url: str, *, limits: Limits = NO_RETRY) -> GcsStore:
+def google_store(url: str, *, retry: Retry = NO_RETRY) -> GcsStore:
     """A store for the bucket ``lake`` at a canned server, which it finds at once and without credentials."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("STORAGE_EMULATOR_HOST", url)
-        store = GcsStore(GcsTarget("lake"), max_workers=2, limits=limits)
+        store = GcsStore(GcsTarget("lake"), max_workers=2, retry=retry)
         _ = store._bucket
     return store
 
 
 @contextmanager
-def bucket_at(*answers: Answer, limits: Limits = NO_RETRY) -> Iterator[tuple[GcsStore, CannedServer]]:
+def bucket_at(*answers: Answer, retry: Retry = NO_RETRY) -> Iterator[tuple[GcsStore, CannedServer]]:
     """A bucket on a server that gives these answers."""
     with CannedServer(*answers) as server:
-        yield google_store(server.url, limits=limits), server
+        yield google_store(server.url, retry=retry), server

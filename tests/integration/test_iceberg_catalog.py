@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 from pyiceberg.utils.config import Config
 
+from app.catalog.iceberg.rewrite import Rewrite
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError
 from dev.iceberg_catalog import LocalIcebergCatalog
@@ -62,6 +64,29 @@ def test_a_login_is_a_token_that_is_fetched_again_when_it_has_run_out(
     member.add_files([bench.file("two", {"n": [2]})], "readings", marks(1))
     assert (gate.issued, gate.refused, gate.asked) == (issued + 1, 1, {address})
     assert [row["n"] for row in bench.rows("n")] == [1, 2]
+
+
+def test_old_partitions_go_by_one_commit_while_a_member_commits(
+    tmp_path: Path, iceberg_catalog: LocalIcebergCatalog, namespace: str
+) -> None:
+    bench = IcebergBench(tmp_path, {"uri": iceberg_catalog.url}, namespace, "year")
+    member = bench.member()
+    for n, year in enumerate(("2019", "2020", "2999", None)):
+        member.add_files([bench.file(f"first {n}", {"n": [n]}, year)], "readings", marks(n))
+    rewrite = Rewrite(bench.member(), bench.store, None, 0)
+    old = [file for file in rewrite.files() if any((values["year"] or "") < "2021" for _, values in file.times)]
+
+    def write() -> None:
+        for n in range(10, 30):
+            member.add_files([bench.file(str(n), {"n": [n]}, "2999")], "readings", marks(n))
+
+    with ThreadPoolExecutor(1) as thread:
+        writing = thread.submit(write)
+        rewrite.commit([], old)
+        writing.result()
+    assert sorted(row["n"] for row in bench.rows("n")) == [2, 3, *range(10, 30)]
+    operations = [its.summary.operation.value for its in bench.table.snapshots() if its.summary]
+    assert operations.count("delete") == 1
 
 
 @pytest.mark.night

@@ -1,9 +1,8 @@
 """Azure Blob Storage, and Azurite, which emulates it: the container, and the client that talks to it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, cast
 
 import requests
 from azure.core import MatchConditions
@@ -16,7 +15,7 @@ from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
 from app.storage.azure.errors import PROXY_HINT, access_of, error_code, translate
-from app.storage.base import SPARE_CONNECTIONS, StoredObject, content_type
+from app.storage.base import SPARE_CONNECTIONS, TIMEOUTS, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
 from app.storage.targets import AzureTarget
@@ -33,23 +32,12 @@ _CHANGED = frozenset({"BlobAlreadyExists", "ConditionNotMet", _NO_OBJECT})
 _FOLDER = "hdi_isfolder"  # marks folders among the objects of a hierarchical namespace
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Time-outs in seconds: to connect, and between two chunks of an answer."""
-
-    connect_timeout: float = 10
-    read_timeout: float = 60
-
-
-LIMITS: Final = Limits()
-
-
 class AzureStore(CloudStore):
-    def __init__(self, target: AzureTarget, *, max_workers: int, limits: Limits = LIMITS) -> None:
+    def __init__(self, target: AzureTarget, *, max_workers: int, timeouts: tuple[float, float] = TIMEOUTS) -> None:
         super().__init__(target.uri, PROXY_HINT)
         self._target = target
         self._max_workers = max_workers
-        self._limits = limits
+        self._timeouts = timeouts
         self._access = access_of(target)
 
     def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
@@ -117,8 +105,8 @@ class AzureStore(CloudStore):
             # The time-outs go to the transport: the client ignores its own where a transport is given.
             "transport": RequestsTransport(
                 session=session,
-                connection_timeout=self._limits.connect_timeout,
-                read_timeout=self._limits.read_timeout,
+                connection_timeout=self._timeouts[0],
+                read_timeout=self._timeouts[1],
                 connection_data_block_size=_READ_BYTES,
             ),
             "retry_total": _RETRIES,

@@ -3,12 +3,11 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from http import HTTPMethod
 from json import JSONDecodeError
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import google.auth
 from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
@@ -21,7 +20,7 @@ from google.oauth2 import service_account
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
-from app.storage.base import SPARE_CONNECTIONS, StoredObject, content_type
+from app.storage.base import SPARE_CONNECTIONS, TIMEOUTS, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
 from app.storage.gcs.errors import OF_GOOGLE, PROXY_HINT, message_of, translate
@@ -43,28 +42,17 @@ _LISTED = "kind,nextPageToken,items(name,size,timeCreated)"
 _NO_LISTING = "the answer is not the listing of a bucket"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Time-outs in seconds (to connect, and between two chunks of an answer), and the library's retry policy."""
-
-    timeout: tuple[float, float] = (10.0, 60.0)
-    retry: Retry = RETRY
-
-
-LIMITS: Final = Limits()
-
-
 class GcsStore(CloudStore):
     """One bucket. The version of an object is its generation, a number that Google assigns.
 
     Google's library reads ``STORAGE_EMULATOR_HOST``, the address of a server for tests.
     """
 
-    def __init__(self, target: GcsTarget, *, max_workers: int, limits: Limits = LIMITS) -> None:
+    def __init__(self, target: GcsTarget, *, max_workers: int, retry: Retry = RETRY) -> None:
         super().__init__(target.uri, PROXY_HINT)
         self._target = target
         self._max_workers = max_workers
-        self._asked: dict[str, Any] = {"timeout": limits.timeout, "retry": limits.retry}  # of each request
+        self._asked: dict[str, Any] = {"timeout": TIMEOUTS, "retry": retry}  # of each request
 
     def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
         if isinstance(error, OF_GOOGLE):

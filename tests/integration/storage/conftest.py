@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from app.storage.azure.store import AzureStore
-from app.storage.gcs import store as gcs
 from app.storage.gcs.store import GcsStore
 from app.storage.local.store import LocalStore
 from app.storage.s3 import client as s3
@@ -112,8 +111,8 @@ def gcs_bucket(gcs_server: LocalGcsServer) -> str:
 def gcs_store(gcs_server: LocalGcsServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., GcsStore]:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server.endpoint_url)
 
-    def make(bucket: str, *, limits: gcs.Limits = gcs.LIMITS) -> GcsStore:
-        return GcsStore(GcsTarget(bucket), max_workers=WORKERS, limits=limits)
+    def make(bucket: str) -> GcsStore:
+        return GcsStore(GcsTarget(bucket), max_workers=WORKERS)
 
     return make
 

@@ -310,6 +310,7 @@ class TestMemory:
             (512, {}, f"the limit of 512 MB by {GROUP} is too little memory: the connector needs 1,000 MB"),
             (2048, {"SPARK_DRIVER_MEMORY": "2g"}, "MAX_BUFFER_MB=64, SPARK_DRIVER_MEMORY=2048m, which need 3,072"),
             (1500, {"COMPACT": "03:15"}, "SPARK_DRIVER_MEMORY=512m and COMPACT, which need 1,97"),
+            (1200, {"KEEP": "9d", "HIVE_COLUMNS": "year"}, "SPARK_DRIVER_MEMORY=512m and KEEP, which need 1,29"),
         ],
     )
     def test_a_control_group_that_is_too_small_is_a_warning(

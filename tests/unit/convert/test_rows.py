@@ -44,8 +44,7 @@ def test_a_column_without_any_value_is_no_column() -> None:
 
 def test_rows_without_anything_are_rows_all_the_same() -> None:
     table = converted({"ts_ms": None}, {"ts_ms": None, "x": {}}).table
-    assert table.to_pylist() == [{"__key": None}] * 2
-    assert table.schema.field("__key").type == pa.string()
+    assert (table.column_names, table.num_rows) == ([], 2)
     assert convert([], EMPTY, RULES).table.num_rows == 0
 
 

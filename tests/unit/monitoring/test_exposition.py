@@ -201,3 +201,7 @@ def test_the_last_compaction_with_compact_alone(metrics: Metrics, scrape: Callab
     assert found["lake_sink_compaction_interval_seconds"] == 3_600.0
     names = ("merged_files", "new_files", "later_files", "failed_folders")
     assert [found[f"lake_sink_compaction_{name}"] for name in names] == [40, 2, 5, 1]
+    metrics.maintained(Maintenance(erased=1_700_000_300.0, rows=7, left=2, refused=93.0))
+    found = Scraped(exposition(metrics, identity=identity).text())
+    names = ("timestamp_seconds", "rows", "failed_folders", "refused_percent")
+    assert [found[f"lake_sink_erased_{name}"] for name in names] == [1_700_000_300.0, 7, 2, 93]

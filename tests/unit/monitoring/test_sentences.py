@@ -85,6 +85,16 @@ def test_partitions_that_move_again_and_again_and_records_that_are_left_out() ->
     ]
 
 
+def test_a_refusal_to_erase_most_of_the_table_says_how_to_confirm_it() -> None:
+    view = running()
+    counts = replace(view.status.counts, maintenance=Maintenance(refused=93.4))
+    identity = replace(view.status.identity, keep="400d")
+    [found] = remarks(changed(view, identity=identity, counts=counts).status)
+    assert found.title == "KEEP=400d would erase 93 % of the table"
+    assert "set KEEP_CONFIRMED" in found.reason
+    assert not list(remarks(changed(view, counts=counts).status)), "without KEEP"
+
+
 def test_a_compaction_that_leaves_folders_or_does_not_end() -> None:
     view = running()
     identity = replace(view.status.identity, compaction_seconds=3_600.0)

@@ -66,6 +66,19 @@ def test_the_last_compaction() -> None:
     assert by_id(page, "compaction") == "1,200 → 40 files"
 
 
+def test_what_was_too_old() -> None:
+    assert 'id="erased"' not in render(view())
+    identity = replace(view().status.identity, keep="400d")
+    assert by_id(render(view(identity=identity)), "erased") == "none yet"
+    refused = Maintenance(refused=93.0)
+    page = render(view(Counts(maintenance=refused), identity=identity))
+    assert by_id(page, "erased") == "none yet"
+    done = Maintenance(erased=NOW - 3_600, rows=1_200, left=2)
+    page = render(view(Counts(maintenance=done), identity=identity))
+    assert by_id(page, "erased") == "1,200"
+    assert "erased 1 h ago, 2 folders left because of an error, KEEP=400d" in text(page)
+
+
 def test_the_figures() -> None:
     page = render(view(counted(), Live("consuming", consumption=Consumption(due_in=9.2))))
     assert by_id(page, "state") == "Consuming"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import RetryableError
-from app.storage.azure.store import BLOCK, Limits
+from app.storage.azure.store import BLOCK
 from app.storage.base import ChangedError
 from tests.fakes.azure_answers import SERVED, azure_store, holds, listing, refusal, written
 from tests.fakes.canned_server import Answer, CannedServer
@@ -39,7 +39,7 @@ def test_a_service_that_never_answers_is_waited_for_no_longer_than_is_set() -> N
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(RetryableError, match=r"read timeout=0\.2"):
-            azure_store(f"http://127.0.0.1:{port}", limits=Limits(read_timeout=0.2)).read("t/a.json")
+            azure_store(f"http://127.0.0.1:{port}", timeouts=(10, 0.2)).read("t/a.json")
 
 
 def test_a_large_file_is_sent_in_blocks_and_seen_when_all_are_there(tmp_path: Path) -> None:

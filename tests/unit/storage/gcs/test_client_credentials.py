@@ -54,7 +54,7 @@ def key_text(private_key: str, token_uri: str) -> str:
 
 
 def store(credentials_json: str | None) -> GcsStore:
-    return GcsStore(GcsTarget("lake", credentials_json=credentials_json), max_workers=2, limits=NO_RETRY)
+    return GcsStore(GcsTarget("lake", credentials_json=credentials_json), max_workers=2, retry=NO_RETRY)
 
 
 def sent(server: CannedServer) -> list[str]:

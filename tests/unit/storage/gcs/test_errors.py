@@ -7,7 +7,7 @@ from google.api_core.exceptions import RetryError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.storage.gcs.errors import translate
-from app.storage.gcs.store import RETRY, GcsStore, Limits
+from app.storage.gcs.store import RETRY, GcsStore
 from app.storage.targets import GcsTarget
 from dev.server import free_ports
 from tests.fakes.canned_server import Answer
@@ -79,8 +79,8 @@ def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, shown: str) -> 
 
 def test_a_refusal_that_passes_at_once_is_not_seen() -> None:
     """The journal of a partition is written twice a batch, and Google takes one write of an object a second."""
-    soon = Limits(retry=RETRY.with_delay(initial=0.001))
-    with bucket_at(refusal(429, "rateLimitExceeded", TOO_OFTEN), written(1), limits=soon) as (store, server):
+    soon = RETRY.with_delay(initial=0.001)
+    with bucket_at(refusal(429, "rateLimitExceeded", TOO_OFTEN), written(1), retry=soon) as (store, server):
         assert store.write("t/_journal/0.json", b"{}", replaces=None) == "1"
     assert server.methods == ["POST", "POST"]
 
