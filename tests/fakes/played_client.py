@@ -52,7 +52,10 @@ class PlayedClient:
     def produce(self, tp: TopicPartition, *values: bytes, first: int | None = None) -> None:
         kept = self.records.setdefault(tp, [])
         at = (kept[-1].offset() + 1 if kept else 0) if first is None else first
-        kept += [KafkaMessage(value, at=at + i, of_partition=tp.partition) for i, value in enumerate(values)]
+        kept += [
+            KafkaMessage(value, at=at + i, of_partition=tp.partition, of_topic=tp.topic)
+            for i, value in enumerate(values)
+        ]
 
     @property
     def committed(self) -> dict[TopicPartition, int]:

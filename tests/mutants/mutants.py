@@ -48,6 +48,7 @@ _OF_STAGE = (
     "tests/unit/delivery/test_open_batch.py",
 )
 _OF_LOOP = ("tests/unit/consumer/plain/test_plain_loop.py",)
+_OF_TOPICS = ("tests/unit/consumer/plain/test_several_topics.py",)
 _OF_PIPELINE = ("tests/unit/delivery/test_pipeline.py", "tests/unit/delivery/test_pipeline_journal.py")
 _LOG = "app/journal/log.py"
 _TAKEOVER = "app/journal/takeover.py"
@@ -468,6 +469,20 @@ MUTANTS = (
         "passed_over, gone = {*left}, set[str]()",
         "passed_over, gone = set(), set()",
         _OF_LOOP,
+    ),
+    Mutant(
+        "partitions that were taken away are claimed once their table is open",
+        "app/consumer/plain/loop.py",
+        "        self._members.waiting = ()\n",
+        "",
+        _OF_TOPICS,
+    ),
+    Mutant(
+        "messages of one topic go to the partition of another",
+        "app/consumer/plain/loop.py",
+        "partitions = zip(map(_topic, messages), partitions, strict=True)",
+        "pass",
+        _OF_TOPICS,
     ),
     Mutant(
         "rows come before the messages that wait",
