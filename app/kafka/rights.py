@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -23,9 +24,11 @@ _ASKED: Final[dict[str, Any]] = {"include_authorized_operations": True, "request
 _REFUSED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 
 
-def check_topic_rights(admin: AdminClient, topic: str, right: str = "Read") -> None:
-    """Raise ``FatalError`` without this right on the topic."""
-    _described(lambda: admin.describe_topics(TopicCollection([topic]), **_ASKED)[topic], right, f"topic {topic}")
+def check_topic_rights(admin: AdminClient, *topics: str, right: str = "Read") -> None:
+    """Raise ``FatalError`` without this right on a topic; asks for all at once."""
+    described = cache(lambda: admin.describe_topics(TopicCollection([*topics]), **_ASKED))
+    for topic in topics:
+        _described(partial(lambda name: described()[name], topic), right, f"topic {topic}")
 
 
 def check_group_rights(admin: AdminClient, group: str, topic: str) -> None:

@@ -94,8 +94,7 @@ class Connector:
 
     def check_group(self, application: Application, admin: AdminClient, topics: Collection[str]) -> None:
         """Refuse a missing right on a topic, and a member of the group that writes another table."""
-        for topic in topics:
-            check_topic_rights(admin, topic)
+        check_topic_rights(admin, *topics)
         group, own_id = application.config.consumer_group, new_client_id(self.settings, self.location)
         self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id, topics))
 

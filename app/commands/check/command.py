@@ -177,7 +177,7 @@ class _Attempts:
         with asking_for_topics(self._settings):
             topic = open_topic(self._application, name, self._visible, variable="STREAM_TIMEOUT_TOPIC")
         connection = self._application.config.broker_address
-        check_topic_rights(new_admin(connection), topic.name, "Write")
+        check_topic_rights(new_admin(connection), topic.name, right="Write")
         check_sending(connection)
         return "exists, and may be written to"
 
@@ -211,7 +211,7 @@ class _Attempts:
             if name in read or name not in regular:
                 check_topic_rights(admin, name)
             if name not in read:
-                check_topic_rights(admin, name, "Write")
+                check_topic_rights(admin, name, right="Write")
         if topics.all_topics.keys() - read:
             check_sending(connection)
 

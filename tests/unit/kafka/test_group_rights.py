@@ -63,7 +63,7 @@ def test_another_program_that_reads_the_topic_is_told(caplog: pytest.LogCaptureF
 def test_the_right_to_write_is_another_one() -> None:
     admin = cast(AdminClient, _Admin([AclOperation.READ], None))
     with pytest.raises(FatalError, match=r"no right to write it\. Allow Write on topic sensors"):
-        check_topic_rights(admin, "sensors", "Write")
+        check_topic_rights(admin, "sensors", right="Write")
 
 
 ALLOWED: list[Answer] = [[AclOperation.READ, AclOperation.DESCRIBE], [AclOperation.ALL]]
