@@ -13,19 +13,23 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from app.commands.output import print_line
-from app.commands.projection import YEARS, projected
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.targets import S3Target
-from app.table.layout import HIVE_NULL, RESCUED_COLUMN, escape, is_data_file, spec_of_key
+from app.table.layout import HIVE_NULL, RESCUED_COLUMN, TIME_COLUMNS, escape, is_data_file, spec_of_key
 
 _KINDS = (
     *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
     *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
 )
+_YEARS: Final = 10  # to come, in Athena's list of years
+_TIMES: Final = {"month": range(1, 13), "day": range(1, 32), "hour": range(24)}
+_MOST_LISTED: Final = 50  # values: Athena advises a few dozen
+_WIDEST_RANGE: Final = 1_000  # of numbers, for each of which a query without a condition asks the store
+_WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BREAKS = {"\n": r"\n", "\r": r"\r"}  # of lines; BigQuery takes none as they are
 
 
@@ -149,7 +153,7 @@ def _athena(table: Table) -> str:
         *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
         f"STORED AS PARQUET\nLOCATION {_HIVE.text(table.uri + '/')}",
     ]
-    columns = {name: projected(name, found, table.null, table.year) for name, found in table.folders.items()}
+    columns = {name: _projected(name, found, table.null, table.year) for name, found in table.folders.items()}
     injected = [name for name, (count, _) in columns.items() if not count]
     if not columns or (why := _unprojected(table, injected)):
         notes = [f"-- Repeat MSCK REPAIR TABLE for new folders: {why}."] if columns else []
@@ -159,7 +163,7 @@ def _athena(table: Table) -> str:
     for name, (_, of_column) in columns.items():
         properties |= {f"projection.{name.lower()}.{key}": value for key, value in of_column.items()}
     told = ",\n".join(f"  {_HIVE.text(key)} = {_HIVE.text(value)}" for key, value in properties.items())
-    until = f", and before the year {table.year + YEARS}" if "year" in columns else ""
+    until = f", and before the year {table.year + _YEARS}" if "year" in columns else ""
     most, named = prod(count or 1 for count, _ in columns.values()), "no other values" if injected else "no values"
     return "\n".join(
         [
@@ -172,6 +176,25 @@ def _athena(table: Table) -> str:
             f"TBLPROPERTIES (\n{told}\n);",
         ]
     )
+
+
+def _projected(name: str, found: Collection[str], null: str, year: int) -> tuple[int, Mapping[str, str]]:
+    """Returns how many values Athena looks for, 0 where each query has to name them, and the properties for it.
+
+    Times are lists and no ranges, because rows without a time are in the null folder. ``found`` are the values that the
+    table has, and ``year`` is this one.
+    """
+    values = {*found}
+    if name in TIME_COLUMNS:
+        due = _TIMES.get(name, range(year, year + _YEARS))
+        values |= {null, *(f"{number:02}" for number in due)}
+    else:
+        numbers = sorted(map(int, found)) if all(map(_WHOLE.fullmatch, found)) else []
+        if numbers and (count := numbers[-1] - numbers[0] + 1) <= _WIDEST_RANGE:
+            return count, {"type": "integer", "range": f"{numbers[0]},{numbers[-1]}"}
+        if not 0 < len(found) <= _MOST_LISTED or "," in "".join(found):
+            return 0, {"type": "injected"}
+    return len(values), {"type": "enum", "values": ",".join(sorted(values))}
 
 
 def _unprojected(table: Table, injected: Iterable[str]) -> str:

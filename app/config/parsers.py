@@ -41,15 +41,21 @@ def matching(pattern: str, complaint: str) -> Callable[[str], str]:
     return parse
 
 
-def listed(pattern: str, complaint: str, separator: str = ",") -> Callable[[str], tuple[str, ...]]:
-    """Returns a parser for a comma separated list of such texts; a comma behind the last one is allowed."""
+def listed(
+    pattern: str, complaint: str, separator: str = ",", *, once: bool = False
+) -> Callable[[str], tuple[str, ...]]:
+    """Returns a parser for a comma separated list of such texts; a comma behind the last one is allowed.
+
+    ``once``: these are columns, none of which may come twice.
+    """
     entry = matching(pattern, complaint)
 
     def parse(text: str) -> tuple[str, ...]:
         texts = [part.strip() for part in re.split(separator, text)]
         if not texts[-1] and (len(texts) > 1 or not text):
             texts.pop()
-        return tuple(map(entry, texts))
+        entries = tuple(map(entry, texts))
+        return _once(entries) if once else entries
 
     return parse
 
@@ -108,7 +114,7 @@ _brokers = listed(
 )
 _extensions = listed(r"[A-Za-z]+=.+", "must be name=value, several with commas between them; a name has letters only")
 _NAMES = "must be column names with commas between them, none of them empty or with control characters"
-_column_names = listed(r"[^\x00-\x1f\x7f]+", _NAMES)
+columns = listed(r"[^\x00-\x1f\x7f]+", _NAMES, once=True)
 _partitions = listed(r"[^\x00-\x1f\x7f]+", _NAMES, r",(?![^()]*\))")
 _like_transform = re.compile(r"~?\s*(identity|void|years?|months?|days?|hours?|bucket|truncate)\s*[(\[]", re.IGNORECASE)
 _transform = re.compile(r"(year|month|day|hour)\((.+)\)|(bucket|truncate)\(\s*([1-9][0-9]{0,8})\s*,(.+)\)")
@@ -116,15 +122,11 @@ _renames = listed(
     r"[^:\x00-\x1f\x7f]+:[^:\x00-\x1f\x7f]+",
     "must be field:column, several with commas between them, and no name with a colon",
 )
-_metadata_names = listed("|".join(METADATA_COLUMNS), f"must be any of {', '.join(METADATA_COLUMNS)}")
+metadata_columns = listed("|".join(METADATA_COLUMNS), f"must be any of {', '.join(METADATA_COLUMNS)}", once=True)
 
 
 def prefix(text: str) -> str:
     return _path(text).strip("/")
-
-
-def columns(text: str) -> tuple[str, ...]:
-    return _once(_column_names(text))
 
 
 def renames(text: str) -> dict[str, str]:
@@ -165,10 +167,6 @@ def transform(entry: str) -> tuple[str, str] | None:
 def is_odd_transform(entry: str) -> bool:
     """Whether this is meant to be a transform, and is none."""
     return bool(_like_transform.match(entry)) and not transform(entry)
-
-
-def metadata_columns(text: str) -> tuple[str, ...]:
-    return _once(_metadata_names(text))
 
 
 def _once(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -258,31 +256,28 @@ def offset_reset(text: str) -> str | datetime | timedelta:
     """Returns the word, the moment, in UTC where it names no zone, or how long ago it was."""
     if (word := text.lower()) in ("earliest", "latest"):
         return word
-    try:
-        return _time(text)
-    except (ValueError, OverflowError):
-        raise ValueError("must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d") from None
+    return _time(text, "must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d")
 
 
 def until(text: str) -> str | datetime | timedelta:
     """Returns the word, a moment that has passed, or how long ago it was."""
     if (word := text.lower()) == "now":
         return word
-    try:
-        found = _time(text)
-    except (ValueError, OverflowError):
-        raise ValueError("must be now, a time as 2026-11-01T00:00:00Z, or one ago as -1h") from None
+    found = _time(text, "must be now, a time as 2026-11-01T00:00:00Z, or one ago as -1h")
     if isinstance(found, datetime) and found > datetime.now(UTC):
         raise ValueError("must be a time that has passed")
     return found
 
 
-def _time(text: str) -> datetime | timedelta:
+def _time(text: str, complaint: str) -> datetime | timedelta:
     """Returns the moment, in UTC where it names no zone, or how long ago it was."""
-    if not text.startswith("-"):
-        return time_texts.time(text)
-    since = time_texts.duration(text[1:])
-    datetime.now(UTC) - since  # there are no years before 1
+    try:
+        if not text.startswith("-"):
+            return time_texts.time(text)
+        since = time_texts.duration(text[1:])
+        datetime.now(UTC) - since  # there are no years before 1
+    except (ValueError, OverflowError):
+        raise ValueError(complaint) from None
     return since
 
 
@@ -316,7 +311,6 @@ class Schedule:
         return self.text
 
     def next(self, now: datetime) -> datetime:
-        """Returns the first moment after this one."""
         begin = _EPOCH + self.offset
         return begin + ((now - begin) // self.period + 1) * self.period
 

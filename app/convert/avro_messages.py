@@ -139,8 +139,6 @@ for _name, _reader in _READERS.items():
 
 
 class AvroMessages(RegisteredSchemas[AvroSchema]):
-    """Reads Avro by the schema of its writer."""
-
     _format = "Avro"
 
     def _parse(self, registered: RegisteredSchema) -> AvroSchema:

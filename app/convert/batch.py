@@ -72,38 +72,29 @@ class _Work:
             self.rescued[name] = Rescue(so_far.count + more.count, so_far.example) if so_far else more
 
 
+@dataclass(slots=True, kw_only=True)
 class BatchConverter:
     """Converts batches; to be used by one thread.
 
     ``whole_batches`` and ``read_message`` convert messages, many at once and one by one; rows need neither.
     """
 
-    def __init__(
-        self,
-        *,
-        spec: PartitionSpec,
-        table_root: str,
-        schema: Schema,
-        rules: Rules,
-        metadata: Sequence[str],
-        bad_records: BadRecords,
-        whole_batches: WholeBatches | None = None,
-        read_message: ReadMessage | None = None,
-        field_rules: FieldRules | None = None,
-    ) -> None:
-        self._spec = spec
-        self._table_root = table_root
-        self._schema = schema
-        self._rules = rules
-        self._metadata = metadata_of(spec, metadata)
-        self._bad_records = bad_records
-        self._whole_batches = whole_batches
-        self._read_message = read_message
-        self._field_rules = field_rules or FieldRules()
+    spec: PartitionSpec
+    table_root: str
+    schema: Schema
+    rules: Rules
+    metadata: Sequence[str]
+    bad_records: BadRecords
+    whole_batches: WholeBatches | None = None
+    read_message: ReadMessage | None = None
+    field_rules: FieldRules = field(default_factory=FieldRules)
+
+    def __post_init__(self) -> None:
+        self.metadata = metadata_of(self.spec, self.metadata)
 
     def unmet_rules(self) -> Mapping[str, str]:
         """Returns the names in rules of fields that no record has had so far, each with its setting."""
-        return self._field_rules.unmet()
+        return self.field_rules.unmet()
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
@@ -111,10 +102,10 @@ class BatchConverter:
         Raises:
             DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
         """
-        if self._whole_batches is not None:
-            self._whole_batches.ask_with(patiently)
-        before = self._schema.current
-        most = self._rules.most_scalars(before)
+        if self.whole_batches is not None:
+            self.whole_batches.ask_with(patiently)
+        before = self.schema.current
+        most = self.rules.most_scalars(before)
         work = _Work(batch, patiently, most)
         self._convert_in_turn(work)
         rows = self._in_one(work)
@@ -123,16 +114,16 @@ class BatchConverter:
             self._convert_all_one_by_one(work, before)
             rows = self._in_one(work)
         refused = [refusal for _, refusal in sorted(work.refused, key=itemgetter(0))]
-        kept = [each.rejected for each in refused if self._bad_records.keep(each.rejected, each.hint)]
+        kept = [each.rejected for each in refused if self.bad_records.keep(each.rejected, each.hint)]
         return Converted(rows, [*batch.rejected, *kept], work.rescued)
 
     def _convert_in_turn(self, work: _Work) -> None:
-        if self._whole_batches is None:
-            self._convert_all_one_by_one(work, self._schema.current)
+        if self.whole_batches is None:
+            self._convert_all_one_by_one(work, self.schema.current)
             return
-        self._convert_lines(work, _rows_of(work.batch), self._schema.current)
+        self._convert_lines(work, _rows_of(work.batch), self.schema.current)
         for chunk in chunks(work.batch):
-            self._convert_chunk(work, chunk, self._whole_batches)
+            self._convert_chunk(work, chunk, self.whole_batches)
 
     def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
         lines = _rows_of(work.batch)
@@ -164,10 +155,10 @@ class BatchConverter:
         return False
 
     def _is_done_at_once(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
-        tps = self._tps(work, chunk.parts.to_pylist()) if self._metadata else []
+        tps = self._tps(work, chunk.parts.to_pylist()) if self.metadata else []
         try:
-            rows = whole_batches.convert(chunk, tps, self._schema.current)
-            refuse_too_long(rows.partition_values, work.batch.parts, self._spec, self._table_root)
+            rows = whole_batches.convert(chunk, tps, self.schema.current)
+            refuse_too_long(rows.partition_values, work.batch.parts, self.spec, self.table_root)
         except (OneByOneError, BadRowsError):
             return False
         work.add(rows, {})
@@ -177,12 +168,12 @@ class BatchConverter:
 
     def _convert_one_by_one(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> None:
         lines = self._read(work, chunk)
-        whole_batches.learn(self._convert_lines(work, lines, self._schema.current))
+        whole_batches.learn(self._convert_lines(work, lines, self.schema.current))
 
     def _read(self, work: _Work, chunk: Chunk) -> list[_Line]:
         lines: list[_Line] = []
         for place, part, message in zip(chunk.places, chunk.parts.to_pylist(), chunk.messages, strict=True):
-            read = self._read_message(message) if self._read_message else None
+            read = self.read_message(message) if self.read_message else None
             if isinstance(read, Row):
                 lines.append(_Line(read, part, place))
             elif read is not None:
@@ -195,12 +186,12 @@ class BatchConverter:
             parts = [line.part for line in lines]
             try:
                 rows = self._ruled([line.row for line in lines])
-                tps = self._tps(work, parts) if self._metadata else []
-                extra = metadata_columns(self._metadata, rows, tps)
-                if self._rules.timestamp_as:
-                    extra[self._rules.timestamp_as] = moments_of(rows, self._spec)
-                values = partition_columns(rows, self._spec, extra)
-                refuse_too_long(values, work.batch.parts, self._spec, self._table_root)
+                tps = self._tps(work, parts) if self.metadata else []
+                extra = metadata_columns(self.metadata, rows, tps)
+                if self.rules.timestamp_as:
+                    extra[self.rules.timestamp_as] = moments_of(rows, self.spec)
+                values = partition_columns(rows, self.spec, extra)
+                refuse_too_long(values, work.batch.parts, self.spec, self.table_root)
                 conversion = self._conversion(work, rows, known, extra)
             except BadRowsError as error:
                 for index, reason in error.reasons.items():
@@ -209,7 +200,7 @@ class BatchConverter:
                     work.refused.append((place, not_written(reason, row, tp, error.hint or _HINT)))
                 lines = [line for index, line in enumerate(lines) if index not in error.reasons]
             else:
-                has_timestamps = any(self._spec.timestamp_column in row.value for row in rows)
+                has_timestamps = any(self.spec.timestamp_column in row.value for row in rows)
                 work.add(
                     Rows(conversion.table, values, pa.array(parts, pa.int32()), has_timestamps), conversion.rescued
                 )
@@ -222,13 +213,13 @@ class BatchConverter:
         Raises:
             BadRowsError: some have fields that would become one column.
         """
-        if not self._field_rules:
+        if not self.field_rules:
             return rows
         ruled: list[Row] = []
         reasons: dict[int, Reason] = {}
         for index, row in enumerate(rows):
             try:
-                ruled.append(row._replace(value=self._field_rules.row(row.value)))
+                ruled.append(row._replace(value=self.field_rules.row(row.value)))
             except ValueError as error:
                 reasons[index] = Reason(str(error))
         if reasons:
@@ -239,9 +230,9 @@ class BatchConverter:
         self, work: _Work, rows: Sequence[Row], known: TableSchema, extra: Mapping[str, pa.Array]
     ) -> Conversion:
         """Returns the rows as a table in the types that all members share; without columns if no row has a value."""
-        lost = lost_metadata(self._metadata, rows)
+        lost = lost_metadata(self.metadata, rows)
         while True:
-            conversion = convert(rows, known, self._rules, extra, most=work.most_scalars, lost=lost)
+            conversion = convert(rows, known, self.rules, extra, most=work.most_scalars, lost=lost)
             if conversion.schema == known:
                 return conversion
             known = self._extend(work, conversion.schema)
@@ -253,17 +244,17 @@ class BatchConverter:
         return [work.batch.parts[part].offsets.tp for part in parts]
 
     def _extend(self, work: _Work, wanted: TableSchema) -> TableSchema:
-        extended: TableSchema = work.patiently(lambda: self._schema.extend(wanted))
+        extended: TableSchema = work.patiently(lambda: self.schema.extend(wanted))
         return extended
 
     # --- together ---------------------------------------------------------------------------------------------------
 
     def _in_one(self, work: _Work) -> Rows | None:
-        rows = in_one(work.converted, self._schema.current.columns) if work.converted else None
+        rows = in_one(work.converted, self.schema.current.columns) if work.converted else None
         if rows is None or rows.table.column_names:
             return rows
         # A table without columns would have no rows either.
-        known = self._schema.current
+        known = self.schema.current
         if KEY_COLUMN not in known.columns:
             known = self._extend(work, TableSchema({**known.columns, KEY_COLUMN: pa.string()}))
         nulls = pa.nulls(len(rows.parts), known.columns[KEY_COLUMN])

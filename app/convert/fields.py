@@ -59,7 +59,6 @@ def infer_fields(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[
 
 
 def _refusal(value: Any) -> Reason | None:
-    """Returns why a record cannot be a row."""
     if not isinstance(value, dict):
         return about(value, "", "it is no object with fields, but ")
     for name in value:

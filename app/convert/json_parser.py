@@ -43,8 +43,6 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n
 
 
 class JsonMessages:
-    """Parses messages whose values are JSON."""
-
     def parse(
         self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], _: Container[str]
     ) -> Mapping[str, pa.Array] | None:

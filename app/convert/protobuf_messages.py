@@ -74,7 +74,6 @@ class ProtobufSchema:
         return [messages.decoded(each[size:]) for each in data]
 
     def names(self, data: bytes) -> Collection[str]:
-        """Returns the names of the fields of a message."""
         path, _ = _path(data)
         return self._messages(path).names
 
@@ -284,8 +283,6 @@ _WELL_KNOWN: Final[dict[str, _Read]] = {
 
 
 class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
-    """Reads Protobuf by the schema of its writer."""
-
     _format = "Protobuf"
 
     def _parse(self, registered: RegisteredSchema) -> ProtobufSchema:

@@ -48,7 +48,7 @@ def time_parts(values: Sequence[Any], zone: str = UTC_ZONE) -> Mapping[str, pa.A
     reasons = {row: _reason(values[row]) for row in rows if values[row] is not None}
     if reasons:
         raise BadRowsError(reasons)
-    return _parts(micros, zone)
+    return parts_of(micros, zone)
 
 
 def moments(values: Sequence[Any]) -> pa.Array:
@@ -57,19 +57,8 @@ def moments(values: Sequence[Any]) -> pa.Array:
     return pc.if_else(_is_inside(micros), micros, None).cast(ZONED)
 
 
-def time_parts_of_column(column: pa.Array, zone: str = UTC_ZONE) -> Mapping[str, pa.Array] | None:
-    """Returns the time columns of a column without nulls; ``None`` if some are no usable timestamps."""
-    micros = _micros_of_column(column)
-    return None if micros is None else _parts(micros, zone)
-
-
 def moments_of_column(column: pa.Array) -> pa.Array | None:
     """Returns the moments of a column without nulls; ``None`` if some are no usable timestamps."""
-    micros = _micros_of_column(column)
-    return None if micros is None else micros.cast(ZONED)
-
-
-def _micros_of_column(column: pa.Array) -> pa.Array | None:
     if pa.types.is_temporal(column.type):
         micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(pa.int64())
     elif pa.types.is_integer(column.type):
@@ -80,14 +69,15 @@ def _micros_of_column(column: pa.Array) -> pa.Array | None:
         micros = _micros_of_texts(column)
     else:
         return None
-    return micros if pc.all(pc.fill_null(_is_inside(micros), False)).as_py() else None
+    return micros.cast(ZONED) if pc.all(pc.fill_null(_is_inside(micros), False)).as_py() else None
 
 
 def _is_inside(micros: pa.Array) -> pa.Array:
     return pc.and_(pc.greater_equal(micros, _FIRST), pc.less_equal(micros, _LAST))
 
 
-def _parts(micros: pa.Array, zone: str) -> Mapping[str, pa.Array]:
+def parts_of(micros: pa.Array, zone: str) -> Mapping[str, pa.Array]:
+    """Returns what ``time_parts`` does, of moments in microseconds since the epoch."""
     # Many rows share an hour: the calendar is asked once for each that occurs.
     hours = _floor_divide(_local(micros, zone), _MICROS_AN_HOUR).dictionary_encode()
     stamps = pc.multiply(hours.dictionary, 3600).cast(pa.timestamp("s"))
@@ -231,7 +221,6 @@ def _micros_of_datetimes(values: Sequence[Any]) -> pa.Array:
 
 
 def _reason(value: Any) -> Reason:
-    """Returns why a value is no usable timestamp."""
     converter = _converter(type(value))
     if converter is _micros_of_texts and converter([value]).null_count:
         return about(value, " is no timestamp such as 2024-01-15T12:00:00Z or 1705320000")

@@ -16,7 +16,7 @@ from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metad
 from app.convert.partition_values import fill_null, texts_of
 from app.convert.registered_schemas import AllHeaders
 from app.convert.rows import Rules
-from app.convert.time_columns import moments_of_column, time_parts_of_column
+from app.convert.time_columns import moments_of_column, parts_of
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of_all, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
@@ -219,10 +219,7 @@ class WholeBatches:
                 raise OneByOneError
             columns |= metadata_columns(self._metadata, origins, tps)
         if self._rules.timestamp_as:
-            found = moments_of_column(moments)
-            if found is None:
-                raise OneByOneError
-            columns[self._rules.timestamp_as] = found
+            columns[self._rules.timestamp_as] = _usable(moments)
         stored = ((name, array) for name, array in columns.items() if name not in self._rules.partition_columns)
         if any(has_values(array) and known.get(name) != array.type for name, array in stored):
             raise OneByOneError
@@ -231,9 +228,7 @@ class WholeBatches:
     def _partition_values(
         self, fields: Mapping[str, pa.Array], extra: Mapping[str, pa.Array], moments: pa.Array, keys: pa.Array
     ) -> list[pa.Array]:
-        parts = time_parts_of_column(moments, self._spec.time_zone) if self._derived else {}
-        if parts is None:
-            raise OneByOneError
+        parts = parts_of(_usable(moments).cast(pa.int64()), self._spec.time_zone) if self._derived else {}
         given = {KEY_COLUMN: keys, **fields, **extra, self._rules.timestamp_column: moments, **parts}
         return [fill_null(self._texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
 
@@ -251,6 +246,13 @@ class WholeBatches:
         if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
             raise OneByOneError
         return pc.coalesce(found, _text(values, column))
+
+
+def _usable(timestamps: pa.Array) -> pa.Array:
+    moments = moments_of_column(timestamps)
+    if moments is None:
+        raise OneByOneError
+    return moments
 
 
 def _text(values: pa.Array, column: str) -> pa.Array:

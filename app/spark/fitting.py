@@ -6,21 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    ArrayType,
-    AtomicType,
-    BinaryType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    LongType,
-    NumericType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as t
 
 _MAX_LONG = 2**63 - 1
 _JSON = {  # by default without microseconds
@@ -86,45 +72,45 @@ def is_part(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(found == wanted)
 
 
-def absent(wanted: DataType, partition_value: str | None) -> Fitted:
+def absent(wanted: t.DataType, partition_value: str | None) -> Fitted:
     """Makes a column that the files lack. Where it is the folder's too, other files have the folder's value in it."""
     value = f.lit(partition_value).cast("string")
-    return Fitted(value.try_cast(wanted) if isinstance(wanted, AtomicType) else f.lit(None).cast(wanted))
+    return Fitted(value.try_cast(wanted) if isinstance(wanted, t.AtomicType) else f.lit(None).cast(wanted))
 
 
-def fitted(column: Column, found: DataType, wanted: DataType, stored: pa.DataType) -> Fitted:
+def fitted(column: Column, found: t.DataType, wanted: t.DataType, stored: pa.DataType) -> Fitted:
     """Fits a column into the wanted type; Spark reads nanoseconds as numbers, so ``stored`` has the type by Arrow."""
-    if isinstance(found, LongType) and _is_ns(stored):
+    if isinstance(found, t.LongType) and _is_ns(stored):
         return _fitted_ns(column, wanted)
     if found.simpleString() == wanted.simpleString():
         return Fitted(column)
-    if isinstance(found, StructType) and isinstance(wanted, StructType):
+    if isinstance(found, t.StructType) and isinstance(wanted, t.StructType):
         return _fitted_struct(column, found, wanted, stored)
-    if isinstance(found, ArrayType) and isinstance(wanted, ArrayType):
+    if isinstance(found, t.ArrayType) and isinstance(wanted, t.ArrayType):
         kinds = found.elementType, wanted.elementType, stored.value_type
         value = f.transform(column, lambda item: fitted(item, *kinds).value)
         return Fitted(value, f.exists(column, lambda item: _is_misfit(fitted(item, *kinds))))
     return _fitted_scalar(column, found, wanted)
 
 
-def _fitted_ns(column: Column, wanted: DataType) -> Fitted:
-    if not isinstance(wanted, TimestampType | TimestampNTZType):
+def _fitted_ns(column: Column, wanted: t.DataType) -> Fitted:
+    if not isinstance(wanted, t.TimestampType | t.TimestampNTZType):
         return Fitted(f.lit(None).cast(wanted), column.isNotNull())
     micros = f.call_function("div", column, f.lit(1000))  # the quotient of / is a double
     return _fitting(f.timestamp_micros(micros).cast(wanted), column % 1000 != 0)
 
 
-def _fitted_scalar(column: Column, found: DataType, wanted: DataType) -> Fitted:
-    if isinstance(wanted, StringType) and not isinstance(found, AtomicType):
+def _fitted_scalar(column: Column, found: t.DataType, wanted: t.DataType) -> Fitted:
+    if isinstance(wanted, t.StringType) and not isinstance(found, t.AtomicType):
         return Fitted(f.to_json(column, _JSON))
     if not _is_castable(found, wanted):
         return Fitted(f.lit(None).cast(wanted), column.isNotNull())
     value = column.try_cast(wanted)
     fits = value.try_cast(found) == column
-    if isinstance(found, BinaryType):
+    if isinstance(found, t.BinaryType):
         fits &= f.is_valid_utf8(value)
     for one, other, whole in ((found, wanted, column), (wanted, found, value)):
-        if isinstance(one, LongType) and isinstance(other, DoubleType | FloatType):
+        if isinstance(one, t.LongType) and isinstance(other, t.DoubleType | t.FloatType):
             fits &= whole != _MAX_LONG  # casts make it of 2**63 and beyond, and it is no double itself
     return _fitting(value, column.isNotNull() & ~f.coalesce(fits, f.lit(False)))
 
@@ -133,7 +119,7 @@ def _fitting(value: Column, is_misfit: Column) -> Fitted:
     return Fitted(f.when(~is_misfit, value), is_misfit)
 
 
-def _fitted_struct(column: Column, found: StructType, wanted: StructType, stored: pa.DataType) -> Fitted:
+def _fitted_struct(column: Column, found: t.StructType, wanted: t.StructType, stored: pa.DataType) -> Fitted:
     kinds = {field.name: field.dataType for field in found}
     fields = {
         field.name: fitted(
@@ -155,11 +141,11 @@ def _is_misfit(each: Fitted) -> Column:
     return f.lit(False) if each.is_misfit is None else f.coalesce(each.is_misfit, f.lit(False))
 
 
-def _is_castable(found: DataType, wanted: DataType) -> bool:
+def _is_castable(found: t.DataType, wanted: t.DataType) -> bool:
     """Whether values of the one type mean the same in the other one."""
-    times = DateType | TimestampType | TimestampNTZType
-    return isinstance(wanted, StringType) or any(
-        isinstance(found, kinds) and isinstance(wanted, kinds) for kinds in (NumericType, times)
+    times = t.DateType | t.TimestampType | t.TimestampNTZType
+    return isinstance(wanted, t.StringType) or any(
+        isinstance(found, kinds) and isinstance(wanted, kinds) for kinds in (t.NumericType, times)
     )
 
 

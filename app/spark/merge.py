@@ -1,6 +1,7 @@
 """Merges files of a folder into one: a DataFrame job, in this process or on a cluster."""
 
 import itertools
+import json
 import logging
 import os
 import sys
@@ -15,13 +16,12 @@ from typing import Any
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from app.errors import FatalError, SparkLostError
-from app.spark.conditions import lasting_names, parsed
 from app.spark.fitting import absent, fitted, is_part, with_misfits
 from app.spark.launch import START_HINT, only_java
 from app.spark.session import hint_of, quoted, reason_of
@@ -35,6 +35,9 @@ _MASTER_HINT = "PySpark itself starts this one: it needs a complete Java in JAVA
 _LOST_HINT = "Raise SPARK_DRIVER_MEMORY if that was too little, and run the command again"
 _NUMBER = "number of the folder"
 _MOST_COMPILED = 500  # fields of a table; for more, compiling takes longer than many rows, and more of the heap
+_CALL = "UnresolvedFunction"  # a class of Spark's parser
+# Spark's groups of functions of which some call methods of Java, read files, or tell of the session.
+_OUTSIDE = {"avro_funcs", "misc_funcs", "protobuf_funcs", "xml_funcs"}
 _CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -145,7 +148,7 @@ class Merge:
             self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in alike.items()))
             for name in partition_values.keys() - set(self._columns):
                 self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))
-            self._is_erased = reduce(and_, (parsed(session, each) for each in erased)) if erased else f.lit(False)
+            self._is_erased = reduce(and_, (_parsed(session, each) for each in erased)) if erased else f.lit(False)
 
     def count_erased(self) -> int:
         """Counts the rows that are left out."""
@@ -242,8 +245,8 @@ def may_match(
     all_columns = session.createDataFrame([], StructType([*frame.schema, *(StructField(*each) for each in types)]))
     for condition in erased:
         try:
-            is_erased = parsed(session, condition)
-            named = lasting_names(session, all_columns.filter(is_erased))
+            is_erased = _parsed(session, condition)
+            named = _lasting_names(session, all_columns.filter(is_erased))
         except AnalysisException as error:
             raise ValueError(reason_of(error)) from None
         if named <= names.keys():  # among these alone, a column such as user would be a function of Spark
@@ -253,3 +256,37 @@ def may_match(
     except (Py4JJavaError, PySparkException) as error:  # such as a folder's value that is no number
         raise ValueError(reason_of(error)) from None
     return [number in left for number in range(len(folders))]
+
+
+def _parsed(session: SparkSession, condition: str) -> Column:
+    """Parses a condition that only takes the values of a row; refuses others with ``ValueError``.
+
+    Those are not analyzed first, for then Spark loads classes and reads files.
+    """
+    catalyst: Any = session._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
+    tree = session._jsparkSession.sessionState().sqlParser().parseExpression(condition)
+    patterns = catalyst.trees.TreePattern
+    if any(map(tree.containsPattern, (patterns.PLAN_EXPRESSION(), patterns.UNRESOLVED_IDENTIFIER()))):
+        raise ValueError("it has a subquery or IDENTIFIER(), and may only take the values of a row")
+    if tree.getClass().getSimpleName() == "Alias":
+        raise ValueError(f"it ends with {tree.name()!r}, which belongs to no operator")
+    known = catalyst.analysis.FunctionRegistry.builtin()
+    for name in {part["nameParts"].strip("[]") for part in json.loads(tree.toJSON()) if _CALL in part["class"]}:
+        found = known.lookupFunction(catalyst.FunctionIdentifier(name))
+        if found.isEmpty() or found.get().getGroup() in _OUTSIDE:
+            raise ValueError(f"{name}() is no function of Spark that only takes the values of a row")
+    return f.expr(condition)
+
+
+def _lasting_names(session: SparkSession, frame: DataFrame) -> set[str]:
+    """Returns the columns that the condition of a filter names.
+
+    Raises:
+        ValueError: its answer may differ when rows are written.
+    """
+    plan = frame._jdf.queryExecution().analyzed()
+    patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
+        raise ValueError("its answer changes with the time or at random; write a date instead of the current one")
+    named = plan.condition().references().toSeq()
+    return {named.apply(number).name() for number in range(named.size())}

@@ -27,17 +27,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
 from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
+from app.spark import launch
 from app.spark.batch_offsets import as_column_metadata
 from app.spark.java import find_java
-from app.spark.launch import (
-    RESTART_HINT,
-    START_HINT,
-    START_SECONDS,
-    connect,
-    death,
-    ended_at_start,
-    start_java,
-)
 from app.spark.options import SparkOptions
 from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
@@ -152,7 +144,7 @@ class SparkWriter:
 
     def _start(self) -> None:
         late = ("starting Spark", "Java did not come up in time")
-        watchdog = threading.Timer(START_SECONDS, self._declare_lost, late)
+        watchdog = threading.Timer(launch.START_SECONDS, self._declare_lost, late)
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -170,19 +162,19 @@ class SparkWriter:
         if self.lost.done():  # the watchdog has ended Java
             return self.lost.result()
         if not isinstance(error, ConnectorError) and self._process is not None and self._has_ended():
-            error = ended_at_start(self._process.returncode)
+            error = launch.ended_at_start(self._process.returncode)
         if isinstance(error, ConnectorError):
             return error
-        return ConfigError("starting Spark", reason_of(error), hint_of(error) or START_HINT)
+        return ConfigError("starting Spark", reason_of(error), hint_of(error) or launch.START_HINT)
 
     def _new_session(self) -> SparkSession:
         if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
-            started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
+            started = launch.start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
             # Set before a session writes into the scratch folder, so that close() can end it.
             self._process = started.process
             if self._closing.is_set():  # close() came too early to know it
                 self._process.kill()
-            SparkContext._ensure_initialized(gateway=connect(started))
+            SparkContext._ensure_initialized(gateway=launch.connect(started))
         self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
         builder = SparkSession.builder.master(self._options.master).appName("quix-ts-datalake-sink")
         return builder.config(map={**self._conf}).getOrCreate()
@@ -233,7 +225,7 @@ class SparkWriter:
         return reader.parquet(str(path))
 
     def _watch(self, process: Popen[bytes]) -> None:
-        self._declare_lost("running Spark", death(process.wait()))
+        self._declare_lost("running Spark", launch.death(process.wait()))
 
     def _has_ended(self) -> bool:
         """Whether the JVM has ended. Its connections break some moments before the system reports it."""
@@ -244,10 +236,10 @@ class SparkWriter:
 
     def _death_or(self, error: Exception) -> str:
         code = self._process.poll() if self._process else None
-        return reason_of(error) if code is None else death(code)
+        return reason_of(error) if code is None else launch.death(code)
 
     def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
-        error = SparkLostError(doing, cause, RESTART_HINT)
+        error = SparkLostError(doing, cause, launch.RESTART_HINT)
         if self._closing.is_set():
             return error
         with contextlib.suppress(InvalidStateError):  # another thread has found it

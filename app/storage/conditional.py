@@ -47,26 +47,21 @@ class NoConditionsError(Exception):
     """The store does not implement conditional requests (Backblaze B2 answers 501)."""
 
 
+@dataclass(slots=True)
 class ConditionalWriter(Generic[_Body]):
     """Writes an object only if its stored version is the expected one.
 
     A lost answer is neither a failure nor another writer's version, and an SDK may send a request twice.
     So after every answer but success the object is read: if it has our body, the write took place.
 
-    ``put`` replaces a version by a body; it may raise ``ChangedError`` and ``NoConditionsError``. ``find`` reads an
+    ``_put`` replaces a version by a body; it may raise ``ChangedError`` and ``NoConditionsError``. ``_find`` reads an
     object and compares it with a body; ``None`` if it does not exist.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        put: Callable[[str, _Body, Replaces], Version],
-        find: Callable[[str, _Body], Seen | None],
-    ) -> None:
-        self._uri = uri
-        self._put = put
-        self._found = find
-        self._conditions: bool | None = None  # None: not tried; used until the store refuses them
+    _uri: str
+    _put: Callable[[str, _Body, Replaces], Version]
+    _find: Callable[[str, _Body], Seen | None]
+    _conditions: bool | None = None  # None: not tried; used until the store refuses them
 
     @property
     def has_conditions(self) -> bool:
@@ -123,7 +118,7 @@ class ConditionalWriter(Generic[_Body]):
         try:
             return put(key, body, replaces)
         except in_doubt:
-            found = self._found(key, body)
+            found = self._find(key, body)
             if found is None or not found.is_ours:
                 raise
             return found.version
@@ -138,7 +133,7 @@ class ConditionalWriter(Generic[_Body]):
                     raise RetryableError(f"writing {self._uri}/{key}", cause) from error
                 self._conditions = False
                 self._warn()
-        found = self._found(key, body)
+        found = self._find(key, body)
         if (found.version.etag if found else None) != replaces:
             raise changed(self._uri, key)
         return self._put(key, body, WHATEVER_IS_THERE)

@@ -20,8 +20,8 @@ CASES = {
     + "        assert len(error.reasons[0]) < 200\n"
     + "    else:\n        raise AssertionError(text[:20])\n",
     "timestamps of a column": TIMES
-    + "import pyarrow as pa\nfrom app.convert.time_columns import time_parts_of_column\n"
-    + "for text in times:\n    assert time_parts_of_column(pa.array([text])) is None\n",
+    + "import pyarrow as pa\nfrom app.convert.time_columns import moments_of_column\n"
+    + "for text in times:\n    assert moments_of_column(pa.array([text])) is None\n",
     "a column fixed to a timestamp": TIMES
     + "from tests.unit.convert.conversions import fixed, rescued\n"
     + "for text in times:\n    assert rescued(fixed('x:timestamp', {'x': text})) == [{'x': text}]\n",

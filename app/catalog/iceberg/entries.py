@@ -14,16 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import (
-    MetricModeTypes,
-    MetricsMode,
-    StatisticsCollector,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    pyarrow_to_schema,
-    schema_to_pyarrow,
-)
+from pyiceberg.io import pyarrow as iceberg_arrow
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import index_by_id
@@ -41,7 +32,7 @@ logger = logging.getLogger(__name__)
 _Mapped = Iterable[MappedField]
 _MAPPING: Final = "schema.name-mapping.default"  # the connector's files have no field ids
 _RETRIES: Final = "commit.retry.num-retries"
-_Plan = tuple[dict[int, StatisticsCollector], dict[str, int]]
+_Plan = tuple[dict[int, iceberg_arrow.StatisticsCollector], dict[str, int]]
 
 
 def mapping_of(metadata: TableMetadata) -> NameMapping:
@@ -56,7 +47,7 @@ def mapping_of(metadata: TableMetadata) -> NameMapping:
 def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
     """Returns the column of files by each name; ``None`` for a dropped one, and for the name of a partition alone."""
     schema, mapping = metadata.schema(), mapping_of(metadata)
-    columns = schema_to_pyarrow(schema, include_field_ids=False)
+    columns = iceberg_arrow.schema_to_pyarrow(schema, include_field_ids=False)
     kinds = TableSchema.of_others(_renamed(columns, schema.name_mapping, dict(_first_names(mapping)))).columns
     fields = {name: pa.field(name, kind) for name, kind in kinds.items()}
     partitions = {field.name: None for spec in metadata.partition_specs for field in spec.fields}
@@ -67,7 +58,7 @@ def fields_of_files(metadata: TableMetadata) -> dict[str, pa.Field | None]:
 def type_of(kind: pa.DataType) -> IcebergType:
     """Returns a type without parts as Iceberg has it."""
     mapping = NameMapping.model_validate([{"field-id": 1, "names": ["x"]}])
-    return pyarrow_to_schema(pa.schema({"x": kind}), mapping).find_type(1)
+    return iceberg_arrow.pyarrow_to_schema(pa.schema({"x": kind}), mapping).find_type(1)
 
 
 def columns_of_table(metadata: TableMetadata, columns: pa.Schema) -> pa.Schema:
@@ -145,12 +136,12 @@ def entries(metadata: TableMetadata, files: Iterable[tuple[DataFile, pa.Schema, 
 
 def _plan(metadata: TableMetadata, arrow: pa.Schema) -> _Plan:
     """Returns what statistics a file's columns get, which may be narrower or dropped, and the columns' ids."""
-    schema = pyarrow_to_schema(arrow, mapping_of(metadata))
-    plan = compute_statistics_plan(schema, metadata.properties)
+    schema = iceberg_arrow.pyarrow_to_schema(arrow, mapping_of(metadata))
+    plan = iceberg_arrow.compute_statistics_plan(schema, metadata.properties)
     for field_id in plan.keys() - metadata.schema().field_ids:
-        plan[field_id] = replace(plan[field_id], mode=MetricsMode(MetricModeTypes.NONE))
+        plan[field_id] = replace(plan[field_id], mode=iceberg_arrow.MetricsMode(iceberg_arrow.MetricModeTypes.NONE))
         _warn_of_dropped(plan[field_id].column_name)
-    return plan, parquet_path_to_id_mapping(schema)
+    return plan, iceberg_arrow.parquet_path_to_id_mapping(schema)
 
 
 @cache  # one warning for each
@@ -160,7 +151,7 @@ def _warn_of_dropped(name: str) -> None:
 
 
 def _entry(metadata: TableMetadata, plan: _Plan, file: DataFile, partition: Record) -> IcebergFile:
-    statistics = data_file_statistics_from_parquet_metadata(file.footer, *plan)
+    statistics = iceberg_arrow.data_file_statistics_from_parquet_metadata(file.footer, *plan)
     for field_id, found in list(statistics.column_aggregates.items()):
         # Spark lets NaN be the largest value of a column; Iceberg's readers would pass over the file.
         if any(isinstance(value, float) and math.isnan(value) for value in (found.current_min, found.current_max)):

@@ -11,39 +11,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg import transforms
+from pyiceberg import types as t
 from pyiceberg.conversions import partition_to_py
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.transforms import (
-    IDENTITY,
-    BucketTransform,
-    IdentityTransform,
-    TimeTransform,
-    Transform,
-    TruncateTransform,
-    VoidTransform,
-)
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    IcebergType,
-    IntegerType,
-    LongType,
-    PrimitiveType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-)
 
 from app import DOCUMENTS
 from app.catalog.iceberg.entries import fields_of_files
 from app.errors import FatalError
 from app.table.layout import COMPUTED_BYTES, HIVE_NULL, escape
 
-_EXACT: Final = (IntegerType, LongType, DecimalType, StringType, DateType, TimestampType, TimestamptzType)
+_EXACT: Final = (t.IntegerType, t.LongType, t.DecimalType, t.StringType, t.DateType, t.TimestampType, t.TimestamptzType)
 _HASH: Final = 40  # digits in the name of a folder, where a value has fewer bytes: no value looks like a hash
 _LONGEST_NAME: Final = 200  # bytes, of 255
 
@@ -57,9 +37,9 @@ class PartitionField:
         column: of the files.
     """
 
-    transform: Transform[Any, Any]
+    transform: transforms.Transform[Any, Any]
     column: pa.Field
-    kind: IcebergType
+    kind: t.IcebergType
 
     @property
     def name(self) -> str:
@@ -73,13 +53,13 @@ class PartitionField:
     def words(self) -> str:
         """As in ``HIVE_COLUMNS``."""
         made, _, number = str(self.transform).rstrip("]").partition("[")
-        if made == IDENTITY:
+        if made == transforms.IDENTITY:
             return self.name
         return f"{made}({number},{self.column.name})" if number else f"{made}({self.column.name})"
 
     @property
     def is_text_column(self) -> bool:
-        return isinstance(self.transform, IdentityTransform) and isinstance(self.kind, StringType)
+        return isinstance(self.transform, transforms.IdentityTransform) and isinstance(self.kind, t.StringType)
 
     def texts(self, rows: pa.Table) -> pa.Array:
         """Returns the value of each row as text.
@@ -105,8 +85,8 @@ class PartitionField:
     def value(self, text: str) -> Any:
         """Returns the value in the metadata that this text stands for."""
         kind = self.transform.result_type(self.kind)
-        if self.is_text_column or text == HIVE_NULL or not isinstance(kind, StringType):
-            assert isinstance(kind, PrimitiveType)  # noqa: S101 - results have no parts
+        if self.is_text_column or text == HIVE_NULL or not isinstance(kind, t.StringType):
+            assert isinstance(kind, t.PrimitiveType)  # noqa: S101 - results have no parts
             return _wrapped(partition_to_py(kind, text), kind)
         return text[1:]
 
@@ -125,19 +105,19 @@ class PartitionField:
 
 def folder_name(transform: str, column: str) -> str:
     """Returns the name of the folders, as ``at_day`` or ``id_bucket_16``; the transform is in the words of Iceberg."""
-    return column if transform == IDENTITY else f"{column}_{transform.replace('[', '_').rstrip(']')}"
+    return column if transform == transforms.IDENTITY else f"{column}_{transform.replace('[', '_').rstrip(']')}"
 
 
-def is_written(transform: Transform[Any, Any], kind: IcebergType) -> bool:
+def is_written(transform: transforms.Transform[Any, Any], kind: t.IcebergType) -> bool:
     """Whether files can be written for a partition by this transform of a column of this type."""
     match transform:
-        case IdentityTransform():
-            return isinstance(kind, (*_EXACT, BooleanType))
-        case BucketTransform():
-            return isinstance(kind, (*_EXACT, BinaryType))
-        case TruncateTransform():
-            return isinstance(kind, IntegerType | LongType | StringType)
-        case TimeTransform():
+        case transforms.IdentityTransform():
+            return isinstance(kind, (*_EXACT, t.BooleanType))
+        case transforms.BucketTransform():
+            return isinstance(kind, (*_EXACT, t.BinaryType))
+        case transforms.TruncateTransform():
+            return isinstance(kind, t.IntegerType | t.LongType | t.StringType)
+        case transforms.TimeTransform():
             return transform.can_transform(kind)
     return False
 
@@ -175,7 +155,10 @@ def spec_of(metadata: TableMetadata, folders: Collection[str]) -> PartitionSpec 
 def new_record(metadata: TableMetadata) -> Callable[[Mapping[str, str]], Record]:
     """Returns what makes a file's values in the default spec of those of its folders."""
     found = _partitions(metadata, metadata.spec())
-    made = [None if isinstance(field.transform, VoidTransform) else next(found) for field in metadata.spec().fields]
+    made = [
+        None if isinstance(field.transform, transforms.VoidTransform) else next(found)
+        for field in metadata.spec().fields
+    ]
     return lambda values: Record(*(each and each.value(values[each.name]) for each in made))
 
 
@@ -183,7 +166,7 @@ def _partitions(metadata: TableMetadata, spec: PartitionSpec) -> Iterator[Partit
     schema, fields = metadata.schema(), fields_of_files(metadata)
     columns = {field.field_id: field for field in schema.fields}
     for field in spec.fields:
-        if isinstance(field.transform, VoidTransform):
+        if isinstance(field.transform, transforms.VoidTransform):
             continue
         its = columns.get(field.source_id)
         column = fields.get(its.name) if its else None
@@ -204,20 +187,20 @@ def _text(value: Any) -> str:
     return f"={value}" if isinstance(value, str) else str(value).lower()
 
 
-def _wrapped(value: Any, kind: IcebergType) -> Any:
+def _wrapped(value: Any, kind: t.IcebergType) -> Any:
     """Returns what a whole number becomes in the bits of its type, as Java has it: the smallest one rounded down."""
-    if not isinstance(kind, IntegerType | LongType) or value is None:
+    if not isinstance(kind, t.IntegerType | t.LongType) or value is None:
         return value
-    half = 2 ** (31 if isinstance(kind, IntegerType) else 63)
+    half = 2 ** (31 if isinstance(kind, t.IntegerType) else 63)
     return (value + half) % (2 * half) - half
 
 
-def _as_iceberg_has(values: pa.Array, transform: Transform[Any, Any]) -> pa.Array:
+def _as_iceberg_has(values: pa.Array, transform: transforms.Transform[Any, Any]) -> pa.Array:
     """Returns times as numbers, those of an hour as one: so few of them are different."""
     if pa.types.is_date32(values.type):
         return values.view(pa.int32())
     if not pa.types.is_timestamp(values.type):
         return values
-    if isinstance(transform, TimeTransform):  # without its zone, which would need a database of zones
+    if isinstance(transform, transforms.TimeTransform):  # without its zone, which would need a database of zones
         values = pc.floor_temporal(values.view(pa.timestamp("us")), unit="hour")
     return values.view(pa.int64())

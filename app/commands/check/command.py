@@ -150,16 +150,8 @@ class _Attempts:
         return f"shows us {counted(len(own), 'topic')}"
 
     def _open_topic(self) -> str:
-        settings = self._settings
-        with asking_for_topics(settings):
-            topic = open_topic(
-                self._application,
-                settings.input_topic,
-                self._visible,
-                variable="input",
-                value_deserializer="bytes",  # no record is read
-                key_deserializer="bytes",
-            )
+        with asking_for_topics(self._settings):
+            topic = open_topic(self._application, self._settings.input_topic, self._visible, variable="input")
         self._topic = topic
         return counted(topic.broker_config.num_partitions or 0, "partition")
 

@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -225,7 +226,7 @@ class _Trial:
     def _show_plan(self, planner: Planner, counts: Counter[str]) -> None:
         reasons = Counter(text for each in self._outcomes.values() for what, text in each if what == "bad")
         plan = planner.plan(len(self._messages), counts["bad"], reasons, self._rescued)
-        for line in [json.dumps(plan.as_json())] if planner.is_json else plan.lines():
+        for line in [json.dumps(asdict(plan))] if planner.is_json else plan.lines():
             print_line(line)
 
 
@@ -234,14 +235,7 @@ def _newest(settings: Settings, scratch: Path, count: int) -> Newest:
     connection = application.config.broker_address
     visible = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=_BROKER_SECONDS)
     with asking_for_topics(settings):
-        topic = open_topic(
-            application,
-            settings.input_topic,
-            visible,
-            variable="input",
-            value_deserializer="bytes",
-            key_deserializer="bytes",
-        )
+        topic = open_topic(application, settings.input_topic, visible, variable="input")
     consumer = new_client(application.config, {"enable.partition.eof": True})
     try:
         return newest(GroupOffsets(consumer, new_admin(connection)), topic.name, count)

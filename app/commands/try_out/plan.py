@@ -3,9 +3,9 @@
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,7 +74,6 @@ class Plan:
         ]
 
     def short(self) -> str:
-        """In a line."""
         if not self.records:
             return "no record to plan by yet"
         return "; ".join(
@@ -87,9 +86,6 @@ class Plan:
                 *self.advice,
             ]
         )
-
-    def as_json(self) -> Mapping[str, Any]:
-        return asdict(self)
 
 
 class Planner:

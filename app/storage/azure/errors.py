@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
-from azure.core.exceptions import (
-    AzureError,
-    ClientAuthenticationError,
-    DecodeError,
-    HttpResponseError,
-    IncompleteReadError,
-    ServiceRequestError,
-    ServiceResponseError,
-)
+from azure.core import exceptions as azure
 from requests.exceptions import SSLError
 
 from app.container import with_own_address
@@ -70,7 +62,7 @@ _DETAILS = ("authenticationerrordetail", "reason", "headername", "queryparameter
 _SIGNED = re.compile(r"MAC signature|string to sign", re.IGNORECASE)  # such messages quote the signature
 _URL = re.compile(r"(?:Max retries exceeded )?with url: \S+|\bsig=[^&\s]+", re.IGNORECASE)
 _HOST = re.compile(r"HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)")
-_BROKEN = (DecodeError, IncompleteReadError)
+_BROKEN = (azure.DecodeError, azure.IncompleteReadError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +100,19 @@ def access_of(target: AzureTarget) -> Access:
     )
 
 
-def error_code(error: HttpResponseError) -> str:
+def error_code(error: azure.HttpResponseError) -> str:
     """Returns the service's name for the error, ``BlobNotFound``; empty where the answer has none."""
     code = getattr(error, "error_code", None) or _headers(error).get("x-ms-error-code", "")
     return str(getattr(code, "value", code))
 
 
-def translate(error: AzureError, doing: str, access: Access, *, was_authorised: bool) -> ConnectorError:
+def translate(error: azure.AzureError, doing: str, access: Access, *, was_authorised: bool) -> ConnectorError:
     """Returns the connector's error; ``was_authorised``: the service has accepted the credentials before."""
-    if isinstance(error, HttpResponseError) and error.response is not None and not isinstance(error, _BROKEN):
+    if isinstance(error, azure.HttpResponseError) and error.response is not None and not isinstance(error, _BROKEN):
         return _from_answer(error, doing, access)
-    if isinstance(error, ClientAuthenticationError):
+    if isinstance(error, azure.ClientAuthenticationError):
         return _from_credentials(error, doing, access, was_authorised=was_authorised)
-    if isinstance(error, ServiceRequestError | ServiceResponseError):
+    if isinstance(error, azure.ServiceRequestError | azure.ServiceResponseError):
         if isinstance(error.inner_exception, SSLError) and "EOF" not in str(error):
             return FatalError(doing, _reason(error), _TLS_HINT)
         hint = f"{_ADDRESS_HINT}, and that the network lets us reach it"
@@ -128,13 +120,13 @@ def translate(error: AzureError, doing: str, access: Access, *, was_authorised: 
     return RetryableError(doing, f"the answer arrived damaged: {_reason(error)}", PROXY_HINT)
 
 
-def _headers(error: HttpResponseError) -> Mapping[str, str]:
+def _headers(error: azure.HttpResponseError) -> Mapping[str, str]:
     """Returns the headers of the answer, their names in lower case."""
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _from_answer(error: HttpResponseError, doing: str, access: Access) -> ConnectorError:
+def _from_answer(error: azure.HttpResponseError, doing: str, access: Access) -> ConnectorError:
     """Translates errors that the service itself reported."""
     code = error_code(error)
     status = error.status_code or 0
@@ -160,7 +152,7 @@ def _from_refusal(code: str, doing: str, cause: str, access: Access) -> Connecto
 
 
 def _from_credentials(
-    error: ClientAuthenticationError, doing: str, access: Access, *, was_authorised: bool
+    error: azure.ClientAuthenticationError, doing: str, access: Access, *, was_authorised: bool
 ) -> ConnectorError:
     """Translates errors before a request is sent: a malformed key, or no token."""
     if not access.is_identity:
@@ -171,7 +163,7 @@ def _from_credentials(
     return ConfigError(doing, cause, _NO_CREDENTIALS)
 
 
-def _cause(error: HttpResponseError, code: str, status: int) -> str:
+def _cause(error: azure.HttpResponseError, code: str, status: int) -> str:
     """Returns the service's message without request ids and without quoted parts of a signature."""
     if not code:
         return f"HTTP {status}"
@@ -181,7 +173,7 @@ def _cause(error: HttpResponseError, code: str, status: int) -> str:
     return f"{'; '.join(filter(None, map(one_line, texts)))} ({code})"
 
 
-def _reason(error: AzureError) -> str:
+def _reason(error: azure.AzureError) -> str:
     """Returns the network's message without the object's address, which holds the signature."""
     if error.inner_exception is None:
         return one_line(_URL.sub("", error.message))

@@ -208,7 +208,6 @@ class S3Store(CloudStore):
 
     @contextmanager
     def _condition_heeded(self, key: str, replaces: Replaces) -> Iterator[None]:
-        """Translates a failed or unimplemented condition."""
         try:
             yield
         except ClientError as error:
