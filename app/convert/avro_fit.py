@@ -38,9 +38,6 @@ class _Datum:
     def skip_sized(self) -> None:
         self.skip(self.number())
 
-    def skip_number(self) -> None:
-        self.number()
-
     def skip_boolean(self) -> None:
         if self._data[self._at : self._at + 1] not in (b"\0", b"\1"):
             raise ValueError("a boolean is neither true nor false")
@@ -65,7 +62,7 @@ class _Datum:
             raise ValueError("it would take too much memory")
 
 
-_Fit = Callable[[_Datum], None]
+_Fit = Callable[[_Datum], object]
 
 
 class DatumCheck:
@@ -143,8 +140,8 @@ def _blocks(item: _Fit, *, has_keys: bool) -> _Fit:
 _PRIMITIVES: Mapping[str, _Fit] = {
     "null": lambda _: None,
     "boolean": _Datum.skip_boolean,
-    "int": _Datum.skip_number,
-    "long": _Datum.skip_number,
+    "int": _Datum.number,
+    "long": _Datum.number,
     "float": lambda datum: datum.skip(4),
     "double": lambda datum: datum.skip(8),
     "bytes": _Datum.skip_sized,

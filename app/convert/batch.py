@@ -92,10 +92,6 @@ class BatchConverter:
     def __post_init__(self) -> None:
         self.metadata = metadata_of(self.spec, self.metadata)
 
-    def unmet_rules(self) -> Mapping[str, str]:
-        """Returns the names in rules of fields that no record has had so far, each with its setting."""
-        return self.field_rules.unmet()
-
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
         """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
 

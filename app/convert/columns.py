@@ -247,7 +247,8 @@ def _suspects(array: pa.Array) -> pa.Array | None:
     elif pa.types.is_temporal(kind) or pa.types.is_binary(kind):
         hit = array.is_valid()
     elif pa.types.is_struct(kind):
-        return _union([_suspects(child) for child in array.flatten()])
+        found = [each.cast(pa.int64()) for child in array.flatten() if (each := _suspects(child)) is not None]
+        return pa.concat_arrays(found).unique() if found else None
     elif pa.types.is_list(kind):
         inner = _suspects(array.flatten())
         return None if inner is None else pc.list_parent_indices(array).take(inner).unique()
@@ -255,11 +256,6 @@ def _suspects(array: pa.Array) -> pa.Array | None:
         return None
     rows = pc.indices_nonzero(hit)
     return rows if len(rows) else None
-
-
-def _union(parts: list[pa.Array | None]) -> pa.Array | None:
-    found = [part.cast(pa.int64()) for part in parts if part is not None]
-    return pa.concat_arrays(found).unique() if found else None
 
 
 def _differs(value: Any, kind: pa.DataType) -> bool:

@@ -108,7 +108,10 @@ class _Messages:
     def __init__(self, descriptor: Descriptor) -> None:
         self._class = GetMessageClass(descriptor)
         kinds = _within(descriptor)
-        self._cells = {each.full_name: _cells_of(each) for each in kinds}
+        # How many values an empty message has, with those that its object itself takes.
+        self._cells = {
+            each.full_name: _OF_AN_OBJECT + sum(not field.has_presence for field in each.fields) for each in kinds
+        }
         has_parts = any(field.message_type for each in kinds for field in each.fields)
         self._widest = max(self._cells.values()) if has_parts else 0
         self._value = _reader(descriptor)
@@ -162,11 +165,6 @@ def _within(descriptor: Descriptor) -> Collection[Descriptor]:
                 found[inner.full_name] = inner
                 todo.append(inner)
     return found.values()
-
-
-def _cells_of(descriptor: Descriptor) -> int:
-    """Returns how many values an empty message has, with those that its object itself takes."""
-    return _OF_AN_OBJECT + sum(not field.has_presence for field in descriptor.fields)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

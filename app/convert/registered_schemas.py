@@ -183,13 +183,10 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
                 raise ValueError(Reason(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
             self._known[schema] = self._parse(found)
         except ValueError as error:
-            self._refuse(schema, reason_of(error).also(told, f" (id {schema})"), begun)
-
-    def _refuse(self, schema: SchemaId, reason: Reason, begun: float) -> None:
-        _make_room(self._refused)
-        now = self._clock()
-        self._refused[schema] = now + _REFUSED_SECONDS, reason
-        self._asked_in_vain.append((now, now - begun))
+            _make_room(self._refused)
+            now = self._clock()
+            self._refused[schema] = now + _REFUSED_SECONDS, reason_of(error).also(told, f" (id {schema})")
+            self._asked_in_vain.append((now, now - begun))
 
     def _may_ask(self, schema: SchemaId) -> bool:
         """Whether there is time to ask for an id that may be junk, which seldom names one twice."""

@@ -76,7 +76,7 @@ class Stager:
             for column, values in with_folders(rows, self._spec, self._computed())[1].items()
             if pc.all(pc.equal(values, null)).as_py()
         }
-        unmet = self._converter.unmet_rules()
+        unmet = self._converter.field_rules.unmet()
         inside = {name for column in self._spec.columns if "." in (name := self._spec.sources.get(column, ""))}
         missing |= {
             name: (setting, "are written as they came") for name, setting in unmet.items() if name not in inside

@@ -80,7 +80,7 @@ def absent(wanted: t.DataType, partition_value: str | None) -> Fitted:
 
 def fitted(column: Column, found: t.DataType, wanted: t.DataType, stored: pa.DataType) -> Fitted:
     """Fits a column into the wanted type; Spark reads nanoseconds as numbers, so ``stored`` has the type by Arrow."""
-    if isinstance(found, t.LongType) and _is_ns(stored):
+    if isinstance(found, t.LongType) and pa.types.is_timestamp(stored) and stored.unit == "ns":
         return _fitted_ns(column, wanted)
     if found.simpleString() == wanted.simpleString():
         return Fitted(column)
@@ -147,7 +147,3 @@ def _is_castable(found: t.DataType, wanted: t.DataType) -> bool:
     return isinstance(wanted, t.StringType) or any(
         isinstance(found, kinds) and isinstance(wanted, kinds) for kinds in (t.NumericType, times)
     )
-
-
-def _is_ns(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")

@@ -205,14 +205,10 @@ class SparkWriter:
         if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(quoted(staged.group_column), quoted(staged.sort_column).asc_nulls_last())
         frame.write.options(**parquet_options(staged)).partitionBy(staged.group_column).parquet(str(out))
-        self._give_back()
-        return _collect(staged, out)
-
-    def _give_back(self) -> None:
-        """Frees py4j's cyclic objects, and the Java objects they hold: with few rows nothing else collects them."""
         self._writes += 1
         if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
-            gc.collect(1)
+            gc.collect(1)  # py4j's cyclic objects, and the Java objects they hold: with few rows nothing else does
+        return _collect(staged, out)
 
     def _read(self, path: Path) -> DataFrame:
         """Reads a staged file as one task."""

@@ -79,6 +79,7 @@ class RawKeys(Deserializer):
         return self._deserialize(value, ctx)
 
 
+@dataclass(kw_only=True, eq=False)
 class TimeoutTracker(SinkObserver):
     """Watches the keys of all assigned partitions; notifies once of each silence.
 
@@ -88,30 +89,22 @@ class TimeoutTracker(SinkObserver):
     ``is_heard``: whether a partition is being consumed. ``on_turn`` is called at each turn of the consumer's loop.
     """
 
-    def __init__(
-        self,
-        *,
-        timeout_ms: int,
-        max_bytes: int,
-        is_heard: Callable[[TopicPartition], bool],
-        raw_keys: RawKeys,
-        notify: Callable[[bytes], None],
-        on_turn: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._timed_out = OnceAMinute(clock)
-        self._timeout = timeout_ms / 1000
-        self._max_bytes = max_bytes
-        self._is_heard = is_heard
-        self._raw_keys = raw_keys
-        self._notify = notify
-        self._on_turn = on_turn
-        self._clock = clock
+    timeout_ms: int
+    max_bytes: int
+    is_heard: Callable[[TopicPartition], bool]
+    raw_keys: RawKeys
+    notify: Callable[[bytes], None]
+    on_turn: Callable[[], None]
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._timed_out = OnceAMinute(self.clock)
+        self._timeout = self.timeout_ms / 1000
         self._check_every = max(_SHORTEST_CHECK_SECONDS, min(_LONGEST_CHECK_SECONDS, self._timeout / 5))
         self._timers: dict[TopicPartition, _Timers] = {}
         self._listened = 0.0  # seconds
         self._next_check = self._check_every
-        self._turned = clock()
+        self._turned = self.clock()
         self._is_full = False
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None:
@@ -123,8 +116,8 @@ class TimeoutTracker(SinkObserver):
 
     def row_added(self, tp: TopicPartition, key: Any) -> None:
         # A message without a key leaves that of the one before it, and one of another topic than the input's too.
-        if key is not None and tp.topic == self._raw_keys.topic:
-            self._heard(tp, (self._raw_keys.last,))
+        if key is not None and tp.topic == self.raw_keys.topic:
+            self._heard(tp, (self.raw_keys.last,))
 
     def messages_added(self, tp: TopicPartition, messages: Sequence[Message]) -> None:
         self._heard(tp, map(_key, messages))
@@ -132,20 +125,20 @@ class TimeoutTracker(SinkObserver):
     def record_rejected(self, rejected: Rejected) -> None:
         if not rejected.is_truncated:
             self.row_added(rejected.tp, rejected.key)
-        elif rejected.key is not None and rejected.tp.topic == self._raw_keys.topic:  # no deserializer has seen it
+        elif rejected.key is not None and rejected.tp.topic == self.raw_keys.topic:  # no deserializer has seen it
             self._heard(rejected.tp, (rejected.key,))
 
     def _heard(self, tp: TopicPartition, keys: Iterable[bytes | None]) -> None:
         """Restarts the timers of these keys, whose records were just consumed from an assigned partition."""
-        now = self._listened + self._since_turn(self._clock())
-        room = self._max_bytes - sum(timers.held_bytes for timers in self._timers.values())
+        now = self._listened + self._since_turn(self.clock())
+        room = self.max_bytes - sum(timers.held_bytes for timers in self._timers.values())
         if not self._timers[tp].touch(keys, now, room) and not self._is_full:
             self._is_full = True
             logger.warning(
                 "stream timeouts: %s keys take the %d MB there are for them, half of MAX_BUFFER_MB; "
                 "new ones are not watched until others have timed out",
                 f"{sum(len(timers.last_seen) for timers in self._timers.values()):,}",
-                self._max_bytes // 2**20,
+                self.max_bytes // 2**20,
             )
 
     def turn(self, *, is_in_trouble: bool) -> None:
@@ -153,21 +146,21 @@ class TimeoutTracker(SinkObserver):
 
         Between the pauses of an outage old records are read again and again, and new ones hardly ever.
         """
-        now = self._clock()
+        now = self.clock()
         if is_in_trouble:
             self._turned = now
         passed = self._since_turn(now)
         self._turned = now
         self._listened += passed
         for tp, timers in self._timers.items():
-            if not self._is_heard(tp):
+            if not self.is_heard(tp):
                 timers.paused += passed
         if self._listened >= self._next_check:
             self._check()
-        self._on_turn()
+        self.on_turn()
 
     def waited(self) -> None:
-        self._turned = self._clock()  # the time since the last turn does not count
+        self._turned = self.clock()  # the time since the last turn does not count
 
     def flushed(self) -> None:
         self.waited()
@@ -181,7 +174,7 @@ class TimeoutTracker(SinkObserver):
                     continue  # the timer of the partition where it came last notifies
                 if (since := self._timed_out.turn()) is not None:  # keys are not logged
                     logger.info("stream timeouts: a key timed out after %.3f s without a record%s", silence, since)
-                self._notify(key)
+                self.notify(key)
 
     def _since_turn(self, now: float) -> float:
         return min(now - self._turned, _LONGEST_TURN_SECONDS)

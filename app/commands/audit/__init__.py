@@ -1,1 +1,0 @@
-"""``python main.py audit``: shows which offsets are in the table, which are there twice, which are missing."""

@@ -126,6 +126,8 @@ class Planner:
         shown = dict(reasons.most_common(_MOST_REASONS))
         shown |= {"other reasons": rest} if (rest := bad - sum(shown.values())) else {}
         cost = gigabytes * self._options.gb_price + requests / 1_000 * self._options.put_price
+        names = ", ".join(self._settings.transforms)
+        told = f"HIVE_COLUMNS: folders by {names} are not counted, so there are more files and requests"
         return Plan(
             records=records,
             rows=rows,
@@ -145,7 +147,7 @@ class Planner:
             cost_a_month=round(cost, 2),
             advice=(
                 *dict.fromkeys(each.message for each in self._warnings.newest_first()),
-                *self._uncounted(),
+                *([told] if names else ()),
                 *self._advice(a_file),
             ),
         )
@@ -166,12 +168,6 @@ class Planner:
         """By other columns than those of the time, which the records do not show for a day."""
         others = {tuple(text for name, text in each.items() if name not in TIME_COLUMNS) for each in self._folders}
         return len(others) * (24 if "hour" in self._settings.spec.columns else 1)
-
-    def _uncounted(self) -> list[str]:
-        names = ", ".join(self._settings.transforms)
-        return (
-            [f"HIVE_COLUMNS: folders by {names} are not counted, so there are more files and requests"] if names else []
-        )
 
     def _advice(self, bytes_a_file: int) -> list[str]:
         if bytes_a_file >= _SMALL_FILE or not self._folders:

@@ -1,1 +1,0 @@
-"""Google Cloud Storage by its own API, through google-cloud-storage."""

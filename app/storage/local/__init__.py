@@ -1,1 +1,0 @@
-"""A folder on this machine or on a mounted share."""

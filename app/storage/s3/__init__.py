@@ -1,1 +1,0 @@
-"""Amazon S3 and every store that speaks its protocol, through boto3."""
