@@ -29,14 +29,9 @@ from app.reasons import Reason
 _EXACT = Context(prec=1_000, traps=[Inexact])
 _LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_EPOCH = datetime(1970, 1, 1)
 _DAY_MICROS = 86_400_000_000
 _SIZE_OF_UUID = 16
 _KEPT = ("name", "namespace", "symbols", "size", "precision", "scale")
-
-
-class AvroSchemaError(ValueError):
-    """A schema that no datum can be read with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,7 @@ class AvroSchema:
         """Parses a schema from JSON; ``references`` are those that it names, each behind those that it names itself.
 
         Raises:
-            AvroSchemaError: it is no schema of Avro, or no datum can be read safely with it.
+            ValueError: it is no schema of Avro, or no datum can be read safely with it.
         """
         named: dict[str, Any] = {}
         parsed = None
@@ -61,7 +56,7 @@ class AvroSchema:
                 parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
             return cls(columns_of(parsed, named), parsed, DatumCheck(parsed, named))
         except Exception as error:  # of many kinds, for a schema may have any form
-            raise AvroSchemaError(Reason("its schema is no schema of Avro").also("", f": {error!r}")) from error
+            raise ValueError(Reason("its schema is no schema of Avro").also("", f": {error!r}")) from error
 
     def read(self, datum: bytes) -> Any:
         """Decodes a datum; ``ValueError`` if it was not written with this schema."""
@@ -110,7 +105,7 @@ def _date(days: int) -> date | OutOfRange:
 def _time(number: int, micros: int) -> time | OutOfRange:
     if not 0 <= number * micros < _DAY_MICROS:
         return OutOfRange(number)
-    return (_EPOCH + timedelta(microseconds=number * micros)).time()
+    return (datetime.min + timedelta(microseconds=number * micros)).time()
 
 
 def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:

@@ -261,7 +261,8 @@ class _Conversion:
         arrays = {name: column.array for name, column in self._columns.items()}
         if self._left_over:
             columns.setdefault(RESCUED_COLUMN, pa.string())
-            arrays[RESCUED_COLUMN] = self._rescued_column()
+            texts = {row: to_json(_by_name(fields)) for row, fields in self._left_over.items()}
+            arrays[RESCUED_COLUMN] = pa.array(map(texts.get, range(len(self._rows))), pa.string())
         stored = {name: arrays[name] for name in columns if has_values(arrays.get(name))}
         # Made of no columns, a table would have no rows either.
         table = pa.table([*stored.values(), pa.nulls(len(self._rows))], [*stored, ""]).select([*range(len(stored))])
@@ -294,12 +295,6 @@ class _Conversion:
             self._rescued[name] = Rescue(so_far.count + 1, so_far.example)
         else:
             self._rescued[name] = Rescue(1, why if isinstance(why, Reason) else about(value, f" {why}"))
-
-    def _rescued_column(self) -> pa.Array:
-        texts: list[str | None] = [None] * len(self._rows)
-        for row, fields in self._left_over.items():
-            texts[row] = to_json(_by_name(fields))
-        return pa.array(texts, pa.string())
 
 
 def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
