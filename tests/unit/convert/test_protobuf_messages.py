@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
-from google.protobuf.descriptor_pb2 import EnumDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
@@ -195,6 +195,27 @@ def test_a_schema_may_import_others() -> None:
     )
     found = ProtobufSchema(registered(schema, unit, value))
     assert found.read(b"\0\x0a\x05\x0a\x03\x0a\x01C") == {"value": {"unit": {"name": "C"}}}
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        message("B", field("n", "int64"), field("s", "string"), field("more", "bool")),
+        message("B", field("n", "double"), field("s", "bytes")),
+        message("B", field("s", ".B.S"), nested=(message("S", field("x", "int64")),)),
+        message("B"),
+    ],
+    ids=["more fields", "other types", "an object", "no field"],
+)
+def test_messages_of_two_schemas_at_once_are_read_as_one_by_one(second: DescriptorProto) -> None:
+    schemas = file(message("A", field("n", "int64"), field("s", "string"))), file(second)
+    draw = Random(7)  # noqa: S311 - no secret
+    bodies = b"", b"\x08\x07", b"\x12\x01a", b"\x08\x07\x12\x01a", b"\x12\x02\x08\x05"
+    batches = [
+        messages(*(framed(draw.choice((1, 2)), draw.choice(bodies)) for _ in range(20)), first=20 * number)
+        for number in range(6)
+    ]
+    assert_both_agree(Table(protobuf=opened(*map(registered, schemas)), hive=("s",)), batches, few=2)
 
 
 def test_defaults_of_the_former_syntax() -> None:
