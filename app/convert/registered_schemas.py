@@ -202,12 +202,10 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
 
 
 def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> dict[str, pa.Array]:
-    """Joins the columns of values of several schemas in the order of the values.
-
-    Raises one of ``CONVERSION_ERRORS`` if types differ, or values have no field: a table without columns has no rows.
-    """
+    """Joins the columns of several schemas in the order of the values; one of ``CONVERSION_ERRORS`` if types differ."""
     places = pa.array(chain.from_iterable(places for places, _ in groups), pa.int64())
     table = pa.concat_tables([pa.table(dict(arrays)) for _, arrays in groups], promote_options="default")
+    # That is beyond the table if values have no field: one without columns has no rows.
     table = table.take(pc.sort_indices(places))
     return {name: table[name].combine_chunks() for name in table.column_names}
 
