@@ -238,6 +238,10 @@ class Settings(WritingVariables):
             problem = "must not be set where input names several topics"
             yield from self.refuse(problem, "OPENLINEAGE_URL")
             yield from self.refuse(f"{problem}: run the command for each table, with --table NAME", "COMPACT", "KEEP")
+        if self.until is not None:
+            problem = "must not be set with UNTIL: the run would end first. Run {} as a job of its own"
+            yield from self.refuse(problem.format("compact"), "COMPACT")
+            yield from self.refuse(problem.format(f"erase --older-than {self.keep}"), "KEEP")
         if self.keep and not self.is_iceberg and TIME_COLUMNS[0] not in self.partitions:
             yield "KEEP", "needs folders of time: year in HIVE_COLUMNS, and as you like month, day and hour"
         if self.memory_limit_mb is not None and self.memory.shortage:

@@ -1,4 +1,4 @@
-"""How long rows are kept: KEEP."""
+"""How long rows are kept: KEEP; and when no maintenance goes with a run."""
 
 import pytest
 
@@ -27,3 +27,13 @@ def test_it_needs_folders_of_a_time_and_an_iceberg_table_says_itself_what_it_has
 def test_confirming_nothing_is_a_mistake() -> None:
     [problem] = problems(KEEP_CONFIRMED="400d")
     assert problem.startswith("KEEP_CONFIRMED")
+
+
+@pytest.mark.parametrize(
+    ("variables", "command"), [({"KEEP": "400d"}, "erase --older-than 400d"), ({"COMPACT": "03:15"}, "compact")]
+)
+@pytest.mark.parametrize("until", ["now", "-1h", "2026-11-01T00:00:00Z"])
+def test_a_run_that_ends_leaves_no_time_for_maintenance(variables: dict[str, str], command: str, until: str) -> None:
+    [problem] = problems(HIVE_COLUMNS="year", UNTIL=until, **variables)
+    assert problem.startswith(next(iter(variables)))
+    assert f"Run {command} as a job of its own" in problem
