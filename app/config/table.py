@@ -108,6 +108,7 @@ class TableVariables(StoreVariables):
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
         yield from self._contradictions_of_fields()
+        yield from self._contradictions_of_paths()
         if self.has_several and parse.TOPIC not in self.table:
             yield "TABLE_NAME", "must have {topic} in it where input names several topics: each has a table of its own"
         for variable, problem in () if self.has_several else checked("TABLE_NAME", parse.name, self.table):
@@ -121,10 +122,8 @@ class TableVariables(StoreVariables):
             told = "has no effect without year, month, day or hour in HIVE_COLUMNS; transforms of Iceberg are in UTC"
             yield "TIME_ZONE", told
         if self.timestamp_column in TIME_COLUMNS and self.timestamp_column in self.partitions:
-            yield (
-                "TIMESTAMP_COLUMN",
-                "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost",
-            )
+            told = "must not be a column of HIVE_COLUMNS that is derived from it: its own values would be lost"
+            yield "TIMESTAMP_COLUMN", told
 
     def _contradictions_of_fields(self) -> Contradictions:
         if self.hash_columns and not self.hash_salt:
@@ -155,3 +154,22 @@ class TableVariables(StoreVariables):
                 yield variable, f"must not name {name}, which {setting} needs"
         for name in filter(renamed.__contains__, self.drop_columns):
             yield "DROP_COLUMNS", f"must not name {name}, which RENAME_COLUMNS names"
+
+    def _contradictions_of_paths(self) -> Contradictions:
+        """Keeps rules off folders of fields inside objects: those are read behind the rules, which know no such field.
+
+        It keeps ``HASH_COLUMNS`` off fields with dots in their names too: a record may have the object instead.
+        """
+        rules = self.field_rules
+        for column in self.plain_partitions:
+            outer, *inner = next(iter(rules.fields_of(column)), "").split(".")
+            if not inner or column.startswith(parse.VIRTUAL_MARK):  # no field inside an object becomes a virtual one
+                continue
+            if rules.is_hashed(column):
+                told = f"HIVE_COLUMNS takes it out of the object {outer} too, where it stays in clear text"
+                yield "HASH_COLUMNS", f"must not name {column}: {told}. Hash it in transform()"
+            told = "In transform(), copy it to a field outside, and name that in HIVE_COLUMNS"
+            changed = "RENAME_COLUMNS" if outer in self.rename_columns else "DROP_COLUMNS"
+            reached = {"HASH_COLUMNS": rules.is_hashed(outer), changed: not rules.fields_of(outer)}
+            for variable in filter(reached.get, reached):
+                yield variable, f"must not name {outer}, out of which HIVE_COLUMNS takes {column}. {told}"

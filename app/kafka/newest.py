@@ -9,8 +9,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.errors import RetryableError
+from app.kafka.errors import cannot_be_decompressed
 from app.kafka.questions import GroupOffsets, failed, unanswered
 from app.model import Message, TopicPartition
 
@@ -70,11 +72,15 @@ def readable_ends(offsets: GroupOffsets, topic: str, until: datetime | None) -> 
     if until is not None:
         ends = offsets.since(until, ends)
     lows, found = offsets.beginnings(topic), dict.fromkeys(ends, 0)
-    for reach in (1, 1_000, max(ends.values(), default=0)):
-        begins = {tp: max(lows[tp.partition], end - reach) for tp, end in ends.items() if not found[tp]}
-        wanted = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
-        for message in _read(offsets.consumer, topic, wanted, ends, 1):
+    reach, left = 1, {tp for tp, end in ends.items() if lows[tp.partition] < end}
+    while left:
+        begins = {tp: max(lows[tp.partition], ends[tp] - reach) for tp in left}
+        broken: set[TopicPartition] = set()
+        for message in _read(offsets.consumer, topic, begins, ends, 1, broken):
             found[TopicPartition(topic, message.partition())] = message.offset() + 1
+        found |= {tp: ends[tp] for tp in broken}
+        left = {tp for tp in left if not found[tp] and begins[tp] > lows[tp.partition]}
+        reach = max(1_000, 8 * reach)
     return found
 
 
@@ -84,8 +90,12 @@ def _read(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     count: int,
+    broken: set[TopicPartition] | None = None,
 ) -> list[Message]:
-    """Reads the last records before the ends, so many of each partition."""
+    """Reads the last records before the ends, so many of each partition.
+
+    ``broken`` gets the partitions with records that the client cannot decompress; without it they are an error.
+    """
     consumer.assign([KafkaTopicPartition(*tp, begin) for tp, begin in begins.items()])
     found = {tp: deque[Message](maxlen=count) for tp in begins}
     left, give_up = {*begins}, time.monotonic() + _ANSWER_SECONDS
@@ -95,7 +105,9 @@ def _read(
         for message in consumer.consume(_AT_ONCE, 1.0):
             error = message.error()
             tp = TopicPartition(message.topic(), message.partition())
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            if error is not None and broken is not None and cannot_be_decompressed(KafkaConsumerException(error=error)):
+                broken.add(tp)
+            elif error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise failed(f"the newest records of {topic}", error)
             if error is None and message.offset() < ends[tp]:
                 found[tp].append(message)

@@ -161,7 +161,7 @@ class GroupOffsets:
 
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The offset of the first record of this moment or later, for each partition; without one, of its end."""
-        milliseconds = int(moment.timestamp() * 1000)
+        milliseconds = max(0, int(moment.timestamp() * 1000))  # negative numbers are words of Kafka
         wanted = [KafkaTopicPartition(*tp, milliseconds) for tp in ends]
         what = f"the offsets since {moment.isoformat()}"
         answers = ask(what, lambda: self.consumer.offsets_for_times(wanted, timeout=self._answer_seconds))

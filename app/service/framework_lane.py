@@ -90,7 +90,7 @@ def new_framework_lane(connector: Connector) -> Lane:
 
     run_end = None
     if until:
-        run_end = RunEnd(until, member.group.offsets, runtime.metrics, lambda: callbacks.assignment, internal, stop)
+        run_end = RunEnd(until, runtime.metrics, lambda: callbacks.assignment, stop, member.group.offsets, internal)
     members = Members.of_one(topic.name, member)
     brokers = application.config.broker_address.bootstrap_servers
     return Lane(

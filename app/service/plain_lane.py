@@ -77,7 +77,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     loop = PlainLoop(client, intake, members, on_turn, until)
     run_end = None
     if until:
-        run_end = RunEnd(until, group.offsets, connector.runtime.metrics, lambda: loop.consumption().tps, (), loop.stop)
+        run_end = RunEnd(until, connector.runtime.metrics, lambda: loop.consumption().tps, loop.stop)
     brokers = application.config.broker_address.bootstrap_servers
     return Lane(admin, brokers, topics, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)
 

@@ -52,17 +52,18 @@ class RunEnd:
 
     Args:
         assigned: returns the partitions of this member, none while they change hands.
+        offsets: of the group, which tell of partitions without messages, if those are not claimed.
         internal: topics of quixstreams, which grow while the others are read.
     """
 
     def __init__(
         self,
         until: Until,
-        offsets: GroupOffsets,
         metrics: Metrics,
         assigned: Callable[[], Collection[TopicPartition]],
-        internal: Collection[str],
         stop: Callable[[], None],
+        offsets: GroupOffsets | None = None,
+        internal: Collection[str] = (),
     ) -> None:
         self._until = until
         self._offsets = offsets
@@ -93,13 +94,14 @@ class RunEnd:
         assigned = self._assigned()
         if not assigned or self._left(assigned):
             return False
-        for topic in self._internal:
-            ends = self._offsets.ends(topic)
-            self._until.goes_on({TopicPartition(topic, partition): end for partition, end in ends.items()})
+        if self._offsets is not None:
+            for topic in self._internal:
+                ends = self._offsets.ends(topic)
+                self._until.goes_on({TopicPartition(topic, partition): end for partition, end in ends.items()})
         return not self._left(assigned)
 
     def _left(self, assigned: Collection[TopicPartition]) -> bool:
-        """Whether records of these partitions are missing; Kafka is asked where this process does not know it."""
+        """Whether records of these partitions are missing: only a claim tells how far a partition is in the lake."""
         in_lake = {tp: each.committed for tp, each in self._metrics.counts().positions.items()}
         left = self._until.left(assigned, in_lake)
-        return bool(left) and bool(self._until.left(left, self._offsets.committed_offsets(left)))
+        return bool(self._until.left(left, self._offsets.committed_offsets(left)) if self._offsets else left)

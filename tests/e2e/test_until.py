@@ -1,5 +1,6 @@
 """Runs that end (``UNTIL``): each takes the records up to its end once, and the next one goes on there."""
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,13 +10,18 @@ from confluent_kafka import Producer
 
 from dev.broker import Record
 from dev.connector import customised
+from dev.minio import LocalMinio
 from tests.e2e.conftest import NewScenario
 from tests.e2e.connector import ConnectorProcess
+from tests.e2e.lake import mirror
 from tests.e2e.records import records
-from tests.e2e.scenario import Scenario, tree_of
+from tests.e2e.scenario import Scenario, s3_store, tree_of
+from tests.e2e.test_hostile_topic import produce_compressed
+from tests.faults.proxy import FaultProxy, Rule, on
 from tests.services.leave_group import leave_group
 
 SECONDS = 30
+FIRST = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def abort(scenario: Scenario, count: int) -> None:
@@ -74,14 +80,7 @@ def test_a_run_that_was_killed_is_ended_by_the_next_one(new_scenario: NewScenari
 
 def test_two_times_bound_what_a_run_takes(new_scenario: NewScenario) -> None:
     scenario = new_scenario(partitions=2)
-    first = datetime(2026, 3, 1, tzinfo=UTC)
-
-    def with_times() -> Iterator[Record]:
-        """A record a second, by turns in both partitions."""
-        for n, (key, value, _, partition) in enumerate(records(600, partitions=2)):
-            yield key, value, int(first.timestamp() + n) * 1_000, partition
-
-    scenario.produce(with_times())
+    scenario.produce(with_times(600))
     connector = scenario.connector(AUTO_OFFSET_RESET="2026-03-01T00:01:40Z", UNTIL="2026-03-01T00:05:00Z")
     assert ended([connector])
     assert scenario.lake.numbers() == [*range(100, 300)]
@@ -98,3 +97,49 @@ def test_a_run_takes_what_it_sends_to_itself(new_scenario: NewScenario, tmp_path
     scenario.produce(records(500, first=2_000, partitions=2))
     assert ended([connector])
     assert scenario.lake.numbers() == [*range(2_000)]
+
+
+def with_times(count: int) -> Iterator[Record]:
+    """A record a second, by turns in both partitions."""
+    for n, (key, value, _, partition) in enumerate(records(count, partitions=2)):
+        yield key, value, int(FIRST.timestamp() + n) * 1_000, partition
+
+
+def test_the_end_is_reached_where_what_comes_before_it_takes_several_turns(
+    new_scenario: NewScenario, tmp_path: Path
+) -> None:
+    """Though messages behind the end came with those before it."""
+    scenario = new_scenario(partitions=2)
+    scenario.produce(with_times(2_000))
+    code = "import time\n\ndef slow(value):\n    time.sleep(0.01)\n    return value\n\n"
+    tree = customised(tmp_path / "tree", f"{code}def transform(sdf):\n    return sdf.apply(slow)\n")
+    assert ended([scenario.connector(root=tree, UNTIL="2026-03-01T00:08:20Z")])
+    assert scenario.lake.numbers() == [*range(500)]
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("lane", ["plain", "framework"])
+def test_what_the_group_has_committed_is_no_end_until_its_claim_says_so(
+    new_scenario: NewScenario, tmp_path: Path, s3_server: LocalMinio, bucket: str, lane: str
+) -> None:
+    """Of a time that is followed; the claim takes longer than a look at the end."""
+    scenario = new_scenario(partitions=2)
+    scenario.produce(with_times(1_000))
+    tree = tree_of(lane, tmp_path)
+    with FaultProxy(s3_server.endpoint_url) as proxy:
+        store = s3_store(s3_server, bucket) | {"AWS_ENDPOINT_URL": proxy.url}
+        assert ended([scenario.connector(store, root=tree, UNTIL="now")])
+        proxy.add(Rule(on(path="_journal/"), before=lambda _: time.sleep(0.4)))
+        window = {"AUTO_OFFSET_RESET": "2026-03-01T00:01:40Z", "FOLLOW_OFFSETS": "again"}
+        assert ended([scenario.connector(store, window, root=tree, UNTIL="2026-03-01T00:05:00Z")])
+    again = mirror(s3_server, bucket, tmp_path / "lake").numbers()
+    assert again == sorted([*range(1_000), *range(100, 300)])
+
+
+@pytest.mark.night
+def test_a_last_record_that_cannot_be_decompressed_is_passed_over(scenario: Scenario) -> None:
+    scenario.produce(records(100))
+    produce_compressed(scenario, "zstd", [b" " * 8_000_000])
+    small = '{"receive.message.max.bytes": 3000000, "fetch.max.bytes": 1000000}'
+    assert ended([scenario.connector(UNTIL="now", KAFKA_CLIENT_CONFIG=small)])
+    assert scenario.lake.numbers() == [*range(100)]

@@ -227,10 +227,9 @@ class PlainLoop:
         if assignment is None or partition is None:
             return Taken(0, 0)  # it was revoked, or assigned again, while these messages were fetched
         if self._until:
-            fetched, messages = len(messages), self._until.before(tp, messages)
-            if len(messages) < fetched:
-                self._client.pause([KafkaTopicPartition(*tp)])
+            messages = self._until.before(tp, messages)
             if not messages:
+                self._client.pause([KafkaTopicPartition(*tp)])
                 return Taken(0, 0)
         offsets = list(map(_offset, messages))
         if offsets[0] < partition.taken or not all(map(lt, offsets, offsets[1:])):
