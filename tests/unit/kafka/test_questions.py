@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -224,3 +225,17 @@ def test_a_topic_that_is_gone_is_no_outage_of_kafka() -> None:
     with pytest.raises(RetryableError, match="topic sensors does not exist") as caught:
         end_offsets(Admin(error=KafkaError._NOENT, has_topic=False), [P0, P1])
     assert caught.value.system == "topic"
+
+
+@pytest.mark.parametrize("moment", [datetime(1900, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)])
+def test_a_time_before_1970_is_before_all_records(moment: datetime) -> None:
+    """Kafka takes no negative time but its words: -1 is the end."""
+    asked = list[int]()
+
+    def offsets_for_times(tps: list[KafkaTopicPartition], timeout: float) -> list[Any]:  # noqa: ARG001
+        asked.extend(tp.offset for tp in tps)
+        return [SimpleNamespace(topic=tp.topic, partition=tp.partition, offset=7, error=None) for tp in tps]
+
+    offsets = GroupOffsets(SimpleNamespace(offsets_for_times=offsets_for_times), admin=None)  # type: ignore[arg-type]
+    assert offsets.since(moment, {P0: 100}) == {P0: 7}
+    assert asked == [0]
