@@ -232,10 +232,10 @@ def test_a_time_before_1970_is_before_all_records(moment: datetime) -> None:
     """Kafka takes no negative time but its words: -1 is the end."""
     asked = list[int]()
 
-    def offsets_for_times(tps: list[KafkaTopicPartition], timeout: float) -> list[Any]:  # noqa: ARG001
+    def offsets_for_times(tps: list[KafkaTopicPartition], timeout: float) -> list[Any]:
         asked.extend(tp.offset for tp in tps)
         return [SimpleNamespace(topic=tp.topic, partition=tp.partition, offset=7, error=None) for tp in tps]
 
-    offsets = GroupOffsets(SimpleNamespace(offsets_for_times=offsets_for_times), admin=None)  # type: ignore[arg-type]
+    offsets = GroupOffsets(SimpleNamespace(offsets_for_times=offsets_for_times), admin=None)
     assert offsets.since(moment, {P0: 100}) == {P0: 7}
     assert asked == [0]
