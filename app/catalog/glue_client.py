@@ -22,9 +22,10 @@ from app.storage.s3.errors import error_code, status_of
 
 Keys = tuple[str | None, str | None, str | None]
 _CONFIG: Final = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 1})
-# The last ones are of an answer with another form than Glue's.
-_ERRORS: Final = (boto.ClientError, boto.BotoCoreError, ResponseParserError, ValueError, AttributeError, TypeError)
+_OF_ANOTHER_FORM: Final = (ValueError, AttributeError, TypeError, RecursionError)  # than Glue's answers have
+_ERRORS: Final = (boto.ClientError, boto.BotoCoreError, ResponseParserError, *_OF_ANOTHER_FORM)
 _PASSING: Final = (boto.ConnectionError, boto.HTTPClientError, boto.CredentialRetrievalError, ResponseParserError)
+_BUSY: Final = ("Throttling", "TooManyRequests", "RequestLimitExceeded")
 _UNKNOWN: Final = Answer(SERVICE, HTTPStatus.NOT_FOUND, "", b'{"error_code":40400}', "")
 _HINT: Final = (
     "Check SCHEMA_REGISTRY_URL, AWS_ENDPOINT_URL_GLUE and the network; allow glue:GetSchemaVersion for the keys in "
@@ -75,7 +76,7 @@ class GlueClient:
             code, status = (error_code(error), status_of(error)) if isinstance(error, boto.ClientError) else ("", 0)
             if code == "EntityNotFoundException":
                 return _UNKNOWN
-            if "Throttling" in code:
+            if status == HTTPStatus.TOO_MANY_REQUESTS or any(word in code for word in _BUSY):
                 raise NotTakenError(doing, one_line(str(error))) from error
             if status >= HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, _PASSING):
                 raise RetryableError(doing, one_line(str(error)), _HINT) from error

@@ -112,12 +112,23 @@ def test_a_login_that_may_not_see_the_schema_of_the_topic_is_tried_by_one_that_i
     assert "AccessDeniedException" in reason_of(caught.value).whole
 
 
-def test_a_registry_that_is_asked_too_often_is_waited_for_though_it_answers_others(opened: Opened) -> None:
-    _, registry = opened(LONG, *[refusal("ThrottlingException")] * 9, LONG)
+BUSY = {
+    "ThrottlingException": refusal("ThrottlingException"),
+    "TooManyRequestsException": refusal("TooManyRequestsException"),
+    "RequestLimitExceeded": refusal("RequestLimitExceeded"),
+    "429": Answer(429, b"<html>slow down</html>"),
+}
+
+
+@pytest.mark.parametrize("name", BUSY)
+def test_a_registry_that_is_asked_too_often_is_waited_for_though_it_answers_others(opened: Opened, name: str) -> None:
+    _, registry = opened(LONG, *[BUSY[name]] * 10, LONG)
     registry.find(VERSION)
     for _ in range(9):
-        with pytest.raises(RetryableError, match="ThrottlingException"):
+        with pytest.raises(RetryableError, match=name):
             registry.find(OTHER)
+    with pytest.raises(RetryableError, match=name):
+        registry.latest()
     assert registry.find(OTHER)
 
 
@@ -130,6 +141,7 @@ AWAY = {
     "another service": Answer(404, b"<html>no such page</html>"),
     "a page instead of an answer": Answer(200, b"<html>log in</html>"),
     "an answer of another form": Answer(200, b"[1]"),
+    "an answer that is too deep": Answer(200, b"[" * 200_000),
 }
 
 
