@@ -118,8 +118,8 @@ def has_ended(values: Mapping[str, str | None], age: timedelta, zone: str) -> bo
     texts = [values[name] or "" for name in takewhile(values.__contains__, TIME_COLUMNS)]
     if not (texts and all(map(str.isdecimal, texts))):
         return False
-    parts = tuple(map(int, texts))
     try:
+        parts = tuple(map(int, texts))  # of more than 4,300 digits Python makes none
         year, month, day, hour = (*parts, *(1, 1, 0)[len(parts) - 1 :])
         datetime(year, month, day, hour)
         limit = (datetime.now(UTC) - age).astimezone(ZoneInfo(zone))
