@@ -170,6 +170,6 @@ class TableVariables(StoreVariables):
                 yield "HASH_COLUMNS", f"must not name {column}: {told}. Hash it in transform()"
             told = "In transform(), copy it to a field outside, and name that in HIVE_COLUMNS"
             changed = "RENAME_COLUMNS" if outer in self.rename_columns else "DROP_COLUMNS"
-            reached = {"HASH_COLUMNS": rules.is_hashed(outer), changed: not rules.fields_of(outer)}
+            reached = {"HASH_COLUMNS": rules.is_hashed(outer), changed: outer not in rules.fields_of(outer)}
             for variable in filter(reached.get, reached):
                 yield variable, f"must not name {outer}, out of which HIVE_COLUMNS takes {column}. {told}"

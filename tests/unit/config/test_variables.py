@@ -13,6 +13,11 @@ ANCESTORS = ("https://a.example", "http://*.b.example:8080")
 TOPIC = {"STREAM_TIMEOUT_TOPIC": "quiet"}
 CATALOG = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://catalog"}
 
+NO_ZONES = ("Prague", "europe/prague", "+02:00", "localtime", "Factory")
+NESTED = {"HIVE_COLUMNS": "meta.region"}
+RENAMED = {"HIVE_COLUMNS": "region", "RENAME_COLUMNS": "meta.region:region"}
+SALT = {"HASH_SALT": "s"}
+
 
 class TestSingleValues:
     @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ class TestSingleValues:
             ("TABLE_NAME", "_journal", "beginning with a letter or digit"),
             ("S3_PREFIX", "data/_dead_letter", "beginning with a letter or digit"),
             ("NULL_PARTITION", "a/b", "must be auto or a folder name"),
-            *(("TIME_ZONE", zone, "must be the name of a time zone") for zone in ("Prague", "europe/prague", "+02:00")),
+            *(("TIME_ZONE", zone, "must be the name of a time zone") for zone in NO_ZONES),
             ("TIME_ZONE", "Europe/Prague", "has no effect without year, month, day or hour in HIVE_COLUMNS"),
             ("HIVE_COLUMNS", "a,,b", "none of them empty"),
             ("HIVE_COLUMNS", "a,b,a", "more than once: a"),
@@ -156,6 +161,13 @@ class TestSingleValues:
             ({"RENAME_COLUMNS": "a:b,c:b"}, "must name each column once; more than once: b"),
             ({"RENAME_COLUMNS": "a"}, "must be field:column, several with commas between them"),
             ({"HIVE_COLUMNS": "year", "TIMESTAMP_COLUMN": "year"}, '="year": must not be a column of HIVE_COLUMNS'),
+            ({**NESTED, **SALT, "HASH_COLUMNS": "Meta.Region"}, "must not name meta.region: HIVE_COLUMNS takes it out"),
+            ({**RENAMED, **SALT, "HASH_COLUMNS": "region"}, "must not name region: HIVE_COLUMNS takes it out of"),
+            ({**NESTED, **SALT, "HASH_COLUMNS": "meta"}, 'HASH_COLUMNS="meta": must not name meta, out of which HIVE'),
+            ({**NESTED, "DROP_COLUMNS": "META"}, 'DROP_COLUMNS="META": must not name meta, out of which HIVE_COLUMNS'),
+            ({**RENAMED, "DROP_COLUMNS": "meta"}, "must not name meta, out of which HIVE_COLUMNS takes region."),
+            ({**NESTED, "RENAME_COLUMNS": "meta:info"}, 'RENAME_COLUMNS="meta:info": must not name meta, out of whi'),
+            ({**RENAMED, "RENAME_COLUMNS": "meta.region:region,meta:a,a:meta"}, "must not name meta, out of which"),
             (TOPIC, 'STREAM_TIMEOUT_TOPIC="quiet": has no effect without STREAM_TIMEOUT_MS'),
             ({**TOPIC, "STREAM_TIMEOUT_MS": "0"}, 'STREAM_TIMEOUT_TOPIC="quiet": has no effect without STREAM_TIME'),
             ({**TOPIC, "STREAM_TIMEOUT_MS": "5", "input": "quiet"}, "must be another topic than input"),
@@ -170,3 +182,18 @@ class TestSingleValues:
 
     def test_what_is_renamed_may_take_the_place_of_the_time_and_of_a_folder(self) -> None:
         assert load(RENAME_COLUMNS="at:ts_ms, year:y", HIVE_COLUMNS="year", DROP_COLUMNS="blob,day")
+
+    @pytest.mark.parametrize(
+        "variables",
+        [
+            {**SALT, "HASH_COLUMNS": "meta.region"},
+            {**SALT, "HIVE_COLUMNS": "~meta.region", "HASH_COLUMNS": "meta.region"},
+            {**SALT, "HIVE_COLUMNS": "a.b", "RENAME_COLUMNS": "user:a.b", "HASH_COLUMNS": "a.b"},
+            {**NESTED, "RENAME_COLUMNS": "info:meta"},
+            {**NESTED, **SALT, "HASH_COLUMNS": "region", "DROP_COLUMNS": "info"},
+        ],
+    )
+    def test_rules_may_name_dots_where_no_folder_has_a_field_inside_objects_that_they_reach(
+        self, variables: dict[str, str]
+    ) -> None:
+        assert load(**variables)
