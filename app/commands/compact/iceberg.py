@@ -22,7 +22,7 @@ from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
 from app.journal.survey import Survey, survey
-from app.service.lake import new_catalog, new_location, require_table
+from app.service.lake import new_catalog, new_lake, new_location, require_table
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.storage.base import ObjectStore, StoredObject
@@ -91,8 +91,10 @@ def _opened(settings: Settings) -> tuple[ObjectStore, str, Rewrite]:
     store = new_store(settings)
     catalog = new_catalog(settings, store)
     assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
-    location = new_location(settings, store, catalog.check())
+    known = catalog.check()
+    location = new_location(settings, store, known)
     require_table(store, location)
+    new_lake(settings, store, location, known, catalog).schema.would_be()  # which refuses another time zone
     return store, location.root, Rewrite(catalog, store, settings.spec.sort_column, settings.spark.row_group_rows)
 
 

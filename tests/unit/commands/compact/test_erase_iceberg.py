@@ -20,6 +20,8 @@ from app.catalog.iceberg.partitions import new_record, partitions
 from app.model import DataFile
 from app.table.last_maintenance import keep_maintenance, last_maintenance
 from app.table.layout import HIVE_NULL
+from app.table.schema import EMPTY, TableSchema
+from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
 from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench
 from tests.unit.catalog.iceberg_commits import commits
@@ -166,6 +168,18 @@ def test_text_columns_are_in_the_time_zone_of_the_table(
     bench.add({"n": 0, **texts(NOW - timedelta(hours=hours))})
     assert run(age="1h", HIVE_COLUMNS="year,month,day,hour", TIME_ZONE=zone) == 0
     assert bench.numbers() == [0] * stays
+
+
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+def test_another_time_zone_than_the_tables_is_refused(
+    bench: Bench, run: Run, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    bench.make(*((name, "identity") for name in texts(NOW)))
+    bench.add({"n": 0, **texts(NOW - timedelta(hours=12))})
+    SchemaStore(bench.store, ROOT, {}, EMPTY, "Etc/GMT+12").extend(TableSchema({"n": pa.int64()}))
+    assert run(*arguments, age="1h", HIVE_COLUMNS="year,month,day,hour") == 2
+    assert "Set TIME_ZONE=Etc/GMT+12" in capsys.readouterr().err
+    assert bench.numbers() == [0]
 
 
 def test_more_of_the_table_than_it_may_have_is_refused(
