@@ -10,7 +10,7 @@ pyiceberg's own reader would not do: of a null list of structures it makes an em
 import random
 import secrets
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -63,7 +63,8 @@ class LiveFile:
         key: in the store.
         group: id of the partition spec, and values; files with equal ones may be merged.
         has_deletes: whether some of its rows were deleted by another file.
-        times: what its partition says, as year, month, day and hour, and whether by text columns. Others are in UTC.
+        times: of its rows, as its partition says: year, month, day and hour, and whether by text columns. Others are in
+            UTC.
     """
 
     key: str
@@ -104,13 +105,14 @@ class Rewrite:
         self._sort_column = sort_column
         self._row_group_rows = row_group_rows
 
-    def files(self) -> list[LiveFile]:
-        """Returns the data files of the newest snapshot."""
+    def files(self, time_columns: Collection[str | None] = ()) -> list[LiveFile]:
+        """Returns the data files of the newest snapshot; these columns, if they have them, have the times of rows."""
 
         def plan() -> list[LiveFile]:
             if (table := self._table.load()) is None:  # the first batch makes it
                 return []
             key, specs = cast(StoreIO, table.io).key, table.specs()
+            timed = {each.field_id for each in mapping_of(table.metadata) if {*each.names} & {*time_columns}}
             return [
                 LiveFile(
                     key=key(task.file.file_path),
@@ -118,7 +120,7 @@ class Rewrite:
                     rows=task.file.record_count,
                     group=(task.file.spec_id, task.file.partition),
                     has_deletes=bool(task.delete_files),
-                    times=[*_times(specs[task.file.spec_id], task.file.partition)],
+                    times=[*_times(specs[task.file.spec_id], task.file.partition, timed)],
                     task=task,
                 )
                 for task in table.scan().plan_files()
@@ -260,10 +262,12 @@ class _Replace(_OverwriteFiles):
         return Summary(Operation.REPLACE, **found.additional_properties)
 
 
-def _times(spec: PartitionSpec, values: Record) -> Iterator[tuple[bool, dict[str, str | None]]]:
+def _times(
+    spec: PartitionSpec, values: Record, timed: Collection[int | None]
+) -> Iterator[tuple[bool, dict[str, str | None]]]:
     texts: dict[str, str | None] = {}
     for position, its in enumerate(spec.fields):
-        if isinstance(its.transform, TimeTransform):
+        if isinstance(its.transform, TimeTransform) and its.source_id in timed:
             shown = ""
             with suppress(OverflowError, ValueError):  # beyond the year 9999
                 shown = its.transform.to_human_string(TimestampType(), values[position])

@@ -66,9 +66,11 @@ def erase_iceberg(settings: Settings, options: Namespace) -> int:
         hint = "Use DELETE FROM of Spark or Trino, and expire_snapshots"
         raise ConfigError("erasing rows", "the table is one of Iceberg", hint)
     store, root, rewrite = _opened(settings)
-    live = rewrite.files()
+    live = rewrite.files((settings.timestamp_column, settings.timestamp_as))
     if live and not any(file.times for file in live):
-        raise ConfigError("finding old partitions", "the table has none of a time", "Use DELETE FROM of an engine")
+        cause = "the table has none of the time of its records"
+        hint = "Check TIMESTAMP_COLUMN and TIMESTAMP_AS, or use DELETE FROM of an engine"
+        raise ConfigError("finding old partitions", cause, hint)
 
     def is_old(file: LiveFile) -> bool:
         zones = {True: settings.time_zone, False: UTC_ZONE}

@@ -84,10 +84,10 @@ def bench(tmp_path: Path) -> Bench:
 def run(tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr("app.commands.compact.iceberg.new_catalog", lambda *_: bench.new_member())
     monkeypatch.setattr("app.catalog.iceberg.rewrite._LONGEST_PAUSE", 0.0)
-    variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1"}
+    variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "TIMESTAMP_AS": "at"}
 
     def erase(*arguments: str, age: str = "400d", **more: str) -> int:
-        return run_command(local_settings(tmp_path, **variables, **more), "erase", "--older-than", age, *arguments)
+        return run_command(local_settings(tmp_path, **variables | more), "erase", "--older-than", age, *arguments)
 
     return erase
 
@@ -150,11 +150,29 @@ def test_former_partitions_count_as_they_were(bench: Bench, run: Run) -> None:
 
 
 def test_a_partition_of_two_times_goes_once_both_have_ended(bench: Bench, run: Run) -> None:
-    bench.make(("at", "day"), ("born", "year"))
+    bench.make(("at", "day"), ("year", "identity"))
     times = [(1_000, 9_000), (1_000, 0), (0, 9_000)]
-    bench.add(*({"n": n, "at": at(one), "born": at(other)} for n, (one, other) in enumerate(times)))
+    bench.add(*({"n": n, "at": at(one), **texts(at(other), ["year"])} for n, (one, other) in enumerate(times)))
     assert run() == 0
     assert bench.numbers() == [1, 2]
+
+
+def test_a_time_that_is_not_the_records_own_does_not_count(
+    bench: Bench, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.make(("born", "year"))
+    bench.add({"n": 0, "at": NOW, "born": at(9_000)})
+    assert run() == 2
+    assert "TIMESTAMP_COLUMN" in capsys.readouterr().err
+    bench.partition_by(("at", "day"), ("born", "year"))
+    rows = [(NOW, at(9_000)), (at(1_000), NOW), (at(1_000), at(9_000))]
+    bench.add(*({"n": n, "at": seen, "born": born} for n, (seen, born) in enumerate(rows, 1)))
+    with bench.table.update_schema() as schema:  # by an engine; records and files go on with the name that they have
+        schema.rename_column("at", "seen")
+    assert run() == 0
+    assert bench.numbers() == [0, 1]
+    assert run(TIMESTAMP_AS="", TIMESTAMP_COLUMN="born") == 0
+    assert not bench.numbers()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +220,7 @@ def test_a_table_without_partitions_of_a_time_says_so(
     bench.make(("place", "identity"))
     bench.add({"n": 0, "place": "a"})
     assert run() == 2
-    assert "the table has none of a time" in capsys.readouterr().err
+    assert "the table has none of the time of its records" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
