@@ -79,17 +79,21 @@ class InputVariables(Area):
     @property
     def topics(self) -> tuple[str, ...]:
         """What is subscribed to: names, or one regular expression that begins with ``^``."""
-        names = (self.input_topic,) if self.input_topic.startswith("^") else self.input_topic.split(",")
-        return tuple(name for each in names if (name := each.strip()))
+        names = (self.input_topic,) if self.is_expression else self.input_topic.split(",")
+        return tuple(dict.fromkeys(name for each in names if (name := each.strip())))
+
+    @property
+    def is_expression(self) -> bool:
+        return self.input_topic.startswith("^")
 
     @property
     def has_several(self) -> bool:
-        return len(self.topics) > 1 or self.input_topic.startswith("^")
+        return len(self.topics) > 1 or self.is_expression
 
     def reads(self, topic: str | None) -> bool:
-        """Whether the topic is one of them."""
-        if topic and self.input_topic.startswith("^"):
-            return re.match(self.input_topic, topic) is not None
+        """Whether the topic is one of them; an expression names none of Kafka's own."""
+        if topic and self.is_expression:
+            return not topic.startswith("__") and re.match(f"^({self.input_topic[1:]})", topic) is not None
         return topic in self.topics
 
     @property
@@ -118,5 +122,7 @@ class InputVariables(Area):
         except re.error as error:
             yield "input", f"must be a regular expression where it begins with ^: {error}"
             return
+        if self.is_expression and re.search(r"\\[A-Za-z0-9]|\(\?", self.input_topic):
+            yield "input", r"must be an expression as Kafka's client reads it: without (? and \d, \w or the like"
         if self.stream_timeout_topic and is_read:
             yield "STREAM_TIMEOUT_TOPIC", "must be another topic than input: the events would be read as records"

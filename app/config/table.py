@@ -111,8 +111,9 @@ class TableVariables(StoreVariables):
         yield from self._contradictions_of_paths()
         if self.has_several and parse.TOPIC not in self.table:
             yield "TABLE_NAME", "must have {topic} in it where input names several topics: each has a table of its own"
-        for variable, problem in () if self.has_several else checked("TABLE_NAME", parse.name, self.table):
-            yield variable, f'must be set, because the topic\'s name "{self.table}" cannot name a table: it {problem}'
+        for table in () if self.is_expression else [self.of_topic(each).table for each in self.topics]:
+            for variable, problem in checked("TABLE_NAME", parse.name, table):
+                yield variable, f'must be set, because the topic\'s name "{table}" cannot name a table: it {problem}'
         if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
             yield "COLUMN_TYPES", f"must leave out {RESCUED_COLUMN}, which is always text"
         taken = (self.timestamp_column, *self.partitions, *self.column_types)

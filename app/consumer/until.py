@@ -42,6 +42,11 @@ class Until:
         """Returns the assigned partitions some of whose records are not in the lake; ``in_lake`` as ``ends``."""
         return {tp for tp in assigned if in_lake.get(tp, 0) < self._ends.get(tp, 0)}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether this run has no record at all."""
+        return not any(self._ends.values())
+
     def goes_on(self, ends: Mapping[TopicPartition, int]) -> None:
         """Notes the ends of internal topics, which grow as others are read."""
         self._ends |= ends

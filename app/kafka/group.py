@@ -4,7 +4,8 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
@@ -17,15 +18,38 @@ logger = logging.getLogger(__name__)
 _ANSWER_SECONDS = 10.0
 _NOT_SHOWN = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _LOOKS = 3
+_EACH: Final = "{topic}"  # in the address of a table: each topic has one of its own
 _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-9a-f]{12})")
 
 
-def client_id(topic: str, table_uri: str) -> str:
-    """The client id of a connector, which other members see: its topic and its table, both as hashes."""
-    return f"ts-datalake-sink-{_hash(topic)}-{_hash(table_uri)}"
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """What a connector writes: ``topic`` as the settings have it, and the address of its table.
+
+    Both have ``{topic}`` where there are several topics. ``prefix`` is the platform's, before each topic in Kafka.
+    """
+
+    topic: str
+    uri: str
+    prefix: str = ""
+
+    @property
+    def client_id(self) -> str:
+        """Which other members see: topic and table, both as hashes."""
+        return f"ts-datalake-sink-{_hash(self.topic)}-{_hash(self.uri)}"
+
+    def of(self, topic: str) -> "Writes":
+        """Of one of several topics, as Kafka has it, by itself."""
+        name = topic.removeprefix(self.prefix)
+        return Writes(name, self.uri.replace(_EACH, name))
+
+    def as_one_of_several(self) -> "Writes":
+        """As a connector of several topics writes this one into the same table, if any does."""
+        folder, _, table = self.uri.rpartition("/")
+        return Writes(_EACH, f"{folder}/{table.replace(self.topic, _EACH)}")
 
 
-def check_members(admin: AdminClient, group: str, own_client_id: str, topics: Collection[str] = ()) -> None:
+def check_members(admin: AdminClient, group: str, ours: Writes, topics: Collection[str] = ()) -> None:
     """Raise ``RetryableError`` if members of the group write another table from the same topic, before joining it.
 
     Kafka gives each partition to one member of a group, so each table would get only a part of the rows. They may just
@@ -39,7 +63,7 @@ def check_members(admin: AdminClient, group: str, own_client_id: str, topics: Co
         return
     for topic in topics:
         warn_of_others(group, topic, _readers(members, topic))
-    if hosts := _hosts_of_others(members, own_client_id):
+    if hosts := _hosts_of_others(members, ours, topics):
         raise _shared(group, hosts, "This one does not join it")
 
 
@@ -56,14 +80,14 @@ class OtherTables:
         admin: AdminClient,
         group: str,
         topics: Collection[str],
-        own_client_id: str,
+        ours: Writes,
         tell: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._admin = admin
         self._group = group
         self._topics = topics
         self._warned: set[tuple[str, str]] = set()
-        self._own = own_client_id
+        self._ours = ours
         self._tell = tell  # how many members write our table
         self._had_it_alone = False
         self._looks_left = _LOOKS
@@ -103,9 +127,9 @@ class OtherTables:
                 "Another program may get records of topic %s",
                 *(self._group, ", ".join(self._topics)),
             )
-        if ours := sum(member.client_id == self._own for member in members):
-            self._tell(ours)
-        return _hosts_of_others(members, self._own)
+        if replicas := sum(member.client_id == self._ours.client_id for member in members):
+            self._tell(replicas)
+        return _hosts_of_others(members, self._ours, self._topics)
 
     def _refusal(self, hosts: Sequence[str], who: str) -> RetryableError | None:
         if hosts:
@@ -135,19 +159,36 @@ def warn_of_others(group: str, topic: str, readers: Iterable[tuple[str, str]]) -
 
 
 def _readers(members: Iterable[Any], topic: str) -> set[tuple[str, str]]:
+    return {(str(each.client_id), str(each.client_host)) for each in members if _has(each, topic)}
+
+
+def _has(member: Any, topic: str) -> bool:
+    """Whether partitions of the topic are assigned to the member."""
     name = len(topic).to_bytes(2, "big") + topic.encode()  # as assignments have it, in Kafka's protocol of consumers
-    return {(str(each.client_id), str(each.client_host)) for each in members if name in each.assignment}
+    return name in member.assignment
 
 
-def _hosts_of_others(members: Iterable[Any], own_client_id: str) -> list[str]:
-    """Hosts of the members that write another table from the same topic."""
-    own = _CLIENT_ID.fullmatch(own_client_id)
-    hosts = []
-    for member in members:
-        theirs = _CLIENT_ID.fullmatch(member.client_id or "")
-        if own and theirs and theirs["topic"] == own["topic"] and theirs["table"] != own["table"]:
-            hosts.append(str(member.client_host))
-    return sorted(hosts)
+def _hosts_of_others(members: Iterable[Any], ours: Writes, topics: Collection[str]) -> list[str]:
+    """Hosts of the members that write another table from one of these topics."""
+    return sorted(str(each.client_host) for each in members if _is_other(each, ours, topics))
+
+
+def _is_other(member: Any, ours: Writes, topics: Collection[str]) -> bool:
+    theirs = member.client_id or ""
+    if not _CLIENT_ID.fullmatch(theirs) or theirs == ours.client_id:
+        return False
+    kin = [ours, *map(ours.of, topics)] if ours.topic == _EACH else [ours, ours.as_one_of_several()]
+    if theirs in {each.client_id for each in kin}:
+        return False
+    topic, _ = _hashes(theirs)
+    if topic == _hash(_EACH):  # only what is assigned tells which topics those are
+        return any(_has(member, each) for each in topics)
+    return topic in {_hashes(each.client_id)[0] for each in kin}
+
+
+def _hashes(client: str) -> tuple[str, str]:
+    *_, topic, table = client.split("-")
+    return topic, table
 
 
 def _members(admin: AdminClient, group: str) -> list[Any]:

@@ -34,7 +34,7 @@ from app.monitoring.status import Consumption, Health
 from app.service.build import new_stager
 from app.service.customised import Customised
 from app.service.formats import Formats
-from app.service.kafka import asking_for_topics, new_client_id, open_group
+from app.service.kafka import asking_for_topics, open_group, what_is_written
 from app.service.lake import Lake, check_journals
 from app.service.process import Process
 from app.service.stream_timeouts import StreamTimeouts
@@ -95,8 +95,9 @@ class Connector:
     def check_group(self, application: Application, admin: AdminClient, topics: Collection[str]) -> None:
         """Refuse a missing right on a topic, and a member of the group that writes another table."""
         check_topic_rights(admin, *topics)
-        group, own_id = application.config.consumer_group, new_client_id(self.settings, self.location)
-        self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, own_id, topics))
+        ours = what_is_written(self.settings, self.location, prefix_of(application))
+        group = application.config.consumer_group
+        self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, ours, topics))
 
     def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
         with asking_for_topics(self.settings):
@@ -122,7 +123,8 @@ class Connector:
             spark.up.result()  # after a failed start of Spark do not join the group
         offsets = open_group(application.config, admin, next(iter(topics), None), runtime.timings)
         topic_ids = TopicIds(offsets.topic_id)
-        others = OtherTables(admin, name, topics, new_client_id(self.settings, self.location), runtime.metrics.replicas)
+        ours = what_is_written(self.settings, self.location, prefix_of(application))
+        others = OtherTables(admin, name, topics, ours, runtime.metrics.replicas)
         questions = (lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later)
         return Group(
             name,

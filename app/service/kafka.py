@@ -11,7 +11,7 @@ from quixstreams import Application
 from quixstreams.app import ApplicationConfig
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
-from app.config.parsers import is_pem
+from app.config.parsers import TOPIC, is_pem
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
@@ -23,7 +23,7 @@ from app.kafka.connection import (
     poll_in_background,
     uses_callback,
 )
-from app.kafka.group import client_id
+from app.kafka.group import Writes
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import Topics
 from app.model import TopicPartition
@@ -62,7 +62,7 @@ def new_application(
     largest = settings.client_properties.get("message.max.bytes", "")
     of_consumer = {
         **EVERY_CLIENT,
-        "client.id": new_client_id(settings, location),
+        "client.id": what_is_written(settings, location).client_id,
         "session.timeout.ms": int(timings.session_seconds * 1000),
         "heartbeat.interval.ms": _HEARTBEAT_MS,
         "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
@@ -102,8 +102,8 @@ def new_application(
         raise ConfigError("setting up the Kafka client", str(error), "Check the KAFKA_ variables") from error
 
 
-def new_client_id(settings: Settings, location: TableLocation) -> str:
-    return client_id(settings.input_topic, location.uri)
+def what_is_written(settings: Settings, location: TableLocation, prefix: str = "") -> Writes:
+    return Writes(TOPIC if settings.has_several else settings.input_topic, location.uri, prefix)
 
 
 def open_group(config: ApplicationConfig, admin: AdminClient, topic: str | None, timings: Timings) -> GroupOffsets:

@@ -96,7 +96,7 @@ def _open_inputs(
     known = {topic.removeprefix(prefix) for topic in topics} | ({settings.input_topic} if topics else set())
     if missing := [name for name in settings.topics if name not in known]:
         logger.warning("no topic is there for %s: it is read once there is one", ", ".join(missing))
-    names = (f"^{prefix}{name[1:]}" if name.startswith("^") else f"{prefix}{name}" for name in settings.topics)
+    names = (f"^{prefix}({name[1:]})" if settings.is_expression else f"{prefix}{name}" for name in settings.topics)
     return topic, topics, [*names]
 
 

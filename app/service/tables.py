@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
+from tempfile import mkdtemp
 
 from app.config.fields import checked
 from app.config.parsers import name
@@ -24,7 +26,6 @@ logger = logging.getLogger(__name__)
 _OPENED_AT_ONCE = 8
 _SHARED_THREADS = 16  # at least, of each pool
 _CLOSING_SECONDS = 1.0
-_OWN_TOPICS = "__"  # Kafka's own begin so
 
 
 class Tables:
@@ -65,10 +66,13 @@ class Tables:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _open(self, topic: str) -> Member | None:
+        if not self._settings.reads(
+            topic.removeprefix(self._prefix)
+        ):  # Kafka's client may read an expression otherwise
+            return None
         settings = self._settings.of_topic(topic.removeprefix(self._prefix))
         for _, problem in checked("TABLE_NAME", name, settings.table):
-            if not topic.startswith(_OWN_TOPICS):
-                logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
+            logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return None
         runtime, group = self._runtime, self._group
         lake = open_lake(settings, runtime.metrics.waits, self._store)
@@ -78,15 +82,15 @@ class Tables:
         if topic not in self._first:
             logger.info("topic %s was added after the consumer group began: it is read from its first record", topic)
             group = replace(group, wanted=replace(group.wanted, reset="earliest"))
-        scratch = runtime.scratch / f"table-{settings.table}"
-        scratch.mkdir(exist_ok=True)
-        its = replace(runtime, scratch=scratch)
+        its = replace(runtime, scratch=Path(mkdtemp(prefix="table-", dir=runtime.scratch)))
         return self._new_member(settings, lake, group, its, self._buffer)
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
-    """Those of the visible topics that are read, as Kafka has them: with the platform's ``prefix``."""
-    return [topic for topic in visible if topic.startswith(prefix) and settings.reads(topic.removeprefix(prefix))]
+    """Those of the visible topics that have a table, as Kafka has them: with the platform's ``prefix``."""
+    plain = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
+    read = [topic for topic, its in plain.items() if settings.reads(its)]
+    return [each for each in read if not [*checked("TABLE_NAME", name, settings.of_topic(plain[each]).table)]]
 
 
 def _shared(runtime: Runtime) -> Runtime:

@@ -92,7 +92,9 @@ class RunEnd:
 
     def _is_reached(self) -> bool:
         assigned = self._assigned()
-        if not assigned or self._left(assigned):
+        if not assigned:
+            return self._until.is_empty
+        if self._left(assigned):
             return False
         if self._offsets is not None:
             for topic in self._internal:

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.errors import ConfigError, RetryableError
 from app.kafka.connection import KafkaConnection
-from app.kafka.group import check_members
+from app.kafka.group import Writes, check_members
 from app.kafka.questions import end_offsets
 from app.kafka.rights import check_topic_rights
 from app.kafka.topics import new_admin
@@ -210,7 +210,7 @@ def test_a_client_that_waits_for_a_dead_broker_pauses_between_two_tries(other_ka
 def _ask_as_a_start(servers: str, asked: Connection) -> None:
     admin = new_admin(KafkaConnection.to(servers, {}))
     check_topic_rights(admin, "readings")
-    check_members(admin, "sink", "")
+    check_members(admin, "sink", Writes("", ""))
     asked.send(None)
     admin.list_topics(timeout=PATIENCE)  # Kafka is back, and late answers have come in
 

@@ -36,7 +36,7 @@ from app.service.background import MAIN
 from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_registry
 from app.service.framework_lane import names_of_dataframes
-from app.service.kafka import asking_for_topics, new_application, new_client_id
+from app.service.kafka import asking_for_topics, new_application, what_is_written
 from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
@@ -67,7 +67,10 @@ def check(settings: Settings, options: Namespace) -> int:
     log_warnings_only()
     begin = time.monotonic()
     failed, told = 0, set[str]()
-    with warnings_to_tell(by_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
+    with (
+        warnings_to_tell(by_answer=options.json) as warnings,
+        contextlib.closing(_Attempts(settings, options.table)) as attempts,
+    ):
         for warning in settings.warnings:
             logger.warning("%s", warning)
         for column in settings.spec.columns:
@@ -95,8 +98,9 @@ class _Attempts:
 
     _application: Application  # once the broker is reached
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, table: str | None) -> None:
         self._settings = settings
+        self._table = ["--table", table] if table else []
         self._ends = contextlib.ExitStack()
         self._scratch = self._ends.enter_context(scratch_folder())
         self._store = new_store(settings)
@@ -161,7 +165,7 @@ class _Attempts:
         assert self._topic is not None, "it was opened before"  # noqa: S101
         check_topic_rights(admin, self._topic.name)
         check_group_rights(admin, group, self._topic.name)
-        check_members(admin, group, new_client_id(self._settings, self._location))
+        check_members(admin, group, what_is_written(self._settings, self._location))
         return "may read the topic, and no member writes another table"
 
     def _find_silence_topic(self) -> str:
@@ -210,7 +214,7 @@ class _Attempts:
     def _plan(self) -> str:
         if not choose_lane(load_customised(), self._settings).is_untouched:
             return "transform() is edited, and is not run here: see try --topic"
-        command = [sys.executable, str(MAIN), "try", "--topic", str(_PLANNED), "--json"]
+        command = [sys.executable, str(MAIN), "try", "--topic", str(_PLANNED), "--json", *self._table]
         ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         try:
             plan = Plan(**json.loads(ended.stdout))

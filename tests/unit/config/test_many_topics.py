@@ -14,9 +14,11 @@ from tests.support.environment import load
     ("read", "topics", "others"),
     [
         ("orders", ["orders"], ["orders2", "order"]),
-        ("orders, payments", ["orders", "payments"], ["orders,payments", ""]),
+        ("orders, payments,orders", ["orders", "payments"], ["orders,payments", ""]),
         ("^db[.]public[.].*", ["db.public.a", "db.public."], ["db_public.a", "x.db.public.a"]),
         ("^a{1,2}", ["a", "aa"], ["2}"]),
+        ("^a|b", ["a", "ab", "b"], ["xb"]),
+        ("^.*", ["orders"], ["__consumer_offsets"]),
     ],
 )
 def test_topics_that_are_read(read: str, topics: list[str], others: list[str]) -> None:
@@ -41,6 +43,10 @@ def test_the_table_of_a_topic(template: str, table: str) -> None:
         ({"TABLE_NAME": "all"}, "TABLE_NAME"),
         ({"TABLE_NAME": "{topic}/x"}, "TABLE_NAME"),
         ({"input": "^a("}, "input"),
+        ({"input": r"^orders\d"}, "input"),
+        ({"input": "^(?!pay).*"}, "input"),
+        ({"input": "orders,^pay.*"}, "TABLE_NAME"),
+        ({"input": "orders,_odd"}, "TABLE_NAME"),
         ({"COMPACT": "6h"}, "COMPACT"),
         ({"OPENLINEAGE_URL": "http://lineage.example.com"}, "OPENLINEAGE_URL"),
         ({"input": "^s", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"}, "STREAM_TIMEOUT_TOPIC"),

@@ -8,10 +8,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from app.errors import RetryableError
-from app.kafka.group import OtherTables, check_members, client_id, is_member
+from app.kafka.group import OtherTables, Writes, check_members, is_member
 
-OURS, SAME, OTHER = (client_id("sensors", table) for table in ("s3://lake/one", "s3://lake/one", "s3://lake/other"))
-OTHER_TOPIC = client_id("else", "s3://lake/other")
+WRITES = Writes("sensors", "s3://lake/one")
+OURS = SAME = WRITES.client_id
+OTHER, OTHER_TOPIC = (Writes(topic, "s3://lake/other").client_id for topic in ("sensors", "else"))
 
 # Partition 0 of the topic, as in Kafka's protocol of consumers: version 0, one topic, one partition, no user data.
 ASSIGNED = b"\0\0\0\0\0\x01\0\x07sensors\0\0\0\x01\0\0\0\0\0\0\0\0"
@@ -38,13 +39,13 @@ class Group:
 
 
 def others(group: Group) -> OtherTables:
-    return OtherTables(cast(AdminClient, group), "sink", ["sensors"], OURS)
+    return OtherTables(cast(AdminClient, group), "sink", ["sensors"], WRITES)
 
 
 def test_the_members_that_write_our_table_are_counted() -> None:
     counted: list[int] = []
     group = cast(AdminClient, Group(OURS, SAME, OTHER_TOPIC, "console"))
-    looking = OtherTables(group, "sink", ["sensors"], OURS, counted.append)
+    looking = OtherTables(group, "sink", ["sensors"], WRITES, counted.append)
     assert looking.at_assignment() is None
     assert looking.later() is None
     assert counted == [2, 2]
@@ -85,7 +86,7 @@ def test_a_group_without_members_is_told_to_have_another_program(caplog: pytest.
 
 
 def check(group: Group) -> None:
-    check_members(cast(AdminClient, group), "sink", OURS, ["sensors"])
+    check_members(cast(AdminClient, group), "sink", WRITES, ["sensors"])
 
 
 def test_before_joining_other_programs_are_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,3 +173,34 @@ def test_a_member_is_in_the_group_under_the_id_that_the_coordinator_gave_it(
 def test_without_an_answer_nothing_is_known_of_a_member() -> None:
     with pytest.raises(RetryableError, match="asking Kafka for the members of group sink"):
         is_member(cast(AdminClient, Group(OURS, error=KafkaError._TIMED_OUT)), "sink", f"{OURS}-1")
+
+
+def _several(table: str) -> Writes:
+    return Writes("{topic}", f"s3://lake/{table}", prefix="ws-")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_refused"),
+    [
+        (_several("{topic}"), _several("{topic}"), False),
+        (_several("{topic}"), _several("raw_{topic}"), True),
+        (_several("raw_{topic}"), Writes("sensors", "s3://lake/raw_sensors"), False),
+        (_several("raw_{topic}"), Writes("sensors", "s3://lake/sensors"), True),
+        (_several("raw_{topic}"), Writes("else", "s3://lake/other"), False),
+        (Writes("sensors", "s3://lake/raw_sensors"), _several("raw_{topic}"), False),
+        (Writes("sensors", "s3://lake/sensors"), _several("raw_{topic}"), True),
+        (Writes("sensors", "s3://lake/one"), _several("{topic}"), True),
+    ],
+)
+def test_members_of_several_topics_agree_on_the_table_of_each(ours: Writes, theirs: Writes, is_refused: bool) -> None:
+    group = Group(theirs.client_id)
+    group.assignment = b"\0\x0aws-sensors"
+    looking = OtherTables(cast(AdminClient, group), "sink", ["ws-sensors", "ws-payments"], ours)
+    assert (looking.at_assignment() is not None) == is_refused
+
+
+def test_members_of_several_topics_that_share_none_are_let_alone() -> None:
+    group = Group(_several("raw_{topic}").client_id)
+    group.assignment = b"\0\x09ws-orders"
+    looking = OtherTables(cast(AdminClient, group), "sink", ["ws-sensors"], _several("{topic}"))
+    assert looking.at_assignment() is None

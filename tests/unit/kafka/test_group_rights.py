@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from app.errors import FatalError
-from app.kafka.group import client_id
+from app.kafka.group import Writes
 from app.kafka.rights import check_group_rights, check_topic_rights
 
 Answer = list[AclOperation] | int | None
@@ -17,7 +17,7 @@ Answer = list[AclOperation] | int | None
 MEMBERS = {
     "console": [TopicPartition("sensors", 0)],
     "other": [TopicPartition("orders", 0)],
-    client_id("sensors", "s3://lake/data"): [TopicPartition("sensors", 1)],
+    Writes("sensors", "s3://lake/data").client_id: [TopicPartition("sensors", 1)],
 }
 
 
