@@ -137,7 +137,8 @@ def refuse_most(options: Namespace, store: ObjectStore, root: str, sizes: Iterab
         if not options.dry_run:
             keep_maintenance(store, root, refused=percent)
         cause = f"these are {percent:.0f} % of the table's {total:,} bytes, and --at-most is {options.at_most}"
-        raise ConfigError("erasing old rows", cause, "If all may go: with KEEP, set KEEP_CONFIRMED to it; with the command, leave it out")
+        hint = "If all may go: with KEEP, set KEEP_CONFIRMED to it; with the command, leave it out"
+        raise ConfigError("erasing old rows", cause, hint)
 
 
 def note_erased(options: Namespace, store: ObjectStore, root: str, rows: int, left: int = 0) -> None:
