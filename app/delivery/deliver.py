@@ -139,7 +139,8 @@ class Delivery:
         log = batch.in_flight.assignment.log
 
         def ask() -> ConnectorError | None:
-            log.check_open()  # at each try: a topic that was deleted never answers
+            if batch.in_flight.table:  # one of several: a topic that was deleted never answers, and the others go on
+                log.check_open()
             return self._recreated(tps)
 
         if (error := batch.in_flight.step("intend", ask, KAFKA)) is not None:
