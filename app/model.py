@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from app.reasons import Reason
 
+EACH_TOPIC: Final = "{topic}"  # in the name of a table, where each of several topics has one
 KEY_COLUMN = "__key"  # where a table has the Kafka key
 
 

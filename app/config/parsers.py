@@ -16,6 +16,7 @@ from zoneinfo import available_timezones
 
 from app import time_texts
 from app.formats import FORMATS
+from app.model import EACH_TOPIC
 from app.table.layout import KAFKA_PARTITIONS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.))*"
@@ -61,12 +62,11 @@ def listed(
 
 
 name = matching(_NAME, f"must be made of {NAME_RULE}")
-TOPIC: Final = "{topic}"
 
 
 def table_name(text: str) -> str:
     """Returns the name of a table; ``{topic}`` in it stands for that of the topic."""
-    name(text.replace(TOPIC, "topic"))
+    name(text.replace(EACH_TOPIC, "topic"))
     return text
 
 

@@ -10,7 +10,7 @@ from app.config import parsers as parse
 from app.config.fields import Contradictions, checked, env
 from app.config.store import Name, StoreVariables
 from app.errors import ConfigError
-from app.model import KEY_COLUMN
+from app.model import EACH_TOPIC, KEY_COLUMN
 from app.table.field_rules import FieldRules
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, UTC_ZONE
 from app.table.type_names import parse_column_types
@@ -65,8 +65,8 @@ class TableVariables(StoreVariables):
     @property
     def table(self) -> str:
         """With ``{topic}`` where there are several."""
-        name = self.table_name or parse.TOPIC
-        return name if self.has_several else name.replace(parse.TOPIC, self.input_topic)
+        name = self.table_name or EACH_TOPIC
+        return name if self.has_several else name.replace(EACH_TOPIC, self.input_topic)
 
     def of_topic(self, topic: str) -> Self:
         """Returns the settings for the table of this topic, as if no other were read."""
@@ -76,7 +76,7 @@ class TableVariables(StoreVariables):
         """Returns the settings of this table, for a command; ``ConfigError`` if there are several and it is none."""
         if not (table or self.has_several):
             return self
-        before, _, after = self.table.partition(parse.TOPIC)
+        before, _, after = self.table.partition(EACH_TOPIC)
         topic = (table or "").removeprefix(before).removesuffix(after) if self.has_several else self.input_topic
         of_topic = self.of_topic(topic)
         if of_topic.table == table and self.reads(topic) and not [*checked("TABLE_NAME", parse.name, table)]:
@@ -109,7 +109,7 @@ class TableVariables(StoreVariables):
         yield from super().contradictions()
         yield from self._contradictions_of_fields()
         yield from self._contradictions_of_paths()
-        if self.has_several and parse.TOPIC not in self.table:
+        if self.has_several and EACH_TOPIC not in self.table:
             yield "TABLE_NAME", "must have {topic} in it where input names several topics: each has a table of its own"
         for table in () if self.is_expression else [self.of_topic(each).table for each in self.topics]:
             for variable, problem in checked("TABLE_NAME", parse.name, table):

@@ -5,20 +5,20 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from app.errors import RetryableError
 from app.kafka.questions import ask, unanswered
+from app.model import EACH_TOPIC
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 10.0
 _NOT_SHOWN = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _LOOKS = 3
-_EACH: Final = "{topic}"  # in the address of a table: each topic has one of its own
 _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-9a-f]{12})")
 
 
@@ -41,12 +41,12 @@ class Writes:
     def of(self, topic: str) -> "Writes":
         """Of one of several topics, as Kafka has it, by itself."""
         name = topic.removeprefix(self.prefix)
-        return Writes(name, self.uri.replace(_EACH, name))
+        return Writes(name, self.uri.replace(EACH_TOPIC, name))
 
     def as_one_of_several(self) -> "Writes":
         """As a connector of several topics writes this one into the same table, if any does."""
         folder, _, table = self.uri.rpartition("/")
-        return Writes(_EACH, f"{folder}/{table.replace(self.topic, _EACH)}")
+        return Writes(EACH_TOPIC, f"{folder}/{table.replace(self.topic, EACH_TOPIC)}")
 
 
 def check_members(admin: AdminClient, group: str, ours: Writes, topics: Collection[str] = ()) -> None:
@@ -174,21 +174,13 @@ def _hosts_of_others(members: Iterable[Any], ours: Writes, topics: Collection[st
 
 
 def _is_other(member: Any, ours: Writes, topics: Collection[str]) -> bool:
-    theirs = member.client_id or ""
-    if not _CLIENT_ID.fullmatch(theirs) or theirs == ours.client_id:
+    theirs = _CLIENT_ID.fullmatch(member.client_id or "")
+    kin = [ours, *map(ours.of, topics)] if ours.topic == EACH_TOPIC else [ours, ours.as_one_of_several()]
+    if theirs is None or theirs[0] in {each.client_id for each in kin}:
         return False
-    kin = [ours, *map(ours.of, topics)] if ours.topic == _EACH else [ours, ours.as_one_of_several()]
-    if theirs in {each.client_id for each in kin}:
-        return False
-    topic, _ = _hashes(theirs)
-    if topic == _hash(_EACH):  # only what is assigned tells which topics those are
+    if theirs["topic"] == _hash(EACH_TOPIC):  # only what is assigned tells which topics those are
         return any(_has(member, each) for each in topics)
-    return topic in {_hashes(each.client_id)[0] for each in kin}
-
-
-def _hashes(client: str) -> tuple[str, str]:
-    *_, topic, table = client.split("-")
-    return topic, table
+    return theirs["topic"] in {_hash(each.topic) for each in kin}
 
 
 def _members(admin: AdminClient, group: str) -> list[Any]:

@@ -11,7 +11,7 @@ from quixstreams import Application
 from quixstreams.app import ApplicationConfig
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
-from app.config.parsers import TOPIC, is_pem
+from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
@@ -26,7 +26,7 @@ from app.kafka.connection import (
 from app.kafka.group import Writes
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import Topics
-from app.model import TopicPartition
+from app.model import EACH_TOPIC, TopicPartition
 from app.table.existing import TableLocation
 from app.timings import DEFAULT, Timings
 
@@ -103,7 +103,7 @@ def new_application(
 
 
 def what_is_written(settings: Settings, location: TableLocation, prefix: str = "") -> Writes:
-    return Writes(TOPIC if settings.has_several else settings.input_topic, location.uri, prefix)
+    return Writes(EACH_TOPIC if settings.has_several else settings.input_topic, location.uri, prefix)
 
 
 def open_group(config: ApplicationConfig, admin: AdminClient, topic: str | None, timings: Timings) -> GroupOffsets:

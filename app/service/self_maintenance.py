@@ -105,11 +105,8 @@ class SelfMaintenance:
 
     def _commands(self) -> Iterator[Sequence[str]]:
         """Yields what is to be done; ``erase`` comes first, for what it erases needs no merging."""
-        last, now, age = (
-            self._last.current or Maintenance(),
-            self._clock(),
-            duration(self._keep or "0m").total_seconds(),
-        )
+        last, now = self._last.current or Maintenance(), self._clock()
+        age = duration(self._keep or "0m").total_seconds()
         if self._keep and (last.age, last.erased // _DAY) != (age, now // _DAY):
             goes_on = last.age <= age and abs(now - last.erased) < 2 * max(_DAY, self._period)
             yield ("erase", "--older-than", self._keep, *(() if goes_on or self._is_confirmed else _WATCHED))
