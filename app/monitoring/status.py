@@ -23,8 +23,18 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 SparkState = Literal["starting", "running", "gone"]
 
 # Why a partition is not read, the worst first; empty if it is read.
-Hindrance = Literal["taken over", "being claimed", "paused", ""]
+Hindrance = Literal["set aside", "taken over", "being claimed", "paused", ""]
 HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A table that is set aside: why, since when, and when it is tried again (both in seconds since the epoch)."""
+
+    trouble: Trouble
+    since: float
+    again_at: float
+    tries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class Consumption:
         tps: those of them that are known by name.
         unclaimed: those of them that wait for their claims.
         fenced: those of them that must not be written any more, with the reasons.
+        aside: the tables that are set aside, by topic: their partitions are in ``tps``, and not in ``unclaimed``.
         oldest: of each partition with records that are not in the lake, when the first of them came into being, in
             seconds since the epoch.
         consumed: how many messages came.
@@ -51,6 +62,7 @@ class Consumption:
     tps: Collection[TopicPartition] = ()
     unclaimed: frozenset[TopicPartition] = frozenset()
     fenced: Mapping[TopicPartition, str] = field(default_factory=dict)
+    aside: Mapping[str, Aside] = field(default_factory=dict)
     oldest: Mapping[TopicPartition, float] = field(default_factory=dict)
     consumed: int = 0
     due_in: float | None = None
@@ -168,13 +180,16 @@ class Status:
         """All assigned partitions, the worst first."""
         positions, lane = self.counts.positions, self.live.consumption
         rows = []
-        for tp in positions.keys() | lane.unclaimed | lane.fenced.keys():
+        aside = {tp for tp in lane.tps if tp.topic in lane.aside}
+        for tp in positions.keys() | lane.unclaimed | lane.fenced.keys() | aside:
             position = positions.get(tp)
             age = position.freshness(self.counts.at, lane.oldest.get(tp)) if position else None
             rows.append(PartitionRow(tp, self._hindrance(tp), position, age))
         return sorted(rows, key=lambda row: row.rank)
 
     def _hindrance(self, tp: TopicPartition) -> Hindrance:
+        if tp.topic in self.live.consumption.aside:
+            return "set aside"
         if tp in self.live.consumption.fenced:
             return "taken over"
         if tp in self.live.consumption.unclaimed:
