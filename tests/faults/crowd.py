@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from app.model import TopicPartition
 from tests.fakes.clock import Clock
-from tests.faults.kafka_model import Group
+from tests.faults.kafka_model import TOPIC, Group
 from tests.faults.lanes import Fate, Lane, Network
 from tests.faults.memory_lake import MemoryStore, WatchfulCatalog
 from tests.faults.stepped_member import KINDS, Process, World, time_stands_still
@@ -25,10 +25,11 @@ counted: Counter[str] = Counter()  # what happened in all crowds
 
 
 class Crowd:
-    """Begins without members and records."""
+    """Begins without members and records; each topic has so many partitions."""
 
     member_types: Sequence[Callable[[str, World], Process]]  # in turn
     kinds: Sequence[str] = tuple(KINDS)  # of records that all members understand
+    topics: Sequence[str] = (TOPIC,)  # each has a table of its own
 
     def __init__(self, partitions: int, on_commit: Callable[[TopicPartition, int], None]) -> None:
         super().__init__()
@@ -39,10 +40,11 @@ class Crowd:
         self.violations: list[str] = []
         self.network = Network()
         self.store = MemoryStore(self.network, self.violations)
-        self.catalog = WatchfulCatalog(self.network, self.store, self.violations)
-        self.group = Group(partitions, self.network, on_commit)
+        catalogs = {topic: WatchfulCatalog(self.network, self.store, topic) for topic in self.topics}
+        tps = [TopicPartition(topic, number) for number in range(partitions) for topic in self.topics]
+        self.group = Group(tps, self.network, on_commit)
         tokens = (f"{number:024x}" for number in itertools.count())
-        self.world = World(scratch, self.clock, self.store, self.catalog, self.group, partial(next, tokens))
+        self.world = World(scratch, self.clock, self.store, catalogs, self.group, partial(next, tokens))
         self.members: list[Process] = []
         self._started = 0
         logging.disable(logging.CRITICAL)

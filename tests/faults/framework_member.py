@@ -16,10 +16,10 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.offsets import commit_where_partitions_begin, mark_commits
 from app.consumer.sink_observer import Observed
+from app.delivery.stage import Stager
 from app.model import TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
-from tests.faults.memory_lake import ROOT
 from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process, World
 from tests.support.batches import spec, stager
 
@@ -43,7 +43,9 @@ class Client(Consumer):
 class FrameworkMember(Process):
     def __init__(self, name: str, world: World) -> None:
         client = Client(world.group)
-        super().__init__(name, world, client, stager(spec("p"), table_root=ROOT, metadata=METADATA), LIMITS)
+        super().__init__(
+            name, world, client, lambda root: stager(spec("p"), table_root=root, metadata=METADATA), LIMITS
+        )
         current = CurrentMessage(1_000_000)
         callbacks = Callbacks(current)
         arguments = callbacks.arguments({})
@@ -152,3 +154,7 @@ class FrameworkMember(Process):
             work()
         except Exception as error:
             raise translated(error) from error
+
+
+def _stager(root: str) -> Stager:
+    return stager(spec("p"), table_root=root, metadata=METADATA)

@@ -1,4 +1,4 @@
-"""A topic and a consumer group as their members see them, over a network that fails."""
+"""Topics and a consumer group as their members see them, over a network that fails."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from app.kafka.questions import PartitionOffsets, own_offset
 from app.model import TopicPartition
 from tests.faults.lanes import Fate, Network, pause
 
-TOPIC = "sensors"
+TOPIC, OTHER = "sensors", "orders"
 _TIME = 1_705_320_000_000  # 2024-01-15T12:00:00Z in ms
 _TOPIC_ID = "first-life"
 _SIZE = 400  # of a message, in bytes
@@ -22,10 +22,12 @@ EPOCH = 1_700_000_000.0
 
 
 class Group:
-    """One consumer group on one topic; late commits stay in the network."""
+    """One consumer group; late commits stay in the network."""
 
-    def __init__(self, partitions: int, network: Network, on_commit: Callable[[TopicPartition, int], None]) -> None:
-        self.records: dict[TopicPartition, list[str]] = {TopicPartition(TOPIC, n): [] for n in range(partitions)}
+    def __init__(
+        self, tps: Sequence[TopicPartition], network: Network, on_commit: Callable[[TopicPartition, int], None]
+    ) -> None:
+        self.records: dict[TopicPartition, list[str]] = {tp: [] for tp in tps}
         self.committed: dict[TopicPartition, int] = {}
         self.set_by_hand: set[TopicPartition] = set()
         self.times: dict[TopicPartition, list[float]] = {tp: [] for tp in self.records}  # when they were produced
@@ -65,10 +67,10 @@ class Group:
 
     def ends(self, topic: str) -> dict[int, int]:
         """What ``app.kafka.questions.GroupOffsets`` finds out, as the next one."""
-        return {tp.partition: len(records) for tp, records in self.records.items()}
+        return {tp.partition: len(records) for tp, records in self.records.items() if tp.topic == topic}
 
     def begun(self, topic: str) -> set[int]:
-        return {tp.partition for tp in self.committed}
+        return {tp.partition for tp in self.committed if tp.topic == topic}
 
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if pause("ask Kafka for the offsets since a time") is not Fate.ANSWERED:
@@ -92,8 +94,8 @@ class Group:
         self.records[tp].extend(kinds)
         self.times[tp].extend([at] * len(kinds))
 
-    def add_partition(self) -> TopicPartition:
-        tp = TopicPartition(TOPIC, len(self.records))
+    def add_partition(self, topic: str) -> TopicPartition:
+        tp = TopicPartition(topic, sum(each.topic == topic for each in self.records))
         self.records[tp], self.times[tp], self.owners[tp] = [], [], None
         return tp
 

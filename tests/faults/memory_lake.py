@@ -23,13 +23,21 @@ from app.table.layout import PartitionSpec
 from tests.faults.lanes import Network
 
 URI = "s3://lake"
-ROOT = "data/t"
-DEAD_LETTERS = "data/_dead_letter/t"
 GROUP = "group"
 STORED_AT = datetime(2024, 1, 1, tzinfo=UTC)
 PLACEHOLDER = "placeholder"  # in place of an ETag
 _T = TypeVar("_T")
-RowId = tuple[int, int, int]  # partition, offset, and which of its rows
+RowId = tuple[str, int, int, int]  # topic, partition, offset, and which of its rows
+
+
+def root_of(topic: str) -> str:
+    """The folder of the table of a topic."""
+    return f"data/{topic}"
+
+
+def topic_of(key: str) -> str:
+    """The topic whose table, dead letter or journal has the object."""
+    return key.removeprefix("data/").removeprefix("_dead_letter/").partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class MemoryStore:
     uri = URI
 
     def __init__(self, network: Network, violations: list[str]) -> None:
-        self._network = network
+        self.network = network
         self.violations = violations
         self._writer: ConditionalWriter[bytes] = ConditionalWriter(URI, self._put, self._look)
         self._files: ConditionalWriter[bytes] = ConditionalWriter(URI, self._put_file, self._look)
@@ -60,7 +68,8 @@ class MemoryStore:
         self.claims: dict[str, PartitionClaim] = {}
         self.revoked: set[str] = set()  # keys of all batches that were ever rolled back
         self.registered: dict[str, DataFile] = {}
-        self.on_time: Callable[[bytes], None] = lambda _: None  # the body of an object of first offsets
+        self.wanted_again: Counter[RowId] = Counter()
+        self.on_time: Callable[[str, bytes], None] = lambda *_: None  # topic and body of an object of first offsets
 
     # --- as the connector sees it -----------------------------------------------------------------------------------
 
@@ -71,6 +80,7 @@ class MemoryStore:
         body = path.read_bytes()
         if key not in self.rows:
             self.rows[key] = _rows_in(path)
+            self._check_topics(key, {row[0] for row in self.rows[key]})
         self._files.create(key, body)
         return self._stored(key, len(body))
 
@@ -117,7 +127,7 @@ class MemoryStore:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _request(self, name: str, carry_out: Callable[[], _T], *, changes: bool = True) -> _T:
-        return self._network.request(
+        return self.network.request(
             name,
             carry_out,
             failed=lambda cause: RetryableError(name, cause),
@@ -141,17 +151,19 @@ class MemoryStore:
             raise ChangedError(key)
         self.objects[key] = _Object(body, hashlib.md5(body).hexdigest())  # noqa: S324 - as S3 does
         if is_log(key):
-            log = log_form(ROOT).parse(body)
+            log = log_form(root_of(topic_of(key))).parse(body)
+            self._check_topics(key, {each.topic for each in log.partitions})
             self._check_sequence(key, self.logs.get(key), log)
             if key in self.logs and self.logs[key].closed and not log.closed:
                 self.violations.append(f"{key} was opened again")
             self.logs[key] = log
             self.revoked |= {item.key for item in log.revoked}
         elif not key.endswith(".json"):
-            self.on_time(body)
+            self.on_time(topic_of(key), body)
         else:
             claim = CLAIM.parse(body)
             assert isinstance(claim, PartitionClaim)
+            self._check_topics(key, {key.split("/")[-2]})
             self._check_sequence(key, self.claims.get(key), claim)
             self.claims[key] = claim
         return self.objects[key].etag
@@ -161,6 +173,10 @@ class MemoryStore:
     ) -> None:
         if now.seq != (before.seq if before else 0) + 1:
             self.violations.append(f"{key} was replaced by {now}, which does not follow on {before}")
+
+    def _check_topics(self, key: str, topics: set[str]) -> None:
+        if topics - {topic_of(key)}:
+            self.violations.append(f"{key} has something of {topics}")
 
     def _store_file(self, key: str, body: bytes) -> str:
         if key in self.objects:
@@ -185,21 +201,24 @@ class MemoryStore:
 
     # --- as the test sees it ----------------------------------------------------------------------------------------
 
-    def log_of(self, token: str) -> AssignmentLog | None:
-        return self.logs.get(log_key(ROOT, GROUP, token))
+    def log_of(self, topic: str, token: str) -> AssignmentLog | None:
+        return self.logs.get(log_key(root_of(topic), GROUP, token))
 
     def progress(self, tp: TopicPartition) -> Progress | None:
-        claim = self.claims.get(claim_key(ROOT, GROUP, tp))
-        log = self.log_of(claim.owner) if claim else None
+        log = self._log_with(tp)
         return log.of(tp) if log else None
+
+    def _log_with(self, tp: TopicPartition) -> AssignmentLog | None:
+        claim = self.claims.get(claim_key(root_of(tp.topic), GROUP, tp))
+        return self.log_of(tp.topic, claim.owner) if claim else None
 
     @property
     def data_files(self) -> set[str]:
-        return {key for key in self._with_rows if key.startswith(f"{ROOT}/") and key.endswith(".parquet")}
+        return {key for key in self._with_rows - self.dead_letters if key.endswith(".parquet")}
 
     @property
     def dead_letters(self) -> set[str]:
-        return {key for key in self._with_rows if key.startswith(f"{DEAD_LETTERS}/")}
+        return {key for key in self._with_rows if key.startswith("data/_dead_letter/")}
 
     @property
     def placeholders(self) -> set[str]:
@@ -211,8 +230,7 @@ class MemoryStore:
 
     def found_end(self, tp: TopicPartition) -> int:
         """The last offset that is in the table once the next owner has settled the log, if nobody writes any more."""
-        claim = self.claims.get(claim_key(ROOT, GROUP, tp))
-        log = self.log_of(claim.owner) if claim else None
+        log = self._log_with(tp)
         progress = log.of(tp) if log else None
         if log is None or progress is None:
             return -1
@@ -226,20 +244,16 @@ class MemoryStore:
 class WatchfulCatalog:
     """A catalog of one table that holds against the store what it is told, and is one of Iceberg at the same time."""
 
-    def __init__(self, network: Network, store: MemoryStore, violations: list[str]) -> None:
+    def __init__(self, network: Network, store: MemoryStore, topic: str) -> None:
         self._network = network
         self._store = store
-        self._violations = violations
-        self._known = CatalogTable(f"{URI}/{ROOT}", ("p",))
+        self._violations = store.violations
+        self._topic = topic
+        self._known = CatalogTable(f"{URI}/{root_of(topic)}", ("p",))
         self._holders: dict[RowId, set[str]] = {}
-        self.wanted_again: Counter[RowId] = Counter()
         self._committed: set[str] = set()
         self._asked = 0
         self._properties: dict[str, str] = {}
-
-    @property
-    def files(self) -> dict[str, DataFile]:
-        return self._store.registered
 
     def check(self) -> CatalogTable | None:
         return self._known
@@ -278,15 +292,17 @@ class WatchfulCatalog:
     def _add(self, files: Sequence[DataFile], marks: Sequence[Mark]) -> None:
         self._commit(files, marks)
         for file in files:
+            if topic_of(file.key) != self._topic:
+                self._violations.append(f"{file.key} is registered in the table of {self._topic}")
             if file.key not in self._store.objects:
                 self._violations.append(f"{file.key} is registered and not in the store")
             if file.key in self._store.revoked:
                 self._violations.append(f"{file.key} is registered and was rolled back")
             for row in self._store.rows[file.key]:
                 self._holders.setdefault(row, set()).add(file.key)
-                if len(self._holders[row]) > 1 + self.wanted_again[row]:
+                if len(self._holders[row]) > 1 + self._store.wanted_again[row]:
                     self._violations.append(f"{row} is registered too often: {self._holders[row]}")
-            former = self.files.setdefault(file.key, file)
+            former = self._store.registered.setdefault(file.key, file)
             if (former.size, former.rows, former.partition_values) != (file.size, file.rows, file.partition_values):
                 self._violations.append(f"{file.key} is registered again as another file")
 
@@ -306,7 +322,7 @@ class WatchfulCatalog:
 def _rows_in(path: Path) -> list[RowId]:
     table = pq.read_table(path)
     if "reason" in table.column_names:
-        columns = (table.column("partition").to_pylist(), table.column("offset").to_pylist(), [0] * len(table))
+        columns = (*(table.column(name).to_pylist() for name in ("topic", "partition", "offset")), [0] * len(table))
     else:
-        columns = tuple(table.column(name).to_pylist() for name in ("__partition", "__offset", "v"))
+        columns = tuple(table.column(name).to_pylist() for name in ("__topic", "__partition", "__offset", "v"))
     return list(zip(*columns, strict=True))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,13 +22,11 @@ from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
 from app.delivery.limits import BatchLimits
-from app.delivery.members import Members
 from app.delivery.stage import Stager
 from app.model import Message, Row, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
 from tests.faults.kafka_model import TOPIC, Consumer, Group, to_kafka
-from tests.faults.memory_lake import ROOT
 from tests.faults.stepped_member import COMMIT_SECONDS, KINDS, LIMITS, METADATA, Process, World
 from tests.support.batches import spec
 
@@ -104,11 +103,12 @@ class PlainMember(Process):
     def __init__(self, name: str, world: World) -> None:
         self._client = client = Client(world.group, self.messages_of)
         limits = replace(LIMITS, commit_seconds=COMMIT_SECONDS)
-        super().__init__(name, world, client, _stager(self.read), limits)
+        super().__init__(name, world, client, partial(_stager, self.read), limits)
         played: Any = client
         bad_records = BadRecords("dead-letter", lambda _: None, world.clock)
         intake = Intake(limits.max_record_bytes, bad_records, transformer=self._transformer(limits, world))
-        self._loop = PlainLoop(played, intake, Members.of_one(TOPIC, self.member), lambda _: None)
+        self._loop = PlainLoop(played, intake, self.members, lambda _: None)
+        self._loop._has_topics = len(world.catalogs) > 1
 
     def _transformer(self, limits: BatchLimits, world: World) -> Transformer | None:
         return None
@@ -127,8 +127,8 @@ class PlainMember(Process):
             self._loop._turn()
 
     def _checkpoint(self) -> None:
-        if self.member.assignment is not None:
-            self.member.assignment.end_batch("checkpoint")
+        for assignment in self.members.assignments:
+            assignment.end_batch("checkpoint")
         self._loop._turn()
 
     def _revoke(self) -> None:
@@ -168,12 +168,12 @@ class TransformingMember(PlainMember):
         return Transformer(topic, built, limits, values_are_json=True, keys_are_text=True, clock=world.clock)
 
 
-def _stager(read: ReadMessage) -> Stager:
+def _stager(read: ReadMessage, root: str) -> Stager:
     of_table = spec("p")
     rules = Rules(of_table.timestamp_column, frozenset(of_table.columns), {})
     converter = BatchConverter(
         spec=of_table,
-        table_root=ROOT,
+        table_root=root,
         schema=MemorySchema(),
         rules=rules,
         metadata=METADATA,
@@ -181,4 +181,4 @@ def _stager(read: ReadMessage) -> Stager:
         whole_batches=WholeBatches(of_table, rules, METADATA),
         read_message=read,
     )
-    return Stager(converter, ROOT, of_table)
+    return Stager(converter, root, of_table)

@@ -1,9 +1,11 @@
 """One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import mkdtemp
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +17,7 @@ from app.delivery.claimer import Group as ConsumerGroup
 from app.delivery.claimer import Wanted
 from app.delivery.limits import BatchLimits
 from app.delivery.member import Member
+from app.delivery.members import Members
 from app.delivery.runtime import Runtime, Threads
 from app.delivery.stage import Stager
 from app.errors import ConnectorError
@@ -26,15 +29,15 @@ from app.table.existing import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
-from tests.faults.kafka_model import EPOCH, TOPIC, Consumer, Group
-from tests.faults.lanes import AtOnce, Lane, LaneCondition, LaneEvent, LaneLock, LanePool
-from tests.faults.memory_lake import GROUP, ROOT, URI, MemoryStore, WatchfulCatalog
+from tests.faults.kafka_model import EPOCH, Consumer, Group
+from tests.faults.lanes import AtOnce, Fate, Lane, LaneCondition, LaneEvent, LaneLock, LanePool, pause
+from tests.faults.memory_lake import GROUP, URI, MemoryStore, WatchfulCatalog, root_of
 from tests.support.batches import UNBOUNDED, spec
 
 MAX_BUFFER_BYTES = 6_000
 LARGEST_RECORD = 3_000  # with what it makes of a run's texts, where it is the first that is none
 COMMIT_SECONDS = 5.0  # of members that commit while the next batches are under way
-METADATA = ("__partition", "__offset")
+METADATA = ("__topic", "__partition", "__offset")
 LIMITS = replace(UNBOUNDED, batch_size=3, max_buffer_bytes=MAX_BUFFER_BYTES, target_file_bytes=0)
 # What a record becomes: the values of its rows, or no row at all.
 KINDS: dict[str, list[Any]] = {
@@ -53,7 +56,7 @@ class World:
     scratch: Path
     clock: Clock
     store: MemoryStore
-    catalog: WatchfulCatalog
+    catalogs: Mapping[str, WatchfulCatalog]  # by topic
     group: Group
     new_token: Callable[[], str]  # tokens order what is done for several partitions: random ones could not be repeated
 
@@ -61,8 +64,9 @@ class World:
 class WatchedMember(Member):
     """Looks at the stored log whenever it finds out that another member has closed it."""
 
-    def __init__(self, store: MemoryStore, *parts: Any) -> None:
+    def __init__(self, name: str, store: MemoryStore, *parts: Any) -> None:
         super().__init__(store, *parts)
+        self.delivering = Lane(f"{name}: deliver {self.table}")
         self._watched = store
         self._begun: list[Assignment] = []
 
@@ -72,23 +76,52 @@ class WatchedMember(Member):
 
     def check_fences(self) -> None:
         for own in (each.log for each in self._begun if each.log.fence):
-            log = self._watched.log_of(own.token)
+            log = self._watched.log_of(self.table, own.token)
             if log is not None and not log.closed:
                 self._watched.violations.append(f"{own.token} was fenced though its log is open: {own.fence}")
 
+    def prepare(self) -> None:
+        """Steps 1 to 3 of what was taken, as far as they go before a batch is delivered."""
+        has_come = True
+        while has_come and self.flow.failure is None and self.flow.written.is_empty:
+            has_come = self.pipeline.gathering.step(0.0)
+            while not self.flow.staged.is_empty:
+                self.pipeline.write_next()
+        self.begin_delivery()
+
+    def begin_delivery(self) -> None:
+        if self.delivering.is_idle and self.flow.failure is None and not self.flow.written.is_empty:
+            self.delivering.begin(self._deliver)
+
+    def _deliver(self) -> None:
+        """Steps 4 to 7 of what is prepared by then."""
+        try:
+            while not self.flow.written.is_empty:
+                self.pipeline.delivery.step()
+        except Stopped:
+            pass
+        except ConnectorError as error:
+            self.flow.fail(error)
+
 
 class _Metrics(Metrics):
-    member: WatchedMember
+    tables: list[WatchedMember]
 
     def fenced(self) -> None:
-        self.member.check_fences()
+        for table in self.tables:
+            table.check_fences()
 
 
 class Process:
-    """A process without its consumer. When it is killed, its threads end where they are and nobody else notices."""
+    """A process without its consumer. When it is killed, its threads end where they are and nobody else notices.
 
-    def __init__(self, name: str, world: World, kafka: Consumer, stager: Stager, limits: BatchLimits) -> None:
-        clock, group, catalog = world.clock, world.group, world.catalog
+    The table of the first topic is there from its beginning, others are opened once they are assigned.
+    """
+
+    def __init__(
+        self, name: str, world: World, kafka: Consumer, new_stager: Callable[[str], Stager], limits: BatchLimits
+    ) -> None:
+        clock, group = world.clock, world.group
         scratch = world.scratch / name
         scratch.mkdir()
         self.group = group
@@ -96,6 +129,8 @@ class Process:
         self.timings = timings = Timings(clock=clock)
         self._store = world.store
         metrics = _Metrics(timings=timings)
+        self._tables: list[WatchedMember] = []
+        metrics.tables = self._tables
         self.background = LanePool(f"{name}: claims")
         threads = Threads(
             new_pool=lambda name, _: self.background if name == "claim" else AtOnce(),
@@ -104,7 +139,6 @@ class Process:
             new_condition=lambda: LaneCondition(clock),
             handed_over=0,  # one portion may end two batches, and nobody takes the first
         )
-        location = TableLocation(URI, ROOT)
         offsets: Any = SimpleNamespace(
             of=group.position_of,
             topic_id=group.topic_id,
@@ -114,26 +148,40 @@ class Process:
             since=group.since,
             begun=group.begun,
         )
-        self.member = metrics.member = WatchedMember(
-            world.store,
-            Registrar(catalog, location, spec("p"), TOPIC, catalog.table(), new_lock=LaneLock),
-            stager,
-            Buffer(limits, threads),
-            ArrowWriter(),
-            ConsumerGroup(
-                GROUP,
-                offsets,
-                TopicIds(group.topic_id),
-                KafkaWatch(),
-                lambda: group.has(self.kafka),
-                wanted=Wanted(group.reset, group.follow_offsets),
-            ),
-            Runtime(
-                scratch, metrics, timings, threads=threads, now=lambda: EPOCH + clock.now, new_token=world.new_token
-            ),
+        wanted = Wanted(group.reset, group.follow_offsets)
+        its_group = ConsumerGroup(
+            GROUP, offsets, TopicIds(group.topic_id), KafkaWatch(), lambda: group.has(self.kafka), wanted=wanted
         )
+        runtime = Runtime(
+            scratch, metrics, timings, threads=threads, now=lambda: EPOCH + clock.now, new_token=world.new_token
+        )
+        buffer = Buffer(limits, threads)
+
+        def new_member(topic: str) -> WatchedMember:
+            root, catalog = root_of(topic), world.catalogs[topic]
+            registrar = Registrar(
+                catalog, TableLocation(URI, root), spec("p"), topic, catalog.table(), new_lock=LaneLock
+            )
+            its = replace(runtime, scratch=Path(mkdtemp(dir=scratch)))
+            parts = registrar, new_stager(root), buffer, ArrowWriter(), its_group, its, topic
+            self._tables.append(WatchedMember(name, world.store, *parts))
+            return self._tables[-1]
+
+        def open_table(topic: str) -> Future[Member | None]:
+            opened: Future[Member | None] = Future()
+
+            def work() -> None:
+                while pause(f"open the table of {topic}") is not Fate.ANSWERED:
+                    world.store.network.failures += 1
+                opened.set_result(new_member(topic))
+
+            self.background.submit(work)
+            return opened
+
+        first = next(iter(world.catalogs))
+        self.member = new_member(first)
+        self.members = Members(its_group, buffer, runtime, {first: self.member}, open_table)
         self.consuming = Lane(f"{name}: consumer")
-        self.delivering = Lane(f"{name}: deliver")
         self.has_ended = False
 
     # --- by its kind of consumer, on the consumer's thread ------------------------------------------------------------
@@ -163,13 +211,13 @@ class Process:
 
     @property
     def token(self) -> str:
-        """Of the generation in which it has its partitions."""
+        """Of the generation in which it has the partitions of the first topic."""
         assert self.member.assignment is not None
         return self.member.assignment.log.token
 
     @property
     def held_bytes(self) -> int:
-        return self.member.flow.buffer.held_bytes
+        return self.members.buffer.held_bytes
 
     @property
     def is_zombie(self) -> bool:
@@ -183,7 +231,11 @@ class Process:
 
     @property
     def lanes(self) -> list[Lane]:
-        return [lane for lane in (self.consuming, self.delivering, *self.background.lanes) if not lane.is_idle]
+        return [lane for lane in self._all_lanes if not lane.is_idle]
+
+    @property
+    def _all_lanes(self) -> tuple[Lane, ...]:
+        return self.consuming, *(each.delivering for each in self._tables), *self.background.lanes
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         return self._end(tp) == len(self.group.records[tp]) - 1
@@ -222,50 +274,30 @@ class Process:
         self.has_ended = True
 
     def prepare(self) -> None:
-        """Steps 1 to 3 of what was taken, as far as they go before a batch is delivered."""
-        flow, pipeline = self.member.flow, self.member.pipeline
-        has_come = True
-        while has_come and flow.failure is None and flow.written.is_empty:
-            has_come = pipeline.gathering.step(0.0)
-            while not flow.staged.is_empty:
-                pipeline.write_next()
-        self._begin_delivery()
-
-    def _begin_delivery(self) -> None:
-        flow = self.member.flow
-        if self.delivering.is_idle and flow.failure is None and not flow.written.is_empty:
-            self.delivering.begin(self._deliver)
-
-    def _deliver(self) -> None:
-        """Steps 4 to 7 of what is prepared by then."""
-        flow = self.member.flow
-        try:
-            while not flow.written.is_empty:
-                self.member.pipeline.delivery.step()
-        except Stopped:
-            pass
-        except ConnectorError as error:
-            flow.fail(error)
+        for table in self._tables:
+            table.prepare()
 
     def sweep(self) -> None:
-        self.background.submit(self.member.sweep)
+        for table in self._tables:
+            self.background.submit(table.sweep)
 
     def after_step(self) -> None:
         """Look at what a step has brought; raise what the connector should not have raised."""
-        self._begin_delivery()
+        for table in self._tables:
+            table.begin_delivery()
         error, self.consuming.error = self.consuming.error, None
         if isinstance(error, ConnectorError):
             self.consuming.begin(self._fail)
             self.has_ended = True
         elif error is not None:
             raise error
-        for lane in (self.delivering, *self.background.lanes):
+        for lane in self._all_lanes:
             if lane.error is not None:
                 raise lane.error
         self.background.end_idle()
 
     def kill(self) -> None:
-        for lane in (self.consuming, self.delivering, *self.background.lanes):
+        for lane in self._all_lanes:
             lane.kill()
         self.group.release(self.kafka)
 

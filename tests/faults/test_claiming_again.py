@@ -9,7 +9,8 @@ import pytest
 
 from app.journal.entry import log_key
 from tests.faults.crowd import ENOUGH
-from tests.faults.memory_lake import GROUP, ROOT
+from tests.faults.kafka_model import TOPIC
+from tests.faults.memory_lake import GROUP, root_of
 from tests.faults.stepped_member import Process
 from tests.faults.test_state_machine import PlainFaults
 
@@ -75,9 +76,9 @@ class Scene(PlainFaults):
 
     def close_log(self) -> None:
         """Another member closes the log of the owner, and does nothing else."""
-        log = self.store.log_of(self.token)
+        log = self.store.log_of(TOPIC, self.token)
         assert log is not None
-        key = log_key(ROOT, GROUP, self.token)
+        key = log_key(root_of(TOPIC), GROUP, self.token)
         closed = log.changed(closed=True, writer="late")
         self.store.write(key, closed.to_body(), replaces=self.store.objects[key].etag)
 
@@ -108,7 +109,7 @@ def test_the_owner_goes_on_in_the_same_process_after_a_late_claim(scene: Scene, 
     scene.work(scene.owner)
     assert scene.is_owner_alive
     assert scene.owner.is_through
-    log = scene.store.log_of(former)
+    log = scene.store.log_of(TOPIC, former)
     assert log is not None
     assert (scene.token == former) == (not log.closed)
     scene.assert_every_row_once()

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from app.model import TopicPartition
 from tests.faults.crowd import Crowd, Moves, counted, has_nothing, may_learn, one_of, owns
 from tests.faults.framework_member import FrameworkMember
-from tests.faults.kafka_model import TOPIC
+from tests.faults.kafka_model import OTHER, TOPIC
 from tests.faults.lanes import BEGIN, Fate
 from tests.faults.memory_lake import RowId
 from tests.faults.plain_member import PLAIN_KINDS, PlainMember, TransformingMember
@@ -54,7 +54,7 @@ def figures() -> Iterator[None]:
 
 
 class Faults(Crowd, RuleBasedStateMachine):
-    """Three members of a group at most, of the framework's lane; two partitions, one table."""
+    """Three members of a group at most, of the framework's lane; two partitions of each topic, and one topic."""
 
     member_types: Sequence[Callable[[str, World], Process]] = (FrameworkMember,)
 
@@ -73,24 +73,25 @@ class Faults(Crowd, RuleBasedStateMachine):
         """An example that begins with members at work gets further."""
         for tp in self.group.records:
             self._produce(tp, kinds)
-        for tps in [self.group.free[:1], self.group.free[1:]] if share else [self.group.free]:
+        half = len(self.group.free) // 2
+        for tps in [self.group.free[:half], self.group.free[half:]] if share else [self.group.free]:
             self._assign(self._new_member(), tps)
 
     @rule(
-        partition=st.integers(0, PARTITIONS - 1),
+        which=choices,
         kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=6),
         moves=moves,
     )
-    def produce(self, partition: int, kinds: list[str], moves: Moves) -> None:
-        self._produce(TopicPartition(TOPIC, partition), kinds)
+    def produce(self, which: int, kinds: list[str], moves: Moves) -> None:
+        self._produce(one_of(list(self.group.records), which), kinds)
         self._move(moves)
 
-    @precondition(lambda self: len(self.group.records) == PARTITIONS)
+    @precondition(lambda self: len(self.group.records) == PARTITIONS * len(self.topics))
     @rule(kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=6), moves=moves)
     def add_partition(self, kinds: list[str], moves: Moves) -> None:
         """Its records are older than any time that is followed."""
         self._move(moves)
-        tp = self.group.add_partition()
+        tp = self.group.add_partition(self.topics[-1])
         self._produce(tp, kinds)
         self.group.times[tp] = [-1.0] * len(kinds)
 
@@ -277,25 +278,26 @@ class Faults(Crowd, RuleBasedStateMachine):
         """The user changes where a new group would begin, and this one goes on."""
         self.group.reset = timedelta(seconds=seconds)
 
-    def _time_is_reckoned(self, body: bytes) -> None:
+    def _time_is_reckoned(self, topic: str, body: bytes) -> None:
         """The connector has noted down where each partition begins, before anything is read."""
         offsets = json.loads(body)["offsets"]
         if not offsets:
             return  # the text came without a time
         counted["times that are followed"] += 1
-        self._since = {tp: offsets[str(tp.partition)] for tp in self.group.records}
-        for tp, offset in self._since.items():
-            self._goes_on(tp, offset)
+        for tp in self.group.records:
+            if tp.topic == topic:
+                self._since[tp] = offsets[str(tp.partition)]
+                self._goes_on(tp, self._since[tp])
 
     def _goes_on(self, tp: TopicPartition, offset: int) -> None:
         """The user wants again what the table has from there on, and not what it lacks before that."""
         end = self.store.found_end(tp)
-        again, passed_over = self.catalog.wanted_again, self._passed_over
+        again, passed_over = self.store.wanted_again, self._passed_over
         for offsets, rows in ((range(offset, end + 1), again), (range(end + 1, offset), passed_over)):
-            rows.update((tp.partition, at, v) for at in offsets for v in range(self._rows_of(tp, at)))
+            rows.update((*tp, at, v) for at in offsets for v in range(self._rows_of(tp, at)))
 
     def _wanted(self, row: RowId) -> int:
-        return 1 + self.catalog.wanted_again[row] - self._passed_over[row]
+        return 1 + self.store.wanted_again[row] - self._passed_over[row]
 
     def _awaits_time(self, tp: TopicPartition) -> bool:
         is_ahead = self.group.committed.get(tp, 0) > self.store.found_end(tp) + 1
@@ -331,14 +333,14 @@ class Faults(Crowd, RuleBasedStateMachine):
 
     @invariant()
     def what_is_registered_is_stored(self) -> None:
-        registered = self.catalog.files.keys()
+        registered = self.store.registered.keys()
         assert registered <= self.store.objects.keys()
         assert not registered & self.store.revoked
 
     @invariant()
     def readers_see_no_row_twice(self) -> None:
         for keys in (self.store.data_files, self.store.dead_letters):
-            again = self.catalog.wanted_again
+            again = self.store.wanted_again
             twice = [row for row, count in self.store.rows_of(keys).items() if count > 1 + again[row]]
             assert not twice, f"{twice} are there too often"
 
@@ -351,11 +353,11 @@ class Faults(Crowd, RuleBasedStateMachine):
     def _check_commit(self, tp: TopicPartition, offset: int) -> None:
         """Invariant 1."""
         self._set_for.pop(tp, None)
-        rows = [(tp.partition, at, v) for at in range(offset) for v in range(self._rows_of(tp, at))]
+        rows = [(*tp, at, v) for at in range(offset) for v in range(self._rows_of(tp, at))]
         is_time = offset == self._since.get(tp)
         if is_time:  # quixstreams' loop is told where partitions begin before what a dead member has left is settled
-            rows = [row for row in rows if row[1] > self.store.found_end(tp)]
-        in_the_lake = self.store.rows_of(set(self.catalog.files)) + self.store.rows_of(self.store.dead_letters)
+            rows = [row for row in rows if row[2] > self.store.found_end(tp)]
+        in_the_lake = self.store.rows_of(set(self.store.registered)) + self.store.rows_of(self.store.dead_letters)
         missing = [row for row in rows if not in_the_lake[row] and self._wanted(row)]
         if missing:
             self.violations.append(f"{offset} of {tp} was committed while {missing} were not in the lake")
@@ -374,7 +376,7 @@ class Faults(Crowd, RuleBasedStateMachine):
             counted["failed requests"] += self.network.failures
             counted["records"] += sum(map(len, self.group.records.values()))
             counted["members"] += self._started
-            counted["files"] += len(self.catalog.files)
+            counted["files"] += len(self.store.registered)
             counted["files rolled back"] += len(self.store.revoked)
         finally:
             self.close()
@@ -401,10 +403,10 @@ class Faults(Crowd, RuleBasedStateMachine):
         for tp, kinds in self.group.records.items():
             for offset, kind in enumerate(kinds):
                 target = rejected if kind == "bad" else wanted
-                rows = [(tp.partition, offset, v) for v in range(len(KINDS[kind]))]
+                rows = [(*tp, offset, v) for v in range(len(KINDS[kind]))]
                 target.update({row: self._wanted(row) for row in rows})
         stored = self.store.data_files
-        assert stored == set(self.catalog.files), f"store and catalog: {stored ^ set(self.catalog.files)}"
+        assert stored == set(self.store.registered), f"store and catalog: {stored ^ set(self.store.registered)}"
         assert not self.store.placeholders
         found = self.store.rows_of(stored)
         assert found == wanted, f"missing {wanted - found}, too many {found - wanted}"
@@ -444,6 +446,12 @@ class PlainFaults(Faults):
     kinds = PLAIN_KINDS
 
 
+class SeveralFaults(PlainFaults):
+    """The same with two topics in each process: what befalls it befalls both of its tables."""
+
+    topics = (TOPIC, OTHER)
+
+
 class TransformingFaults(Faults):
     """The same with members of the plain lane whose records may become several rows."""
 
@@ -465,8 +473,9 @@ SETTINGS = settings(
     suppress_health_check=list(HealthCheck),
     print_blob=True,
 )
-TestFaults, TestPlainFaults = Faults.TestCase, PlainFaults.TestCase
+TestFaults, TestPlainFaults, TestSeveralFaults = Faults.TestCase, PlainFaults.TestCase, SeveralFaults.TestCase
 TestMixedFaults = pytest.mark.night(MixedFaults.TestCase)
 TestTransformingFaults = pytest.mark.night(TransformingFaults.TestCase)
-for tests in (TestFaults, TestPlainFaults, TestTransformingFaults, TestMixedFaults):
+for tests in (TestFaults, TestPlainFaults, TestSeveralFaults, TestTransformingFaults, TestMixedFaults):
     tests.settings = SETTINGS
+del tests  # it would be collected, too
