@@ -163,14 +163,15 @@ SchemaId = int | UUID
 class RegisteredSchema:
     """A schema of a registry.
 
-    ``kind`` is ``AVRO``, ``JSON`` or ``PROTOBUF``, of which the texts are descriptors in base64. ``references`` are the
-    schemas that ``text`` names, by ``names``; each stands behind those that it names itself.
+    ``kind`` is ``AVRO``, ``JSON`` or ``PROTOBUF``, of which the texts are descriptors in base64, if there are any.
+    ``references`` are the schemas that ``text`` names, by ``names``; each stands behind those that it names itself.
     """
 
     kind: str
     text: str
     references: Sequence[str] = ()
     names: Sequence[str] = ()
+    is_of_glue: bool = False  # of AWS, whose records name a message by its number among all in order of names
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class SchemaRegistry:
         self._others = (_SUBJECTS, self._latest)  # questions that need the login, as those for schemas
         self._clock = clock
         self._client = client
-        self._url = url
+        self._url, self._is_of_glue = url, url.startswith("glue://")
         self._answered: str | None = None  # the path of a schema that the registry has given
         self._failed: dict[SchemaId, list[float]] = {}  # when tries had no answer, while others were answered
         self._given_up: deque[float] = deque(maxlen=_MOST_WAITED_FOR)
@@ -66,7 +66,8 @@ class SchemaRegistry:
             if found is not None:
                 with _in_this_form(doing):
                     references = self._references(found, doing)
-                    its = RegisteredSchema(_kind(found), found["schema"], tuple(references.values()), tuple(references))
+                    others = tuple(references.values()), tuple(references)
+                    its = RegisteredSchema(_kind(found), found["schema"], *others, self._is_of_glue)
                 self._answered = path
                 self._failed.pop(schema, None)
                 return its
@@ -143,7 +144,7 @@ class SchemaRegistry:
     def _ask_for(self, path: str, doing: str) -> Mapping[str, Any] | None:
         """Asks for a schema, and where it is a text of Protobuf, for its descriptor."""
         found = self._ask(path, doing)
-        if found and _kind(found) == "PROTOBUF" and ";" in found["schema"]:
+        if found and _kind(found) == "PROTOBUF" and ";" in found["schema"] and not self._is_of_glue:
             return self._ask(path + _DESCRIPTOR, doing)
         return found
 

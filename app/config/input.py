@@ -115,8 +115,6 @@ class InputVariables(Area):
         if (self.registry_url or "").startswith("glue://"):
             others = (f"SCHEMA_REGISTRY_{name}" for name in ("TOKEN", "SSL_CA_LOCATION", "SSL_CERTIFICATE"))
             yield from self.refuse("has no effect with AWS Glue", *others)
-            if self.value_deserializer == "protobuf":
-                yield _URL, "must be another one for Protobuf: AWS Glue has its schemas as text, without descriptors"
         try:
             is_read = self.reads(self.stream_timeout_topic or "any")
         except re.error as error:

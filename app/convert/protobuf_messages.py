@@ -1,6 +1,5 @@
 """Reads messages in Protobuf by the descriptors of their schemas in a registry, without generated code."""
 
-import base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
@@ -12,10 +11,10 @@ from google.protobuf import json_format, wrappers_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from app.convert.columns import infer
+from app.convert.protobuf_descriptors import descriptors, nested
 from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payload
 from app.convert.scalars import moment_at
 from app.model import RegisteredSchema, SchemaId
@@ -48,10 +47,17 @@ class ProtobufSchema:
         for file in _STANDARD.values():
             pool.AddSerializedFile(file.serialized_pb)
         known = {*_STANDARD}
-        for name, text in zip(registered.names, registered.references, strict=True):
-            _add(pool, _described(text), name, known)
-        _add(pool, _described(registered.text), _OWN_NAME, known)
-        self._file = pool.FindFileByName(_OWN_NAME)
+        names, texts = (*registered.names, _OWN_NAME), (*registered.references, registered.text)
+        for name, text in zip(names, texts, strict=True):
+            *imported, file = descriptors(text)
+            for each in imported:
+                _add(pool, each, each.name, known)
+            _add(pool, file, name, known)
+        kinds = pool.FindFileByName(_OWN_NAME).message_types_by_name.values()
+        self._is_of_glue = registered.is_of_glue
+        if self._is_of_glue:
+            kinds = sorted(nested(kinds, "nested_types"), key=attrgetter("full_name"))
+        self._first = [*kinds]
         self._known: dict[tuple[int, ...], _Messages | ValueError] = {}  # or why there is none
 
     def read(self, data: bytes) -> Any:
@@ -60,12 +66,12 @@ class ProtobufSchema:
         Raises:
             ValueError: there is no such message, or the bytes are none.
         """
-        path, size = _path(data)
+        path, size = self._path(data)
         return self._messages(path).read(data[size:])
 
     def read_all(self, data: Sequence[bytes]) -> list[Any]:
         """Decodes many; ``ValueError`` also if they are different messages."""
-        path, size = _path(data[0])
+        path, size = self._path(data[0])
         if any(each[:size] != data[0][:size] for each in data):
             raise ValueError("different messages")
         messages = self._messages(path)
@@ -74,8 +80,18 @@ class ProtobufSchema:
         return [messages.decoded(each[size:]) for each in data]
 
     def names(self, data: bytes) -> Collection[str]:
-        path, _ = _path(data)
-        return self._messages(path).names
+        return self._messages(self._path(data)[0]).names
+
+    def _path(self, data: bytes) -> tuple[tuple[int, ...], int]:
+        """Returns the path of the message in its file, and how many bytes it takes."""
+        number, at = _number(data, 0)
+        if self._is_of_glue:
+            return (number,), at
+        path = []
+        for _ in range(number >> 1):  # Confluent's numbers count back and forth from zero
+            index, at = _number(data, at)
+            path.append(index >> 1)
+        return tuple(path) or (0,), at
 
     def _messages(self, path: tuple[int, ...]) -> "_Messages":
         if path not in self._known:
@@ -94,7 +110,7 @@ class ProtobufSchema:
     def _message(self, path: Sequence[int]) -> Descriptor:
         try:
             first, *inner = path
-            found: Descriptor = [*self._file.message_types_by_name.values()][first]
+            found: Descriptor = self._first[first]
             for index in inner:
                 found = found.nested_types[index]
         except (ValueError, IndexError):
@@ -179,14 +195,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     return number, at
 
 
-def _described(text: str) -> FileDescriptorProto:
-    try:
-        return FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (ValueError, DecodeError):
-        told = "the registry gives its schema as text alone, and not as a descriptor (format=serialized)"
-        raise ValueError(Reason(told)) from None
-
-
 def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, known: set[str]) -> None:
     """Adds a file under this name. What it imports may be missing, where only options need it."""
     if name in known:
@@ -204,22 +212,11 @@ def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, known: set[
     known.add(name)
 
 
-def _path(data: bytes) -> tuple[tuple[int, ...], int]:
-    """Returns the path of the message in its file, and how many bytes it takes."""
-    count, at = _number(data, 0)
-    path = []
-    for _ in range(count):
-        index, at = _number(data, at)
-        path.append(index)
-    return tuple(path) or (0,), at
-
-
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Reads a number of the wire format that counts back and forth from zero."""
     number, end = _varint(data, at)
     if end == at or data[end - 1] & _MORE:
         raise ValueError(Reason("it does not say which message of the schema it is"))
-    return number >> 1, end
+    return number, end
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

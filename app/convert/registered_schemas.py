@@ -64,7 +64,10 @@ def payloads(values: Sequence[bytes], headers: AllHeaders) -> Mapping[SchemaId, 
         room -= max(0, len(rest) - len(value))
         if room < 0:
             raise ValueError("too much at once")
-    return {_schema_id(named): of_schema for named, of_schema in found.items()}
+    groups = {_schema_id(named): of_schema for named, of_schema in found.items()}
+    if len(groups) < len(found):
+        raise ValueError("one schema, named in two ways")
+    return groups
 
 
 def _named(raw: bytes, headers: Headers | None, header: str) -> tuple[bytes, bytes]:

@@ -36,7 +36,7 @@ HOMES = {
     "botocore": "app.storage.s3.* app.catalog.glue_client",
     "s3transfer": "app.storage.s3.*",
     "azure": "app.storage.azure.*",
-    "google": "app.storage.gcs.* app.convert.protobuf_messages",
+    "google": "app.storage.gcs.* app.convert.protobuf_*",
     "aws_msk_iam_sasl_signer": "app.kafka.connection",
     "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
     "pyiceberg": "app.catalog.iceberg.*",

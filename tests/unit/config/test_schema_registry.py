@@ -45,7 +45,8 @@ GLUE = {"KAFKA_VALUE_DESERIALIZER": "avro", URL: "glue://eu-west-1/default-regis
 
 
 def test_aws_glue_takes_access_keys() -> None:
-    assert load(**GLUE).registry_url == GLUE[URL]
+    for name in ("avro", "protobuf"):
+        assert load(**GLUE | {"KAFKA_VALUE_DESERIALIZER": name}).registry_url == GLUE[URL]
     assert load(**GLUE, SCHEMA_REGISTRY_USERNAME="AKIA", SCHEMA_REGISTRY_PASSWORD="s").registry_password == "s"
     (problem,) = problems(**GLUE, SCHEMA_REGISTRY_TOKEN="t")
     assert problem == "SCHEMA_REGISTRY_TOKEN: has no effect with AWS Glue"
@@ -55,11 +56,6 @@ def test_aws_glue_takes_access_keys() -> None:
 def test_the_address_of_aws_glue(url: str) -> None:
     (problem,) = problems(**GLUE | {URL: url})
     assert "must be glue://<region>/<registry>" in problem
-
-
-def test_protobuf_of_aws_glue_is_refused() -> None:
-    (problem,) = problems(**GLUE | {"KAFKA_VALUE_DESERIALIZER": "protobuf"})
-    assert "AWS Glue has its schemas as text, without descriptors" in problem
 
 
 def test_a_token_without_a_registry_has_no_effect() -> None:

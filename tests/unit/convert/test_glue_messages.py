@@ -81,6 +81,11 @@ def test_json_both_ways(hive: tuple[str, ...]) -> None:
     assert_both_agree(Table(hive, json_schema=True), batches, few=1)
 
 
+def test_one_schema_that_records_of_a_batch_name_in_two_ways(tmp_path: Path) -> None:
+    by_guid = b"\1" + FIRST.bytes + old(1)
+    assert_both_agree(Table(avro=avro()), [messages(plain(FIRST, old(2)), by_guid, plain(FIRST, old(3)))], few=1)
+
+
 def test_a_field_with_null_is_found_in_what_is_packed() -> None:
     values = [packed(FIRST, b'{"ts_ms":null}')]
     assert JsonSchemaMessages().has_field(values, [None], "ts_ms")

@@ -231,7 +231,7 @@ def test_defaults_of_the_former_syntax() -> None:
         (b'{"a": 1}', "no schema id"),
         (framed(9, b""), "no schema with its id (id 9)"),
         (framed(2, b""), "AVRO and not Protobuf (id 2)"),
-        (framed(3, b""), "as text alone, and not as a descriptor"),
+        (framed(3, b""), "protoc cannot read its schema: "),
         (framed(4, b""), "its schema cannot be used"),
         (framed(1, b"", b""), "does not say which message"),
         (framed(1, b"", b"\2\x20"), "no message at the path [16]"),
@@ -241,7 +241,7 @@ def test_defaults_of_the_former_syntax() -> None:
 )
 def test_what_is_wrong_with_a_message_is_named(raw: bytes, reason: str, tmp_path: Path) -> None:
     lost = file(message("R", field("x", ".gone.X")), dependency=["gone.proto"])
-    schemas = registered(READING), RegisteredSchema("AVRO", '"long"'), RegisteredSchema("PROTOBUF", "message X {}")
+    schemas = registered(READING), RegisteredSchema("AVRO", '"long"'), RegisteredSchema("PROTOBUF", "message {}")
     step = StagingStep(Table(protobuf=opened(*schemas, registered(lost))), at_once=True, few=1)
     staged = step.stage(messages(raw), tmp_path / "staged")
     (rejected,) = staged.rejected

@@ -1,0 +1,145 @@
+"""Schemas in Protobuf that a registry has as text: what they become, and that no text reaches beyond itself."""
+
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from app.convert.protobuf_messages import ProtobufMessages, ProtobufSchema
+from app.model import RegisteredSchema
+from app.reasons import reason_of
+from tests.support.both_ways import Table, assert_both_agree, messages
+from tests.unit.convert.test_glue_messages import FIRST, SECOND, packed, plain
+
+SYNTAX = 'syntax = "proto3";'
+# As AWS's serializer for Java 1.1.27 registers a message with a map.
+OF_AWS = """syntax = "proto3";
+
+package lab;
+
+import "google/protobuf/timestamp.proto";
+
+option java_multiple_files = true;
+
+message Reading {
+  reserved "old";
+  reserved 7 to 9;
+
+  string site = 1;
+
+  repeated .lab.Reading.ByPortEntry by_port = 2;
+
+  .google.protobuf.Timestamp at = 3;
+
+  optional string note = 4 [json_name = "other"];
+
+  message ByPortEntry {
+    option map_entry = true;
+  
+    string key = 1;
+  
+    .lab.Reading.Port value = 2;
+  }
+
+  message Port {
+    int64 n = 1;
+  }
+}
+"""  # noqa: W293 - it does so
+# As it registers what Kafka Connect's converter makes.
+OF_CONNECT = """syntax = "proto3";
+
+import "metadata/metadata.proto";
+import "additionalTypes/decimal.proto";
+import "google/type/date.proto";
+
+message Row {
+  int32 small = 1 [
+    metadata.metadata_key = "connect.type",
+    metadata.metadata_value = "int16"
+  ];
+
+  .additionalTypes.Decimal price = 2;
+
+  .google.type.Date day = 3;
+}
+"""
+PORTS = b"\x0a\x01a\x12\x07\x0a\x01p\x12\x02\x08\x05"
+
+
+def of_glue(text: str) -> ProtobufSchema:
+    return ProtobufSchema(RegisteredSchema("PROTOBUF", text, is_of_glue=True))
+
+
+def test_the_text_of_awss_serializer_has_its_maps() -> None:
+    assert of_glue(OF_AWS).read(b"\0" + PORTS) == {"site": "a", "by_port": {"p": {"n": 5}}}
+
+
+def test_the_text_of_kafka_connects_converter() -> None:
+    data = b"\0\x08\x05\x12\x02\x08\x07\x1a\x03\x08\xea\x0f"
+    found = of_glue(OF_CONNECT).read(data)
+    assert found == {
+        "small": 5,
+        "price": {"units": 7, "fraction": 0, "precision": 0, "scale": 0},
+        "day": {"year": 2026, "month": 0, "day": 0},
+    }
+
+
+def test_the_number_of_a_message_counts_all_of_the_file_by_name() -> None:
+    nested = "message C { int64 c = 1; } message A { message D { int64 d = 1; } }"
+    last = "message A { int64 a = 1; map<string, int64> m = 2; }"
+    schema = of_glue(f"{SYNTAX} message B {{ int64 b = 1; {nested} }} {last}")
+    found = [schema.read(bytes([number])) for number in range(6)]
+    assert found == [{"a": 0, "m": {}}, {"key": "", "value": 0}, {"b": 0}, {}, {"d": 0}, {"c": 0}]
+    many = of_glue(SYNTAX + "".join(f"message M{n:03} {{ int64 f{n} = 1; }}" for n in range(300)))
+    assert many.read(b"\xab\x02\x08\x07") == {"f299": 7}
+
+
+def test_protobuf_of_glue_both_ways() -> None:
+    later = OF_AWS.replace("string site = 1;", "string site = 1; int64 n = 5;")
+    schemas = {FIRST: OF_AWS, SECOND: later}
+    opened = ProtobufMessages(
+        lambda version: RegisteredSchema("PROTOBUF", schemas[UUID(str(version))], is_of_glue=True)
+    )
+    bodies = [b"\0" + PORTS, b"\0\x0a\x01b", b"\0\x22\x01c", b"\0\x28\x07", b"\2\x08\x05", b"\7", b"", b"\0\xff"]
+    draw = Random(7)  # noqa: S311 - no secret
+    batches = [
+        messages(*(draw.choice((plain, packed))(draw.choice((FIRST, SECOND)), draw.choice(bodies)) for _ in range(20)))
+        for _ in range(6)
+    ]
+    assert_both_agree(Table(protobuf=opened), batches, few=2)
+
+
+HOSTILE = {
+    "an absolute path": 'import "{outside}";',
+    "a path upwards": 'import "../../../../../../../../{outside}";',
+    "a path upwards behind a known one": 'import "google/protobuf/../../../../../../../../{outside}";',
+    "a device": 'import "/dev/zero";',
+    "itself": 'import "the text";',
+    "what no folder has": 'import "others.proto";',
+    "levels": "message A{" * 100_000,
+    "levels in an option": "option java_package = " + "{a:" * 100_000,
+    "many messages": "".join(f"message A{n} {{}}" for n in range(200_000)),
+    "a name that becomes many": f"message {'A' * 60_000} {{"
+    + "".join(f"B f{n} = {n + 1};" for n in range(9_000))
+    + "}",
+    "no text": "\0" * 1_000_000,
+    "half a character": "\ud800",
+    "no message": "enum",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_text_is_the_error_of_its_schema_alone(name: str, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.proto"
+    outside.write_text(f"{SYNTAX} message Secret {{ string told = 1; }}")
+    text = SYNTAX + HOSTILE[name].replace("{outside}", str(outside)) + "message Reading { Secret secret = 1; }"
+    schemas = {FIRST: text, SECOND: OF_AWS}
+    opened = ProtobufMessages(
+        lambda version: RegisteredSchema("PROTOBUF", schemas[UUID(str(version))], is_of_glue=True)
+    )
+    with pytest.raises(ValueError, match="protoc cannot read its schema") as caught:
+        opened.read(plain(FIRST, b"\0"), None)
+    assert len(reason_of(caught.value).whole) < 500
+    assert opened.read(plain(SECOND, b"\0" + PORTS), None)["site"] == "a"
