@@ -105,6 +105,19 @@ _ROWS: Mapping[str, tuple[_Graph, ...]] = {
             },
         ),
     ),
+    "Tables of many topics": (
+        _Graph(
+            "Rows written a second",
+            "rowsps",
+            {"{{table}}": f"sum by (table) (rate(lake_sink_table_rows_total{_JOB}[$__rate_interval]))"},
+        ),
+        _Graph(
+            "Waits for another system",
+            "s",
+            {"{{table}}: {{system}}": f"max by (table, system) (lake_sink_table_wait_seconds{_JOB})"},
+        ),
+        _Graph("Set aside", "short", {"{{table}}": f"max by (table) (lake_sink_table_aside{_JOB})"}),
+    ),
 }
 
 

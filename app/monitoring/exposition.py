@@ -3,8 +3,8 @@
 ``Metrics`` counts; all other values are read from the status at each scrape.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -131,32 +131,41 @@ class Exposition:
                 if (value := read(status)) is not None:
                     yield family(f"lake_sink_{name}", documentation, value)
         yield from _of_partitions(status)
-        for name, field in (("rows", "rows"), ("bytes", "size"), ("files", "files")):
-            counter = CounterMetricFamily(f"lake_sink_table_{name}", "The same of one of several.", labels=["table"])
-            for table, totals in status.counts.of_tables.items():
-                counter.add_metric([table], getattr(totals, field))
-            yield counter
-        state = GaugeMetricFamily("lake_sink_state", "1 for the state that the connector is in.", labels=["state"])
-        for each in STATES:
-            state.add_metric([each], float(each == status.live.state))
-        yield state
+        yield from _of_tables(status)
+        states = {(each,): each == status.live.state for each in STATES}
+        yield _gauge("state", "1 for the state that the connector is in.", ["state"], states)
         if identity.is_found:  # a changing table would look like a second deployment
             names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
-            yield _info("deployment_info", "Topic, consumer group and table, as labels of the value 1.", names)
-        yield _info("build_info", "Versions, as labels of the value 1.", identity.versions)
+            told = "Topic, consumer group and table, as labels of the value 1."
+            yield _gauge("deployment_info", told, [*names], {(*names.values(),): 1})
+        versions = identity.versions
+        yield _gauge("build_info", "Versions, as labels of the value 1.", [*versions], {(*versions.values(),): 1})
 
 
 def _of_partitions(status: Status) -> Iterator[Metric]:
     known = sorted((row.tp, row.position, row.age) for row in status.rows if row.position)
     for name, documentation, read in _PARTITION_GAUGES:
-        gauge = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=["topic", "partition"])
-        for tp, position, age in known:
-            if (value := read(position, age)) is not None:
-                gauge.add_metric([tp.topic, str(tp.partition)], value)
-        yield gauge
+        values = {(tp.topic, str(tp.partition)): read(position, age) for tp, position, age in known}
+        yield _gauge(name, documentation, ["topic", "partition"], values)
 
 
-def _info(name: str, documentation: str, labels: Mapping[str, str]) -> Metric:
-    info = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=list(labels))
-    info.add_metric(list(labels.values()), 1)
-    return info
+def _of_tables(status: Status) -> Iterator[Metric]:
+    """The series of each table, where there are several."""
+    for name, field in (("rows", "rows"), ("bytes", "size"), ("files", "files")):
+        counter = CounterMetricFamily(f"lake_sink_table_{name}", "The same of one of several.", labels=["table"])
+        for table, counts in status.counts.of_tables.items():
+            counter.add_metric([table], getattr(counts.totals, field))
+        yield counter
+    waits = {(wait.table, wait.system or ""): wait.seconds for wait in reversed(status.live.waits) if wait.table}
+    yield _gauge("table_wait_seconds", "For how long a table waits for another system.", ["table", "system"], waits)
+    aside = {(status.identity.table_of(topic),): 1 for topic in status.live.consumption.aside}
+    yield _gauge("table_aside", "1 for a table that is set aside.", ["table"], aside)
+
+
+def _gauge(name: str, documentation: str, labels: Sequence[str], values: Mapping[Any, float | None]) -> Metric:
+    """Returns the values that are known, by those of the labels."""
+    gauge = GaugeMetricFamily(f"lake_sink_{name}", documentation, labels=labels)
+    for each, value in values.items():
+        if value is not None:
+            gauge.add_metric(each, float(value))
+    return gauge

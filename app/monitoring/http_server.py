@@ -45,8 +45,8 @@ _UNKNOWN_HOST: Final = PlainTextResponse(
     "this host name is not known here: ask for localhost or an IP address, or set HTTP_ALLOWED_HOSTS\n", 421
 )
 
-Pages = Mapping[str, Callable[[], Response]]
-"""Paths, and quick functions that return their answers."""
+Pages = Mapping[str, Callable[..., Response]]
+"""Paths, and quick functions that return their answers, by what a path has in braces."""
 
 
 class AllowedHosts:
@@ -145,10 +145,10 @@ def _app(pages: Pages, probes: Pages, allowed: AllowedHosts) -> ASGIApp:
     return app
 
 
-def _endpoint(answer: Callable[[], Response]) -> Callable[[Request], object]:
-    async def endpoint(_: Request) -> Response:
+def _endpoint(answer: Callable[..., Response]) -> Callable[[Request], object]:
+    async def endpoint(request: Request) -> Response:
         try:
-            return answer()
+            return answer(**request.path_params)
         except Exception:
             logger.exception("an HTTP request failed")
             raise  # uvicorn answers 500
@@ -156,10 +156,10 @@ def _endpoint(answer: Callable[[], Response]) -> Callable[[Request], object]:
     return endpoint
 
 
-def _kept(page: Callable[[], Response]) -> Callable[[], Response]:
+def _kept(page: Callable[..., Response]) -> Callable[..., Response]:
     """Renders the page once in each second at most: 500 partitions take 15 ms."""
-    in_second = lru_cache(1)(lambda _: page())
-    return lambda: in_second(int(time.monotonic()))
+    in_second = lru_cache(1)(lambda _, **named: page(**named))
+    return lambda **named: in_second(int(time.monotonic()), **named)
 
 
 class _Server(uvicorn.Server):

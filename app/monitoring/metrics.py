@@ -3,7 +3,9 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -121,7 +123,7 @@ class Counts:
     answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
     ``losses`` lists the records found missing for good with their times, the latest last; ``last_batches`` has the
     latest first. ``replicas`` are the members of the group that write this table, if known. ``maintenance`` is the last
-    one, if COMPACT or KEEP is set and there was one.
+    one, if COMPACT or KEEP is set and there was one. ``of_tables`` has the batches of each of several, by name.
     """
 
     at: float = 0.0
@@ -134,11 +136,16 @@ class Counts:
     losses: tuple[tuple[float, str], ...] = ()
     replicas: int | None = None
     maintenance: Maintenance | None = None
-    of_tables: Mapping[str, Totals] = field(default_factory=dict)
+    of_tables: Mapping[str, "Counts"] = field(default_factory=dict)
 
     @property
     def last_files(self) -> list[DeliveredFile]:
         return [file for batch in self.last_batches for file in reversed(batch.last_files)][:_REMEMBERED]
+
+    def with_batch(self, batch: DeliveredBatch) -> "Counts":
+        more = Totals(batch.rows, batch.files, batch.size, 1, batch.dead_letters, batch.rescued)
+        last_batches = (batch, *self.last_batches)[:_REMEMBERED]
+        return replace(self, totals=self.totals + more, last_batches=last_batches)
 
     @property
     def lag(self) -> int | None:
@@ -155,10 +162,14 @@ class Metrics:
         self._clock = clock
         self.waits = Waits(timings, self.failed_try)
         self._lock = threading.Lock()
+        self._all = self  # has the counts, also of what ``of_table`` gives
         self._counts = Counts(consuming_since=clock())
         self.registry = CollectorRegistry()
         self._retries = Counter(
             "lake_sink_retries", "Failed tries that were repeated.", ["operation"], registry=self.registry
+        )
+        self._retries_of_tables = Counter(
+            "lake_sink_table_retries", "The same of one of several.", ["table", "operation"], registry=self.registry
         )
         self._steps = Histogram(
             "lake_sink_step_seconds",
@@ -172,34 +183,39 @@ class Metrics:
         for step in STEPS:
             self._steps.labels(step)
 
+    def of_table(self, table: str) -> "Metrics":
+        """Returns these metrics as one of several tables uses them: waits and failed tries have its name."""
+        its = copy(self)
+        its.waits = self.waits.of_table(table, partial(self.failed_try, table=table))
+        return its
+
     def counts(self) -> Counts:
         """Returns an immutable snapshot of the counts."""
-        return replace(self._counts, at=self._clock())
+        return replace(self._all._counts, at=self._clock())
 
     def delivered(self, batch: DeliveredBatch) -> None:
         batch = replace(batch, at=self._clock(), last_files=batch.last_files[-_REMEMBERED:])
-        more = Totals(batch.rows, batch.files, batch.size, 1, batch.dead_letters, batch.rescued)
-        self._add(more)
         with self._lock:
-            last_batches = (batch, *self._counts.last_batches)[:_REMEMBERED]
-            of_tables = self._counts.of_tables
+            of_tables = self._all._counts.of_tables
             if table := batch.table:
-                of_tables = {**of_tables, table: of_tables.get(table, Totals()) + more}
-            self._counts = replace(self._counts, last_batches=last_batches, of_tables=of_tables)
+                of_tables = {**of_tables, table: of_tables.get(table, Counts()).with_batch(batch)}
+            self._all._counts = replace(self._all._counts.with_batch(batch), of_tables=of_tables)
         for step, seconds in batch.seconds.items():
             self._steps.labels(step).observe(seconds)
 
     def _add(self, more: Totals) -> None:
         with self._lock:
-            self._counts = replace(self._counts, totals=self._counts.totals + more)
+            self._all._counts = replace(self._all._counts, totals=self._all._counts.totals + more)
 
     def consuming(self) -> None:
         """Records the start of consuming: a commit is expected from now on."""
         with self._lock:
-            self._counts = replace(self._counts, consuming_since=self._clock())
+            self._all._counts = replace(self._all._counts, consuming_since=self._clock())
 
-    def failed_try(self, operation: Operation) -> None:
+    def failed_try(self, operation: Operation, table: str = "") -> None:
         self._retries.labels(operation).inc()
+        if table:
+            self._retries_of_tables.labels(table, operation).inc()
 
     def paused(self) -> None:
         """Counts a pause of consuming because the destination takes too long."""
@@ -212,18 +228,18 @@ class Metrics:
     def lost(self, what: str) -> None:
         """Records lost records: neither Kafka nor the table has them."""
         with self._lock:
-            losses = (*self._counts.losses, (self._clock(), what))[-_REMEMBERED:]
-            self._counts = replace(self._counts, losses=losses)
+            losses = (*self._all._counts.losses, (self._clock(), what))[-_REMEMBERED:]
+            self._all._counts = replace(self._all._counts, losses=losses)
 
     def replicas(self, count: int) -> None:
         """Notes how many members of the group write this table."""
         with self._lock:
-            self._counts = replace(self._counts, replicas=count)
+            self._all._counts = replace(self._all._counts, replicas=count)
 
     def maintained(self, last: Maintenance) -> None:
         """Notes the last maintenance of the table, by whichever member."""
         with self._lock:
-            self._counts = replace(self._counts, maintenance=last)
+            self._all._counts = replace(self._all._counts, maintenance=last)
 
     # --- positions --------------------------------------------------------------------------------------------------
 
@@ -231,7 +247,7 @@ class Metrics:
         """Notes that a partition is consumed from this offset on."""
         position = Position(offset, begun_at=self._clock())
         with self._lock:
-            self._counts = replace(self._counts, positions={**self._counts.positions, tp: position})
+            self._all._counts = replace(self._all._counts, positions={**self._all._counts.positions, tp: position})
 
     def committed(self, following: Mapping[TopicPartition, int]) -> None:
         """Notes the committed offset of each partition: the one after the last row in the lake."""
@@ -239,22 +255,22 @@ class Metrics:
             return
         now = self._clock()
         with self._lock:
-            positions = self._counts.positions
+            positions = self._all._counts.positions
             moved = {tp: positions[tp].commits(offset, now) for tp, offset in following.items() if tp in positions}
-            self._counts = replace(self._counts, positions={**positions, **moved}, last_commit=now)
+            self._all._counts = replace(self._all._counts, positions={**positions, **moved}, last_commit=now)
 
     def reaches(self, ends: Mapping[TopicPartition, int]) -> None:
         """Notes the end offset of each partition."""
         now = self._clock()
         with self._lock:
-            positions = self._counts.positions
+            positions = self._all._counts.positions
             known = {tp: positions[tp].reaches(end, now) for tp, end in ends.items() if tp in positions}
-            last_answer = now if known else self._counts.last_answer
-            self._counts = replace(self._counts, positions={**positions, **known}, last_answer=last_answer)
+            last_answer = now if known else self._all._counts.last_answer
+            self._all._counts = replace(self._all._counts, positions={**positions, **known}, last_answer=last_answer)
 
     def ended(self, tps: Iterable[TopicPartition]) -> None:
         """Forgets partitions that are not assigned any more."""
         gone = set(tps)
         with self._lock:
-            kept = {tp: position for tp, position in self._counts.positions.items() if tp not in gone}
-            self._counts = replace(self._counts, positions=kept)
+            kept = {tp: position for tp, position in self._all._counts.positions.items() if tp not in gone}
+            self._all._counts = replace(self._all._counts, positions=kept)

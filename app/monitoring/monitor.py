@@ -21,6 +21,7 @@ from app.monitoring.http_server import AllowedHosts, Pages, listen, serve
 from app.monitoring.metrics import Metrics
 from app.monitoring.sentences import headline
 from app.monitoring.status import Health, Identity, Live, Probe, Status
+from app.monitoring.tables import of_tables
 from app.monitoring.waits import OUTAGE_SECONDS
 
 logger = logging.getLogger(__name__)
@@ -70,10 +71,11 @@ class Monitor:
         Raises:
             ConfigError: the port cannot be opened.
         """
-        metrics = Exposition(self._metrics.registry, self._status)
+        metrics, several = Exposition(self._metrics.registry, self._status), self._identity.has_several
         pages: Pages = {
             "/": self._page,
-            "/partitions": partial(self._page, is_list=True),
+            "/partitions": partial(self._page, "render_partitions"),
+            **({"/tables": partial(self._page, "render_tables"), "/table-{table}": self._table} if several else {}),
             "/metrics": lambda: Response(metrics.text(), media_type="text/plain; version=0.0.4"),
             "/docs": partial(RedirectResponse, "docs/"),  # relative: a proxy may have put a path before it
             **{path: partial(self._document, path) for path in documents.paths()},
@@ -145,21 +147,25 @@ class Monitor:
     def _status(self) -> Status:
         return Status(self._identity, self._live(), self._metrics.counts(), self._history, self._clock())
 
-    def _page(self, *, is_list: bool = False) -> Response:
+    def _table(self, table: str) -> Response:
+        found = next((each for each in of_tables(self._status()) if each.identity.name == table), None)
+        return self._page(of_table=found) if found else RedirectResponse("tables")  # it may be of another replica now
+
+    def _page(self, name: str = "render", of_table: Status | None = None) -> Response:
         from app.monitoring import status_page  # noqa: PLC0415 - loaded at the first view
 
         status = self._status()
         java = status.live.java_pid
         view = status_page.View(
-            status,
+            of_table or status,
             warned=self._warned.newest_first(),
             uptime=status.monotonic - self._begin,
             seconds=status.monotonic - self._since.note(status),
             python_bytes=resident_bytes(os.getpid()),
             java_bytes=resident_bytes(java) if java else None,
+            is_of_table=of_table is not None,
         )
-        page = status_page.render_partitions(view) if is_list else status_page.render(view)
-        return HTMLResponse(page, headers=status_page.policy(self._frame_ancestors))
+        return HTMLResponse(getattr(status_page, name)(view), headers=status_page.policy(self._frame_ancestors))
 
     def _document(self, path: str) -> Response:
         from app.monitoring import status_page  # noqa: PLC0415

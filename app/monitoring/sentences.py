@@ -22,6 +22,7 @@ _ENOUGH_FILES: Final = 20  # of the last batches; fewer give no reliable size
 _SMALL_SHARE: Final = 16  # a file is small below this share of TARGET_FILE_MB
 _DEFAULT_TARGET_MB: Final = 16
 _MISSED: Final = 2.1  # intervals; the alert has the same limit
+_NAMED: Final = 3  # of tables
 _OFTEN: Final = 5  # takeovers since the start
 
 _NAMES: Final[dict[System | None, str]] = {
@@ -128,6 +129,20 @@ def _ending(s: Status) -> Iterator[Sentence]:
 
 def _waiting(s: Status) -> Iterator[Sentence]:
     live, lane = s.live, s.live.consumption
+    if lane.aside:
+        aside = min(lane.aside.values(), key=lambda each: each.since)
+        names = sorted(map(s.identity.table_of, lane.aside))
+        yield Sentence(
+            "bad",
+            f"{counted(len(names), 'table')} set aside: {', '.join(names[:_NAMED])}",
+            "operations#lakesinktableaside",
+            reason=_reason(aside.trouble),
+            next=f"It is tried again in {duration(aside.again_at - s.counts.at)}, "
+            f"after {counted(aside.tries, 'try', 'tries')}. Other tables go on",
+            to_do=aside.trouble.hint,
+            records="None is lost by this. Kafka has those that are not in the table, as long as the topic keeps them",
+            seconds=s.counts.at - aside.since,
+        )
     if live.waits:
         wait = live.waits[0]
         yield Sentence(

@@ -13,6 +13,7 @@ from app.monitoring.waits import Trouble
 
 _SLOPE_SECONDS = 300.0
 _FEW = 0.1  # of all partitions
+_LISTED = 10  # topics in a sentence
 _LATE_INTERVALS = 5
 _LATE_AT_LEAST_SECONDS = 30.0
 _HARDLY = 0.05  # messages a second; a lag that shrinks by less does not shrink
@@ -97,6 +98,8 @@ class Identity:
         compaction_seconds: between two times of COMPACT; ``None`` without it.
         keep: KEEP.
         settings: the effective ones as name and value, without secrets.
+        has_several: topics, each with a table of its own; the addresses of tables end with the name.
+        table_of: the name of the table of a topic.
     """
 
     topic: str
@@ -113,6 +116,13 @@ class Identity:
     keep: str | None = None
     has_catalog: bool = False
     settings: tuple[tuple[str, str], ...] = ()
+    has_several: bool = False
+    table_of: Callable[[str], str] = str
+
+    @property
+    def name(self) -> str:
+        """The table's."""
+        return self.root.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +209,9 @@ class Status:
     @cached_property
     def age(self) -> float | None:
         """The age of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if it is unknown."""
-        ages = [row.age for row in self.rows if row.age is not None]
-        return max(ages) if ages and len(ages) == len(self.rows) else None
+        ages = [row.age for row in self.rows if row.hindrance != "set aside"]
+        known = [age for age in ages if age is not None]
+        return max(known) if known and known == ages else None
 
     @property
     def oldest(self) -> TopicPartition | None:
@@ -292,8 +303,11 @@ class Health:
 
 
 def listed(tps: Iterable[TopicPartition]) -> str:
-    """Formats partitions as ranges, by topic: ``sensors 0-23, 30``."""
+    """Formats partitions as ranges, by topic: ``sensors 0-23, 30``; of many topics it names some."""
     by_topic: dict[str, list[int]] = {}
     for tp in sorted(tps):
         by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return "; ".join(f"{topic} {formatting.ranges(numbers)}" for topic, numbers in by_topic.items())
+    named = [f"{topic} {formatting.ranges(numbers)}" for topic, numbers in by_topic.items()]
+    if more := named[_LISTED:]:
+        named[_LISTED:] = [f"and {formatting.counted(len(more), 'more topic')}"]
+    return "; ".join(named)

@@ -1,8 +1,8 @@
 """The values of the status page for people: the headline, figures, partitions, and the last batches and warnings.
 
-``status_page.html`` is the page, ``partitions.html`` the one with all partitions, ``document.html`` the frame of a
-document. Jinja2 escapes all that it inserts there, and ``escape_control`` what a browser would not show or would show
-in another order.
+``status_page.html`` is the page, also that of one of several tables, ``partitions.html`` the one with all partitions or
+tables, ``document.html`` the frame of a document. Jinja2 escapes all that it inserts there, and ``escape_control`` what
+a browser would not show or would show in another order.
 """
 
 import base64
@@ -26,11 +26,12 @@ from app.monitoring.history import lay_out, window
 from app.monitoring.metrics import DeliveredBatch
 from app.monitoring.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
 from app.monitoring.status import HINDRANCES, SparkState, Status, listed
+from app.monitoring.tables import of_tables
 
 _REFRESH_SECONDS = 5
 _REFRESH_LIST_SECONDS = 30  # of the list of all partitions: somebody reads it
 _POINTS = 120  # of a chart: three of its pixels each
-_WORST_PARTITIONS = 10
+_WORST = 10  # partitions, and tables
 _RATE_SECONDS = 60.0
 _BAR = 300
 _UNKNOWN = "\N{EN DASH}"
@@ -50,6 +51,7 @@ class View:
         uptime: in seconds.
         seconds: for how long the connector has been like this.
         python_bytes, java_bytes: memory of the two processes, ``None`` where it is unknown.
+        is_of_table: ``status`` is that of one of several tables, all else that of the process.
     """
 
     status: Status
@@ -58,6 +60,7 @@ class View:
     seconds: float
     python_bytes: int | None
     java_bytes: int | None
+    is_of_table: bool = False
 
 
 def policy(frame_ancestors: Collection[str]) -> dict[str, str]:
@@ -75,11 +78,15 @@ def render(view: View) -> str:
     rate, byte_rate = history.rate(now, _RATE_SECONDS)
     sizes = {"Python": view.python_bytes, "Java": view.java_bytes}
     memory = {name: size for name, size in sizes.items() if size is not None}
+    tables = [] if view.is_of_table else of_tables(status)
     return _STATUS.render(
         **_values(view, _REFRESH_SECONDS),
         warned=view.warned,
         uptime=view.uptime,
+        is_of_table=view.is_of_table,
         systems=_systems(status),
+        tables=tables[:_WORST],
+        all_tables=len(tables),
         remarks=list(remarks(status)),
         rate=rate,
         byte_rate=byte_rate,
@@ -90,7 +97,7 @@ def render(view: View) -> str:
         memory_parts=", ".join(f"{name} {formatting.size(size)}" for name, size in memory.items()),
         catching_up=_catching_up(status),
         due=_if_known(_due)(status.live.consumption.due_in),
-        rows=status.outstanding[:_WORST_PARTITIONS],
+        rows=status.rows if view.is_of_table else status.outstanding[:_WORST],
         batches=list(zip(status.counts.last_batches, _bars(status.counts.last_batches), strict=True)),
         steps=list(STEPS),
         query=_query(status),
@@ -99,7 +106,11 @@ def render(view: View) -> str:
 
 
 def render_partitions(view: View) -> str:
-    return _PARTITIONS.render(**_values(view, _REFRESH_LIST_SECONDS), rows=view.status.rows)
+    return _PARTITIONS.render(**_values(view, _REFRESH_LIST_SECONDS), rows=view.status.rows, tables=[])
+
+
+def render_tables(view: View) -> str:
+    return _PARTITIONS.render(**_values(view, _REFRESH_LIST_SECONDS), rows=[], tables=of_tables(view.status))
 
 
 def render_document(path: str, document: Document) -> str:
@@ -169,7 +180,7 @@ def _query(status: Status) -> str:
     identity, files = status.identity, status.counts.last_files
     if not files:
         return ""
-    path = f"{identity.table}{files[0].key.removeprefix(identity.root)}".replace("'", "''")
+    path = f"{identity.table.removesuffix(identity.root)}{files[0].key}".replace("'", "''")
     return f"FROM '{path}' LIMIT 20"
 
 
@@ -248,6 +259,7 @@ _ENVIRONMENT.filters |= {
     "age": _if_known(_age),
     "counted": formatting.counted,
     "duration": formatting.duration,
+    "headline": headline,
     "moment": _moment,
     "number": _if_known("{:,}".format),
     "page": _page,

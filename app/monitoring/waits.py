@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
@@ -49,6 +50,7 @@ class Trouble:
     ``system`` is the one that failed, ``None`` where it is unknown. ``doing``, ``cause`` and ``hint`` are those of the
     error. ``seconds`` is for how long it has lasted, and ``exit_code`` that of the process if this error ends it,
     ``None`` where the process goes on. ``is_unanswered``: it is no error yet, for the system has not answered.
+    ``table`` is the one that waits, where there are several and it is only one.
     """
 
     system: System | None
@@ -58,11 +60,12 @@ class Trouble:
     seconds: float = 0.0
     exit_code: int | None = None
     is_unanswered: bool = False
+    table: str = ""
 
     @classmethod
-    def of(cls, error: ConnectorError, seconds: float = 0.0) -> "Trouble":
+    def of(cls, error: ConnectorError, seconds: float = 0.0, table: str = "") -> "Trouble":
         """Returns the trouble that has lasted for so long."""
-        return cls(error.system, error.doing, error.cause, error.hint, seconds, error.exit_code)
+        return cls(error.system, error.doing, error.cause, error.hint, seconds, error.exit_code, table=table)
 
 
 class Waits:
@@ -75,10 +78,17 @@ class Waits:
     def __init__(self, timings: Timings = DEFAULT, count: Callable[[Operation], None] = lambda _: None) -> None:
         self._timings = timings
         self._count = count
+        self._table = ""
         self._lock = threading.Lock()
-        # By thread: since when, and what.
-        self._failing: dict[int, tuple[float, ConnectorError, Operation | None]] = {}
-        self._asked: dict[int, tuple[float, Request]] = {}
+        # By thread: since when, what, and for which table.
+        self._failing: dict[int, tuple[float, ConnectorError, Operation | None, str]] = {}
+        self._asked: dict[int, tuple[float, Request, str]] = {}
+
+    def of_table(self, table: str, count: Callable[[Operation], None]) -> "Waits":
+        """Returns these waits as one of several tables uses them: what it waits for is kept here, with its name."""
+        its = copy(self)
+        its._table, its._count = table, count
+        return its
 
     def retry(
         self,
@@ -154,7 +164,7 @@ class Waits:
         now, me = self._timings.clock() if since is None else since, threading.get_ident()
         with self._lock:
             begin = self._failing[me][0] if me in self._failing else now
-            self._failing[me] = begin, error, operation
+            self._failing[me] = begin, error, operation, self._table
 
     def over(self) -> None:
         """Notes that what this thread tried has succeeded, or that nobody tries it again."""
@@ -170,7 +180,7 @@ class Waits:
         """
         me = threading.get_ident()
         with self._lock:
-            self._asked[me] = self._timings.clock(), request
+            self._asked[me] = self._timings.clock(), request, self._table
         try:
             with blaming(request.system):
                 yield
@@ -181,16 +191,17 @@ class Waits:
     def failing(self, *operations: Operation) -> ConnectorError | None:
         """Returns the error of one of these operations that is tried again at present."""
         with self._lock:
-            return next((error for _, error, what in self._failing.values() if what in operations), None)
+            return next((error for _, error, what, _ in self._failing.values() if what in operations), None)
 
     def current(self) -> tuple[Trouble, ...]:
         """Returns the present waits, the longest first."""
         now = self._timings.clock()
         with self._lock:
-            failed = [Trouble.of(error, max(0.0, now - begin)) for begin, error, _ in self._failing.values()]
+            failing = [*self._failing.values()]
+            failed = [Trouble.of(error, max(0.0, now - begin), table) for begin, error, _, table in failing]
             unanswered = [
-                Trouble(request.system, request.doing, "no answer yet", seconds=now - begin, is_unanswered=True)
-                for thread, (begin, request) in self._asked.items()
+                Trouble(request.system, request.doing, "no answer yet", "", now - begin, None, True, table)
+                for thread, (begin, request, table) in self._asked.items()
                 if request.doing and now - begin > request.patience and thread not in self._failing
             ]
         return tuple(sorted(failed + unanswered, key=lambda trouble: -trouble.seconds))

@@ -20,6 +20,7 @@ from app.spark.writer import SparkWriter
 
 def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: SparkWriter) -> Monitor:
     root = f"{settings.root}/{settings.table}"
+    prefix = f"{settings.workspace_id}-" if settings.workspace_id else ""
     identity = Identity(
         topic=settings.input_topic,
         group=settings.consumer_group,
@@ -39,6 +40,8 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
         keep=settings.keep,
         has_catalog=settings.catalog is not None,
         settings=tuple(settings.summary().items()),
+        has_several=settings.has_several,
+        table_of=lambda topic: settings.of_topic(topic.removeprefix(prefix)).table,
     )
 
     def live() -> Live:
@@ -99,6 +102,9 @@ def _failure(connector: Connector, lane: Lane) -> Trouble | None:
 def _readiness(consumption: Consumption, waits: Sequence[Trouble], *, is_spark_up: bool) -> Probe:
     if not consumption.assigned:
         return Probe(ok=False, detail="no partitions assigned yet")
+    if consumption.aside and all(tp.topic in consumption.aside for tp in consumption.tps):
+        trouble = next(iter(consumption.aside.values())).trouble
+        return Probe(ok=False, detail=f"all tables are set aside: {trouble.doing}: {trouble.cause}")
     if consumption.unclaimed:
         return Probe(ok=False, detail="partitions wait until they are claimed")
     if not is_spark_up:

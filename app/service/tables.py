@@ -74,7 +74,8 @@ class Tables:
         for _, problem in checked("TABLE_NAME", name, settings.table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return None
-        runtime, group = self._runtime, self._group
+        group, metrics = self._group, self._runtime.metrics.of_table(settings.table)
+        runtime = replace(self._runtime, metrics=metrics)
         lake = open_lake(settings, runtime.metrics.waits, self._store)
         runtime.metrics.waits.at_start("store", partial(check_journals, lake, group.name))
         if lake.query_api:

@@ -91,6 +91,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "old records and a commit each hour": lambda: slow(replica("a", Partition(age=YEAR), Partition(), interval=HOUR)),
     "a store that is away for three minutes": lambda: passing(state="paused"),
     "a Kafka that is away for three minutes": lambda: passing(is_cut_off=True),
+    "a table that is set aside for three minutes": lambda: passing(is_aside=True),
     # firing
     "a connector that never committed what was there before": lambda: Case(
         World(replica("a", Partition(rate=0, end=2_000), is_hung=True)), breaks=0, fires={"LakeSinkStuck": ["a"]}
@@ -241,6 +242,15 @@ def one_of_three_replicas_never_claims() -> Case:
     replicas = three()
     replicas[2].state, replicas[2].claiming = "waiting", 1
     return Case(World(*replicas), breaks=0, fires={"LakeSinkNotConsuming": ["c"]})
+
+
+@case
+def a_table_that_fails_whenever_it_is_tried_again() -> Case:
+    one = replica()
+    world = World(one, replica("b"))
+    for minute, is_aside in ((5, True), (9, False), (12, True), (20, False), (24, True)):
+        world.at(minute * MINUTE, turned(one, is_aside=is_aside))
+    return Case(world, breaks=5 * MINUTE, fires={"LakeSinkTableAside": ["a"]})
 
 
 @case

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from app.errors import RetryableError
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
-from app.monitoring.metrics import Metrics
+from app.monitoring.metrics import DeliveredBatch, Metrics
 from app.monitoring.status import Consumption, Identity, Live, Status
 from dev.dashboard import DASHBOARD
 from tests.integration.test_alerts import promtool_test
@@ -42,13 +43,16 @@ def test_the_connector_has_each_metric() -> None:
     live = Live(consumption=Consumption(due_in=1.0), java_pid=os.getpid())
     status = Status(identity, live, metrics.counts(), History(), 0.0)
     text = Exposition(metrics.registry, lambda: status).text().decode()
-    assert set(re.findall(r"^(\w+)[{ ]", text, re.MULTILINE)) >= NAMES
+    assert set(re.findall(r"^(?:# TYPE )?(\w+)[{ ]", text, re.MULTILINE)) >= NAMES
 
 
 @pytest.fixture(scope="module")
 def series() -> dict[str, str]:
     """What two connectors gave in 20 minutes; their memory is not played."""
-    replicas = [Replica(name, {number: Partition()}) for number, name in enumerate("ab")]
+    replicas = [Replica(name, {number: Partition()}, is_aside=True) for number, name in enumerate("ab")]
+    metrics = replicas[0].metrics
+    metrics.delivered(DeliveredBatch(1, "checkpoint", 10, 1, 10, 0, 0, 0, {}, table="orders"))
+    metrics.of_table("orders").waits.failed(RetryableError("uploading x", "503").of("store"))
     found = World(*replicas).series(END, NAMES)
     for name in ("process_resident_memory_bytes", "lake_sink_java_process_resident_memory_bytes"):
         found[name + selector(job="connectors", instance="a")] = f"1000+0x{END // 15}"

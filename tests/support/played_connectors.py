@@ -12,7 +12,8 @@ from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
 from app.monitoring.metrics import DeliveredBatch, Metrics
-from app.monitoring.status import Consumption, Identity, Live, StateName, Status
+from app.monitoring.status import Aside, Consumption, Identity, Live, StateName, Status
+from app.monitoring.waits import Trouble
 
 MINUTE = 60
 HOUR = 60 * MINUTE
@@ -38,7 +39,8 @@ class Replica:
     """One process. Attributes may be changed while it runs.
 
     ``most`` is how many messages it can take in a second; ``is_hung`` says that its loop does not turn, so that it
-    consumes and commits nothing, though its other threads go on. ``is_cut_off`` says that Kafka does not answer it.
+    consumes and commits nothing, though its other threads go on. ``is_cut_off`` says that Kafka does not answer it, and
+    ``is_aside`` that the table of another topic is set aside.
     """
 
     instance: str
@@ -52,6 +54,7 @@ class Replica:
     claiming: int = 0
     is_hung: bool = False
     is_cut_off: bool = False
+    is_aside: bool = False
     is_up: bool = True
     is_known: bool = True
     now: float = 0.0
@@ -135,7 +138,9 @@ class Replica:
             compaction_seconds=self.compacting,
         )
         unclaimed = frozenset(_tp(number) for number in range(self.claiming))
-        live = Live(self.state, consumption=Consumption(oldest=self._oldest, unclaimed=unclaimed))
+        aside = {"orders": Aside(Trouble("store", "opening the table", "denied"), 0.0, 0.0, 1)} if self.is_aside else {}
+        consumption = Consumption(oldest=self._oldest, unclaimed=unclaimed, aside=aside)
+        live = Live(self.state, consumption=consumption, waits=self.metrics.waits.current())
         return Status(identity, live, self.metrics.counts(), History(), self.now)
 
 

@@ -11,7 +11,7 @@ from app.model import TopicPartition
 from app.monitoring.history import History, Sample
 from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Metrics, Totals
 from app.monitoring.monitor import Monitor
-from app.monitoring.status import Consumption, Health, Identity, Live, Probe, Status
+from app.monitoring.status import Aside, Consumption, Health, Identity, Live, Probe, Status
 from app.monitoring.status_page import View
 from app.monitoring.waits import Trouble
 from dev.server import free_ports
@@ -224,6 +224,46 @@ def _taking_over() -> View:
     return changed(_joining(), counts=_metrics(0), spark="running", unclaimed=unclaimed)
 
 
+def several(tables: int) -> View:
+    """Each of the tables has a topic of two partitions; one is set aside, one waits for the catalog, one is behind."""
+    now = NOW - 20.0
+    metrics = Metrics(lambda: now)
+    topics = [f"db.public.table_{number:03}" for number in range(tables)]
+    tps = [TopicPartition(topic, number) for topic in topics for number in range(2)]
+    aside, waiting, late = f"db.public.table_{tables // 2:03}", topics[0], TopicPartition(topics[-1], 1)
+    for tp in tps:
+        if tp.topic != aside:
+            metrics.begins(tp, 1_000)
+    for number, topic in enumerate(topics):
+        if topic != aside:
+            file = DeliveredFile(f"data/raw_{topic}/year=2023/data_{topic}_{number:09}.parquet", 4_000, 90_000)
+            seconds = dict(zip(STEPS, (0.01, 0.01, 0.2, 0.01, 0.1, 0.02, 0.01), strict=True))
+            batch = DeliveredBatch(1, "checkpoint", 4_000, 1, 90_000, number % 3, 0, 0, seconds, [file])
+            metrics.delivered(replace(batch, table=f"raw_{topic}"))
+    metrics.committed(dict.fromkeys(tps, 5_000))
+    metrics.reaches({tp: 5_040 + 9 * tp.partition for tp in tps})
+    refused = FatalError("opening the table", "speed is a double in COLUMN_TYPES and text in the table", "Correct it")
+    consumption = Consumption(
+        assigned=len(tps),
+        tps=tps,
+        aside={aside: Aside(Trouble.of(refused), NOW - 900, NOW + 240, 3)},
+        oldest={tp: NOW - 20 for tp in tps if tp.topic != aside} | {late: NOW - 400},
+        due_in=10.0,
+    )
+    identity = replace(
+        IDENTITY,
+        topic="^db[.]public[.].*",
+        table="s3://my-lake/data/raw_{topic}",
+        root="data/raw_{topic}",
+        dead_letter="s3://my-lake/data/_dead_letter/raw_{topic}",
+        has_several=True,
+        table_of=lambda topic: f"raw_{topic}",
+    )
+    counts = replace(metrics.counts(), at=NOW)
+    waits = (replace(CATALOG_AWAY, seconds=95.0, table=f"raw_{waiting}"),)
+    return changed(running(), identity=identity, counts=counts, consumption=consumption, state="waiting", waits=waits)
+
+
 VIEWS: Mapping[str, Callable[[], View]] = {
     "starting": _starting,
     "starting without Kafka": _starting_without_kafka,
@@ -253,6 +293,8 @@ VIEWS: Mapping[str, Callable[[], View]] = {
     ),
     "small files": lambda: changed(running(), counts=_metrics(size=4_000_000, files=120)),
     "500 partitions": _many_partitions,
+    "3 tables": lambda: several(3),
+    "60 tables": lambda: several(60),
     "stopping": lambda: changed(running(), seconds=3.0, state="stopping"),
 }
 
@@ -260,5 +302,6 @@ VIEWS: Mapping[str, Callable[[], View]] = {
 def served() -> str:
     """The address at which a connector that starts serves its pages, until the process ends."""
     [port] = free_ports(1)
-    Monitor(IDENTITY, Metrics(), Health(loop_seconds=60.0, clock=time.monotonic), Live).serve("127.0.0.1", port, [])
+    identity = replace(IDENTITY, has_several=True)
+    Monitor(identity, Metrics(), Health(loop_seconds=60.0, clock=time.monotonic), Live).serve("127.0.0.1", port, [])
     return f"http://127.0.0.1:{port}/"

@@ -2,17 +2,21 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.errors import RetryableError
 from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History
 from app.monitoring.metrics import OPERATIONS, STEPS, Metrics
-from app.monitoring.status import Consumption, Identity, Live, Status
+from app.monitoring.status import Aside, Consumption, Identity, Live, Status
+from app.monitoring.waits import Request, Trouble
+from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.unit.monitoring.test_metrics import batch
 
@@ -83,6 +87,29 @@ def test_what_was_counted_by_table_where_there_are_several(metrics: Metrics, scr
         assert scraped.of("lake_sink_table_rows_total", table=table) == 10 * batches
         assert scraped.of("lake_sink_table_files_total", table=table) == 2 * batches
         assert scraped.of("lake_sink_table_bytes_total", table=table) == 200 * batches
+
+
+def test_what_one_of_several_tables_waits_for_and_that_it_is_set_aside() -> None:
+    clock = Clock()
+    metrics = Metrics(clock, Timings(clock=clock))
+    orders, payments = metrics.of_table("orders"), metrics.of_table("payments")
+    away = RetryableError("uploading x", "503").of("store")
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as another:
+        for seconds, thread in ((60, one), (10, another)):
+            thread.submit(orders.waits.failed, away, "upload", since=clock.now - seconds).result()
+    with payments.waits.answer(Request("catalog", "registering files")):
+        clock.advance(40)
+        aside = {"ws-late": Aside(Trouble("store", "opening the table", "denied"), 0.0, 60.0, 1)}
+        live = Live(consumption=Consumption(aside=aside), waits=metrics.waits.current())
+        identity = replace(IDENTITY, has_several=True, table_of=lambda topic: topic.removeprefix("ws-"))
+        scraped = Scraped(exposition(metrics, live, identity).text())
+    assert scraped.of("lake_sink_table_wait_seconds", table="orders", system="store") == 100, "the longest"
+    assert scraped.of("lake_sink_table_wait_seconds", table="payments", system="catalog") == 40
+    assert scraped.of("lake_sink_table_retries_total", table="orders", operation="upload") == 2
+    assert scraped.of("lake_sink_retries_total", operation="upload") == 2
+    assert scraped.of("lake_sink_table_aside", table="late") == 1
+    orders.fenced()
+    assert metrics.counts().totals.fenced == orders.counts().totals.fenced == 1, "what is counted is counted once"
 
 
 def test_the_seconds_of_a_step_are_a_histogram(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:

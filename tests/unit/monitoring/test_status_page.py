@@ -15,9 +15,10 @@ from app.model import Maintenance, TopicPartition
 from app.monitoring.history import History
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
 from app.monitoring.status import STATES, Consumption, Identity, Live, StateName
-from app.monitoring.status_page import View, policy, render, render_partitions
+from app.monitoring.status_page import View, policy, render, render_partitions, render_tables
+from app.monitoring.tables import of_tables
 from app.monitoring.waits import Trouble
-from tests.support.status_views import NOW, VIEWS, changed, running
+from tests.support.status_views import NOW, VIEWS, changed, running, several
 from tests.unit.monitoring.test_metrics import batch
 
 HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=x onerror=y>"
@@ -107,6 +108,44 @@ def test_of_very_many_partitions_the_worst_are_on_the_page_and_all_on_another() 
     assert len(rows(everything)) == 500
     assert rows(everything)[:1] == rows(page)
     assert "24 assigned, none stands out" in text(render(VIEWS["catching up"]()))
+
+
+def links(page: str) -> list[str]:
+    return re.findall(r'href="table-([^"]*)"', page)
+
+
+def test_of_very_many_tables_those_that_need_a_look_are_on_the_page_and_all_on_another() -> None:
+    page, everything = render(several(60)), render_tables(several(60))
+    first = [f"raw_db.public.table_{number:03}" for number in (30, 0, 59)]  # aside, waiting, the oldest record
+    assert links(page)[:3] == links(everything)[:3] == first
+    assert (len(links(page)), len(set(links(everything)))) == (10, 60)
+    assert '<a href="tables">All 60 tables</a>' in page
+    assert "table_009 0-1; and 50 more topics" in text(page)
+    assert by_id(page, "headline") == "1 table set aside: raw_db.public.table_030"
+    assert by_id(page, "reason") == "Opening the table: speed is a double in COLUMN_TYPES and text in the table."
+    assert by_id(page, "next") == "It is tried again in 4 min, after 3 tries. Other tables go on."
+    assert by_id(page, "to-do") == "Correct it."
+    assert len(render_tables(several(300))) < 150_000
+    assert not links(render(view(counted()))), "one topic has no tables"
+
+
+def test_the_page_of_one_of_several_tables_tells_of_it_alone() -> None:
+    whole = several(60)
+    pages = [render(replace(whole, status=each, is_of_table=True)) for each in of_tables(whole.status)]
+    aside, waiting, late, fresh = pages[:4]
+    assert [by_id(each, "state") for each in pages[:4]] == ["Waiting", "Waiting", "Consuming", "Consuming"]
+    assert by_id(aside, "headline") == by_id(render(whole), "headline")
+    assert "Set aside db.public.table_030 0-1" in text(aside)
+    assert by_id(waiting, "reason") == "Adding 3 files to the catalog: 503 Service Unavailable."
+    assert [row[0] for row in rows(late)] == ["db.public.table_059[1]", "db.public.table_059[0]"], "the worst first"
+    assert "in db.public.table_059[1]" in by_id(late, "reason")
+    assert by_id(fresh, "headline") == "Running: the table is up to date"
+    assert (by_id(fresh, "rows"), by_id(fresh, "lag"), by_id(fresh, "dead-letters")) == ("4,000", "89", "1")
+    assert "to s3://my-lake/data/raw_db.public.table_001 , group" in text(fresh)
+    assert "s3://my-lake/data/_dead_letter/raw_db.public.table_001" in text(fresh)
+    assert "replay --dry-run --table raw_db.public.table_001" in text(fresh)
+    assert "FROM 's3://my-lake/data/raw_db.public.table_001/year=2023/" in text(fresh)
+    assert not [each for each in pages[3:] if "table_000" in each or "table_059" in each]
 
 
 def test_partitions_that_are_not_read_come_first() -> None:

@@ -11,8 +11,8 @@ from app.config.settings import Settings
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.monitoring.status import Consumption, Health, Live, Probe, StateName
-from app.monitoring.waits import Request
+from app.monitoring.status import Aside, Consumption, Health, Live, Probe, StateName
+from app.monitoring.waits import Request, Trouble
 from app.service.overview import live, new_monitor, replica_name
 from app.timings import Timings
 from tests.fakes.clock import Clock
@@ -110,6 +110,17 @@ def test_a_stop_comes_before_all_else(connector: Connector) -> None:
     connector.members.failure = FatalError("uploading x", "access denied")
     connector.change(is_stopping=True)
     assert connector.state == "stopping"
+
+
+def test_it_is_ready_while_other_tables_than_those_set_aside_are_read(connector: Connector) -> None:
+    aside = Aside(Trouble("store", "opening the table", "denied"), 0.0, 60.0, 1)
+    connector.change(tps=[TP, TopicPartition("other", 0)], aside={TP.topic: aside})
+    live = connector.look()
+    assert (live.state, live.ready.ok) == ("consuming", True)
+    connector.change(aside={TP.topic: aside, "other": aside})
+    live = connector.look()
+    assert (live.state, live.ready.ok) == ("waiting", False)
+    assert live.ready.detail == "all tables are set aside: opening the table: denied"
 
 
 # --- what the monitor knows from the settings -----------------------------------------------------------------------
