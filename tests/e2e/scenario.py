@@ -1,10 +1,10 @@
-"""One topic with its consumer group, and the connectors that work on it."""
+"""A topic, perhaps with others, its consumer group, and the connectors that work on it."""
 
 import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,9 +31,14 @@ _TIMES_A_SECOND = 4  # where a rate is wanted
 
 
 class Scenario:
-    """``close()`` ends its connectors. ``lake`` in the folder is the store, unless settings name another."""
+    """``close()`` ends its connectors. ``lake`` in the folder is the store, unless settings name another.
 
-    def __init__(self, kafka: Broker, folder: Path, partitions: int = 1, *, java: bool = False) -> None:
+    ``others`` has the partitions of other topics, whose names begin with that of the first.
+    """
+
+    def __init__(
+        self, kafka: Broker, folder: Path, partitions: int = 1, others: Sequence[int] = (), *, java: bool = False
+    ) -> None:
         self.topic = f"readings-{uuid.uuid4().hex[:8]}"
         self.group = f"group-{uuid.uuid4().hex[:8]}"
         self.kafka = kafka
@@ -42,14 +47,16 @@ class Scenario:
         self.java = java
         self._connectors = 0
         self._ends = ExitStack()
-        kafka.create_topic(self.topic, partitions)
+        self.topics = {self.topic: partitions} | {f"{self.topic}.{n}": count for n, count in enumerate(others)}
+        for topic, count in self.topics.items():
+            kafka.create_topic(topic, count)
 
     def produce(self, wanted: Iterable[Record]) -> None:
         self.kafka.produce(self.topic, wanted)
 
     @contextmanager
     def load(self, a_second: int | None = None) -> Iterator[list[int]]:
-        """Produce records from 0 on, as long as the block lasts; yields how many there are, as the sole element."""
+        """Produce records from 0 on into each topic while the block lasts; yields how many, as the sole element."""
         count = [0]
         over = threading.Event()
 
@@ -57,7 +64,8 @@ class Scenario:
             some = a_second // _TIMES_A_SECOND if a_second else _AT_ONCE
             due = time.monotonic()
             while not over.wait(max(0.0, due - time.monotonic())):
-                self.produce(records(some, first=count[0], partitions=self.partitions))
+                for topic, partitions in self.topics.items():
+                    self.kafka.produce(topic, records(some, first=count[0], partitions=partitions))
                 count[0] += some
                 due += 1 / _TIMES_A_SECOND if a_second else 0.0
 
@@ -99,7 +107,7 @@ class Scenario:
 
     def committed(self) -> list[int]:
         """The offsets that the group has committed, by partition; 0 where it has none."""
-        asked = [TopicPartition(self.topic, number) for number in range(self.partitions)]
+        asked = [TopicPartition(topic, number) for topic, count in self.topics.items() for number in range(count)]
         return [max(0, offset) for offset in committed_offsets(self.kafka, self.group, asked)]
 
     def wait_until_committed(self, count: int, by: ConnectorProcess) -> None:

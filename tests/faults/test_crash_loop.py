@@ -30,6 +30,7 @@ from tests.support.iceberg_readers import pyiceberg_catalog
 from tests.support.waiting import wait_until
 
 PARTITIONS = 6
+OTHERS = [1, 1, 1, 3] * 5  # partitions of the other topics, where there are several
 MEMBERS = 3
 SESSION_SECONDS, SHORT_SECONDS = 20.0, 6.0  # of the connector's consumer: who is silent for longer is expelled
 KILLS = int(os.environ.get("CHAOS_KILLS", "6"))
@@ -90,7 +91,7 @@ class Group:
 
 
 LANES = ["plain", "transforming", "framework"]
-WITH_JAVA = [pytest.param(f"{name}, Java", marks=pytest.mark.night) for name in (*LANES, "Iceberg")]
+WITH_JAVA = [pytest.param(f"{name}, Java", marks=pytest.mark.night) for name in (*LANES, "Iceberg", "topics")]
 
 
 @pytest.fixture(params=[*LANES, *WITH_JAVA])
@@ -104,7 +105,7 @@ def group(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
         "LOGLEVEL": "INFO",
         "LIGHT_SESSION_SECONDS": str(SHORT_SECONDS),
     }
-    root = tree_of("plain" if name == "Iceberg" else name, tmp_path)
+    root = tree_of(name if name in LANES else "plain", tmp_path)
     if not java:
         with closing(Scenario(request.getfixturevalue("kafka"), tmp_path, PARTITIONS)) as scenario:
             yield Group(scenario, settings, root)
@@ -114,10 +115,13 @@ def group(site: Site, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
     if name == "Iceberg":
         catalog = request.getfixturevalue("iceberg_catalog")
         settings |= {"CATALOG_TYPE": "iceberg", "CATALOG_URL": catalog.url, "CATALOG_NAMESPACE": tmp_path.name}
+    others = OTHERS if name == "topics" else []
     with TcpDetour() as detour:
         kafka = LocalKafka(detour=detour.port)
         detour.target = kafka.detour_port
-        with kafka, closing(Scenario(kafka, tmp_path, PARTITIONS, java=True)) as scenario:
+        with kafka, closing(Scenario(kafka, tmp_path, PARTITIONS, others, java=True)) as scenario:
+            if others:
+                settings["input"] = f"^{scenario.topic}"
             yield Group(scenario, settings, root, detour, catalog)
 
 
@@ -173,32 +177,32 @@ def test_every_row_is_there_once_whoever_dies(group: Group, site: Site, tmp_path
     print(f"CHAOS_SEED={seed} CHAOS_KILLS={KILLS}")
     chance = random.Random(seed)
     group.start_all()
-    with scenario.load(RECORDS_A_SECOND) as produced:
+    with scenario.load(RECORDS_A_SECOND // len(scenario.topics)) as produced:
         group.wait_until(lambda: sum(scenario.committed()) > 0, "the first commit")
         for incident in incidents(chance, java=scenario.java):
             incident(group, chance.randrange(MEMBERS), chance)
-    total = produced[0]
+    each, total = produced[0], produced[0] * len(scenario.topics)
     group.wait_until(lambda: sum(scenario.committed()) >= total, f"{total:,} records committed")
     for member in group.members:
         assert member.stop() == 0, member.log[-6000:]
 
-    table = copy_of_table(group, site, tmp_path / "mirror")
-    counted = Counter(table.numbers())
-    doubled = [n for n, times in counted.items() if times > 1]
-    lost = sorted(set(range(total)) - counted.keys())
+    tables = {topic: copy_of_table(group, site, tmp_path / "mirror" / topic, topic) for topic in scenario.topics}
+    counted = Counter((topic, n) for topic, table in tables.items() for n in table.numbers())
+    doubled = [row for row, times in counted.items() if times > 1]
+    lost = sorted({(topic, n) for topic in tables for n in range(each)} - counted.keys())
     print(f"sent {total:,}, in the lake {counted.total():,}, doubled {len(doubled)}, lost {len(lost)}, {group.ended}")
     assert not doubled
     assert not lost
-    assert table.tally_by_duckdb() == Tally.of(range(total)), "each row in its folder"
+    for topic, table in tables.items():
+        assert table.tally_by_duckdb() == Tally.of(range(each)), f"each row of {topic} in its folder"
+        audited = audit(group, topic)
+        assert audited.returncode == 0, audited.stdout
     dead_letters = f"data/_dead_letter/{scenario.topic}"
     assert site.client.list_objects_v2(Bucket=site.bucket, Prefix=dead_letters)["KeyCount"] == 0
-    audited = audit(group)
-    assert audited.returncode == 0, audited.stdout
 
 
-def copy_of_table(group: Group, site: Site, folder: Path) -> Lake:
+def copy_of_table(group: Group, site: Site, folder: Path, topic: str) -> Lake:
     """The table in a folder; its catalog has just these files, and an Iceberg table just their rows."""
-    topic = group.scenario.topic
     if group.catalog is None:
         return site.copy_of(topic, folder)
     lake = mirror(site.minio, site.bucket, folder, f"data/{topic}")
@@ -209,12 +213,12 @@ def copy_of_table(group: Group, site: Site, folder: Path) -> Lake:
     return lake
 
 
-def audit(group: Group) -> subprocess.CompletedProcess[str]:
+def audit(group: Group, topic: str) -> subprocess.CompletedProcess[str]:
     settings = {
         **os.environ,
-        "input": group.scenario.topic,
         "KAFKA_BOOTSTRAP_SERVERS": group.scenario.kafka.bootstrap_servers,
         **group.settings,
+        "input": topic,
     }
     return subprocess.run(
         [sys.executable, str(REPO / "main.py"), "audit"], env=settings, capture_output=True, text=True, check=False
