@@ -32,10 +32,14 @@ class ConnectorError(Exception):
 
     Attributes:
         system: the system that failed; ``None`` if unknown, see ``of`` and ``blaming``.
+        topic: the one that it is about, where it was found beside the topic's records.
+        ends_all: whether it ends the process also where other tables could go on.
     """
 
     exit_code: ClassVar[int] = 1
     system: System | None = None
+    topic: str | None = None
+    ends_all: bool = False
 
     def __init__(self, doing: str, cause: str, hint: str = "") -> None:
         doing, cause, hint = map(escape_control, (doing, redact(cause), redact(hint)))
@@ -85,6 +89,7 @@ class SparkLostError(ConnectorError):
 
     exit_code = 70
     system = "Spark"
+    ends_all = True
 
 
 @contextmanager

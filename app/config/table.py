@@ -63,8 +63,13 @@ class TableVariables(StoreVariables):
     """Columns whose bounds the catalog gets for each file, separated by commas. Empty: all with numbers or times."""
 
     @property
+    def has_tables(self) -> bool:
+        """Whether there are several: each topic has its own."""
+        return self.has_several and EACH_TOPIC in self.table
+
+    @property
     def table(self) -> str:
-        """With ``{topic}`` where there are several."""
+        """May have ``{topic}`` in it where there are several topics."""
         name = self.table_name or EACH_TOPIC
         return name if self.has_several else name.replace(EACH_TOPIC, self.input_topic)
 
@@ -74,12 +79,17 @@ class TableVariables(StoreVariables):
 
     def of_table(self, table: str | None) -> Self:
         """Returns the settings of this table, for a command; ``ConfigError`` if there are several and it is none."""
-        if not (table or self.has_several):
+        if not self.has_tables and table in (None, self.table):
             return self
         before, _, after = self.table.partition(EACH_TOPIC)
-        topic = (table or "").removeprefix(before).removesuffix(after) if self.has_several else self.input_topic
+        topic = (table or "").removeprefix(before).removesuffix(after)
         of_topic = self.of_topic(topic)
-        if of_topic.table == table and self.reads(topic) and not [*checked("TABLE_NAME", parse.name, table)]:
+        if (
+            self.has_tables
+            and of_topic.table == table
+            and self.reads(topic)
+            and not [*checked("TABLE_NAME", parse.name, table)]
+        ):
             return of_topic
         cause = f"{table} is the table of no topic that it names" if table else "each of its topics has a table"
         hint = f"Name one with --table, such as {self.table}"
@@ -109,8 +119,6 @@ class TableVariables(StoreVariables):
         yield from super().contradictions()
         yield from self._contradictions_of_fields()
         yield from self._contradictions_of_paths()
-        if self.has_several and EACH_TOPIC not in self.table:
-            yield "TABLE_NAME", "must have {topic} in it where input names several topics: each has a table of its own"
         for table in () if self.is_expression else [self.of_topic(each).table for each in self.topics]:
             for variable, problem in checked("TABLE_NAME", parse.name, table):
                 yield variable, f'must be set, because the topic\'s name "{table}" cannot name a table: it {problem}'

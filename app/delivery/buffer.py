@@ -10,17 +10,35 @@ class Buffer:
     Attributes:
         changed: a batch has come a step further, or something is waited for.
         converting: held by the one table that converts: parsers are for one thread, and take memory beside the records.
-        held_bytes: of the records that wait for their conversion.
-        under_way: the number of batches that have begun and are not in the lake yet.
     """
 
     def __init__(self, limits: BatchLimits, threads: Threads = Threads()) -> None:  # noqa: B008 - it is frozen
         self.limits = limits
         self.changed = threads.new_condition()
         self.converting = threads.new_lock()
-        self.held_bytes = 0
-        self.under_way = 0
-        self._staged: dict[str, int] = {}  # by table
+        self._shares: tuple[Share, ...] = ()
+
+    def new_share(self) -> "Share":
+        share = Share(self)
+        with self.changed:
+            self._shares += (share,)
+        return share
+
+    def leave(self, share: "Share") -> None:
+        """Count nothing of this table any more, whatever is still on its way."""
+        with self.changed:
+            self._shares = tuple(each for each in self._shares if each is not share)
+            self.changed.notify_all()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the records that wait for their conversion."""
+        return sum(each.held_bytes for each in self._shares)
+
+    @property
+    def under_way(self) -> int:
+        """The number of batches that have begun and are not in the lake yet."""
+        return sum(each.under_way for each in self._shares)
 
     @property
     def room(self) -> int:
@@ -35,28 +53,39 @@ class Buffer:
     def flush_reason(self) -> str:
         return self.limits.at_flush(self.held_bytes)
 
-    def hold(self, size: int) -> None:
-        """Count so many bytes more of records that wait, or fewer."""
-        with self.changed:
-            self.held_bytes += size
-            self.changed.notify_all()
-
-    def began(self, batches: int) -> None:
-        """Count so many batches more that are under way, or fewer."""
-        with self.changed:
-            self.under_way += batches
-            self.changed.notify_all()
-
-    def staged(self, table: str, size: int) -> int:
-        """Note the size of a table's open batch; returns that of all, if this one has its share of it at least.
+    def shared_bytes(self, size: int) -> int:
+        """The size of all open batches, if one of this size has its share of it at least.
 
         Else returns its own: the larger ones end first where the disk is for all.
         """
-        with self.changed:
-            self._staged[table] = size
-            of_all = sum(self._staged.values())
-            return of_all if size * len(self._staged) >= of_all else size
+        shares = self._shares
+        of_all = sum(each.staged_bytes for each in shares)
+        return of_all if size * len(shares) >= of_all else size
 
     def wait(self, seconds: float) -> None:
         with self.changed:
             self.changed.wait(seconds)
+
+
+class Share:
+    """What one table takes of it.
+
+    Attributes:
+        staged_bytes: of its open batch.
+    """
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._changed = buffer.changed
+        self.held_bytes = self.under_way = self.staged_bytes = 0
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes more of records that wait, or fewer."""
+        with self._changed:
+            self.held_bytes += size
+            self._changed.notify_all()
+
+    def began(self, batches: int) -> None:
+        """Count so many batches more that are under way, or fewer."""
+        with self._changed:
+            self.under_way += batches
+            self._changed.notify_all()

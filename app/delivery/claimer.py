@@ -35,12 +35,16 @@ _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Where partitions are to begin by settings and ``transform()``; see ``Beginnings`` and ``FirstOffsets``."""
+    """Where partitions are to begin by settings and ``transform()``; see ``Beginnings`` and ``FirstOffsets``.
+
+    ``first_topics``: those with which a group of several topics began.
+    """
 
     reset: str | datetime | timedelta = "earliest"
     follow_offsets: str = ""
     internal: Collection[str] = ()
     keeps_state: bool = False
+    first_topics: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,6 @@ class Claimer:
     def stop(self) -> None:
         """End the claims in progress; called when the pipeline has ended."""
         self._stop.set()
-        self._group.watch.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # --- on threads of the pool -------------------------------------------------------------------------------------

@@ -150,6 +150,7 @@ class Flow:
     def __init__(self, buffer: Buffer, runtime: Runtime, table: str = "") -> None:
         threads = runtime.threads
         self.buffer = buffer
+        self.share = buffer.new_share()
         self.runtime = runtime
         self.table = table
         self.ends = BatchEnds(buffer.limits, runtime.timings.clock, _phase(table))
@@ -194,12 +195,12 @@ class Flow:
 
     def begin(self, assignment: Assignment) -> BatchInFlight:
         self.begun += 1
-        self.buffer.began(1)
+        self.share.began(1)
         return BatchInFlight(self.begun, self.runtime.scratch / f"batch-{self.begun}", assignment, self)
 
     def end(self, batch: BatchInFlight) -> None:
         batch.remove()
-        self.buffer.began(-1)
+        self.share.began(-1)
 
     def fail(self, error: ConnectorError) -> None:
         """Give up what is under way for this reason, unless it has failed already."""

@@ -49,7 +49,7 @@ class Gathering:
 
     def submit(self, portion: Portion) -> None:
         """Take over a portion, from any thread. Never blocks: the consumer bounds the records, by ``held_bytes``."""
-        self._flow.buffer.hold(portion.size)
+        self._flow.share.hold(portion.size)
         self._submitted.put(portion)
 
     def step(self, seconds: float) -> bool:
@@ -83,7 +83,7 @@ class Gathering:
             return None
         self._drop_ended()
         if portion.assignment.is_over:
-            self._flow.buffer.hold(-portion.size)
+            self._flow.share.hold(-portion.size)
             return ""
         if self._waiting.has_messages and any(each.rows for each in portion.pieces):
             self._convert()  # else these rows would come before the messages that wait
@@ -97,7 +97,8 @@ class Gathering:
         """Of the batch, with what is not converted yet."""
         size = self._open.rows.size if self._open else BatchSize()
         is_ahead = bool(self._waiting.pieces or (self._open and self._open.last_portion))
-        shared = self._flow.buffer.staged(self._flow.table, size.staged_bytes)
+        self._flow.share.staged_bytes = size.staged_bytes
+        shared = self._flow.buffer.shared_bytes(size.staged_bytes)
         return replace(size, shared_bytes=shared, records=size.records + self._waiting.records, is_ahead=is_ahead)
 
     @property
@@ -113,7 +114,7 @@ class Gathering:
         gathered = self._open.in_flight.assignment if self._open else self._waiting.assignment
         if gathered is None or not gathered.is_over:
             return
-        self._flow.buffer.hold(-self._waiting.size)
+        self._flow.share.hold(-self._waiting.size)
         self._waiting = _Unconverted()
         if self._open:
             self._open.rows.close()
@@ -140,7 +141,7 @@ class Gathering:
             batch.in_flight.step("stage", partial(batch.rows.append, records, converted))
         batch.ends.update(ends)
         batch.last_portion = waiting.last
-        self._flow.buffer.hold(-waiting.size)
+        self._flow.share.hold(-waiting.size)
 
     def _converted(self, batch: "_Open", records: Batch) -> Converted:
         patiently = partial(batch.in_flight.until_it_works, SCHEMA)

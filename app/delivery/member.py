@@ -67,6 +67,7 @@ class Member:
             kafka=group.offsets,
             reset=wanted.reset,
             internal=wanted.internal,
+            first_topics=wanted.first_topics,
             now=runtime.now,
             new_lock=threads.new_lock,
         )

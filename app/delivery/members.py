@@ -1,10 +1,17 @@
 """The members of this process: one for each table, and each topic belongs to one table.
 
-A partition belongs to one topic, so each offset is in one log: each table keeps the protocol that it has alone.
+A partition belongs to one topic, so each offset is in one log: each table keeps the protocol that it has alone. A table
+that fails is set aside: its assignment ends, as after a revocation, and its partitions wait. Later the table is opened
+again by a new member, which claims them as after a restart.
 """
 
-from collections.abc import Callable, Collection, Mapping
+import logging
+import math
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
+from itertools import chain
+from typing import Protocol
 
 from app.delivery.assignment import Assignment, Partition
 from app.delivery.buffer import Buffer
@@ -12,7 +19,28 @@ from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
+from app.formatting import duration
 from app.model import TopicPartition
+from app.monitoring.status import Aside
+from app.monitoring.waits import Trouble
+
+logger = logging.getLogger(__name__)
+
+
+class Opener(Protocol):
+    """Opens the tables of topics, where there are several; all on threads.
+
+    Attributes:
+        reopens: whether a table that failed is opened again.
+    """
+
+    reopens: bool
+
+    def open(self, topic: str) -> Future[Member | None]:
+        """Begin to open the table; there is none if the topic cannot have one."""
+
+    def close(self, topic: str) -> None:
+        """Begin to stop its member, and to remove what that leaves on the disk."""
 
 
 class Members:
@@ -20,10 +48,10 @@ class Members:
 
     Args:
         of: the members that are there, by topic.
-        open_table: begins to make that of another topic, on a thread; it gives ``None`` for a topic that has no table.
+        opener: opens others; without it, what fails ends the process.
 
     Attributes:
-        waiting: assigned partitions of topics whose tables are being opened.
+        waiting: assigned partitions of topics whose tables are being opened, or are set aside.
     """
 
     def __init__(
@@ -32,23 +60,31 @@ class Members:
         buffer: Buffer,
         runtime: Runtime,
         of: Mapping[str, Member],
-        open_table: Callable[[str], Future[Member | None]] | None = None,
+        opener: Opener | None = None,
     ) -> None:
         self.group = group
         self.buffer = buffer
         self.runtime = runtime
         self._of = dict(of)
-        self._open_table = open_table
+        self._opener = opener
         self._opening: dict[str, Future[Member | None]] = {}
+        self._aside: Mapping[str, Aside] = {}  # also of tables that are open again
+        self._errors: dict[str, ConnectorError] = {}  # of these
+        self._failure: ConnectorError | None = None
         self.waiting: tuple[TopicPartition, ...] = ()
 
     @classmethod
     def of_one(cls, topic: str, member: Member) -> "Members":
+        """One table for whatever is read; ``topic`` is for messages."""
         return cls(member.group, member.flow.buffer, member.runtime, {topic: member})
 
     def of(self, topic: str) -> Member | None:
         """The member with the table of this topic, if it is open. From any thread."""
-        return self._of.get(topic)
+        return self._of.get(topic) if self._opener else self.all[0]
+
+    @property
+    def by_topic(self) -> tuple[tuple[str, Member], ...]:
+        return tuple(self._of.items())
 
     @property
     def all(self) -> tuple[Member, ...]:
@@ -64,8 +100,14 @@ class Members:
         return [each for assignment in self.assignments for each in assignment.claimed]
 
     @property
+    def aside(self) -> dict[str, Aside]:
+        """Those of the assigned topics whose tables are set aside."""
+        topics, aside = {tp.topic for tp in self.waiting}, self._aside
+        return {topic: aside[topic] for topic in sorted(topics & aside.keys())}
+
+    @property
     def failure(self) -> ConnectorError | None:
-        return next((each.flow.failure for each in self.all if each.flow.failure), None)
+        return self._failure or next((each.flow.failure for each in self.all if each.flow.failure), None)
 
     @property
     def is_in_trouble(self) -> bool:
@@ -77,49 +119,95 @@ class Members:
         """Seconds until the next batch is due, negative where it is late."""
         return min((each.flow.ends.due_in for each in self.all), default=None)
 
-    def check(self) -> None:
-        """Raise the error that ends the process, if there is one; called at each turn of the consumer's loop."""
-        self.group.watch.raise_found()
-        self.raise_failure()
+    def failed(self) -> Iterator[tuple[str, ConnectorError]]:
+        """Yield the topics whose tables have failed, with the reasons; raise what is about no topic."""
+        if self._failure:
+            raise self._failure
+        if found := self.group.watch.take_found():
+            if found.topic not in self._of:
+                raise found
+            yield found.topic, found
+        for topic, member in self.by_topic:
+            if failure := member.flow.failure:
+                yield topic, failure
 
-    def raise_failure(self) -> None:
+    def raise_failure(self, *, also_aside: bool = False) -> None:
+        """Raise why not all is in the lake, if something has failed."""
         if failure := self.failure:
             raise failure
+        for topic in self.aside if also_aside else ():
+            raise self._errors[topic]
 
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> list[TopicPartition]:
         """Begin an assignment for each table, as ``Member.begin``; returns the partitions of those that have begun.
 
         Those whose table is not open yet are in ``waiting``, to be given to this again.
         """
-        begun: list[TopicPartition] = []
         waiting = [tp for tp in self.waiting if tp not in tps]
-        for topic in sorted({tp.topic for tp in tps}):
-            its = [tp for tp in tps if tp.topic == topic]
-            if not self._is_open(topic):
-                waiting += its
-            elif member := self._of.get(topic):
-                member.begin(its, closed)
-                begun += its
+        found: dict[Member, list[TopicPartition]] = {}
+        is_open = {topic: self._is_open(topic) for topic in sorted({tp.topic for tp in tps})}
+        for tp in tps:
+            if not is_open[tp.topic]:
+                waiting.append(tp)
+            elif member := self.of(tp.topic):
+                found.setdefault(member, []).append(tp)
+        for member, its in found.items():
+            member.begin(its, closed)
         self.waiting = tuple(waiting)
-        return begun
+        return [*chain.from_iterable(found.values())]
 
     def _is_open(self, topic: str) -> bool:
-        """Whether it is known which table the topic has, if any; else begins to open it."""
-        if topic in self._of or self._open_table is None:
+        """Whether it is known which table the topic has, if any; else begins to open it when it is time."""
+        if self._opener is None or topic in self._of:
             return True
         if topic not in self._opening:
-            self._opening[topic] = self._open_table(topic)
-        if (opening := self._opening[topic]).done() and (member := opening.result()):
+            if (aside := self._aside.get(topic)) and self.runtime.now() < aside.again_at:
+                return False
+            self._opening[topic] = self._opener.open(topic)
+        if not (opening := self._opening[topic]).done():
+            return False
+        try:
+            member = opening.result()
+        except ConnectorError as error:
+            self.set_aside(topic, error)
+            return False
+        if member:
             self._of[topic] = member
-        return opening.done()
+            del self._opening[topic]
+        return True
+
+    def set_aside(self, topic: str, error: ConnectorError) -> None:
+        """Give up the table of this topic for some time, for this reason; raises it if no other table could go on."""
+        if self._opener is None or error.ends_all:
+            raise error
+        member = self._of.pop(topic, None)
+        self._opening.pop(topic, None)
+        now, timings, last = self.runtime.now(), self.runtime.timings, self._aside.get(topic)
+        tries = last.tries + 1 if last and now - last.again_at < timings.longest_aside_seconds else 1
+        pause = min(timings.first_aside_seconds * 2 ** (tries - 1), timings.longest_aside_seconds)
+        pause = pause if self._opener.reopens else math.inf
+        self._errors[topic] = error
+        since = last.since if last and tries > 1 else now
+        trouble = replace(Trouble.of(error), exit_code=None)
+        self._aside = {**self._aside, topic: Aside(trouble, since, now + pause, tries)}
+        if member:
+            its = member.assignment.partitions if member.assignment else ()
+            self.waiting = (*(tp for tp in self.waiting if tp.topic != topic), *its)
+            member.flow.fail(error)
+            self.buffer.leave(member.flow.share)
+            self._opener.close(topic)
+        if not self.assignments and len(self.aside) > 1 and self.aside.keys() == {tp.topic for tp in self.waiting}:
+            raise error
+        again = f"opened again in {duration(pause)}" if self._opener.reopens else "left to the next run"
+        logger.error("%s. The table of topic %s is set aside, and %s. The others go on", error, topic, again)
 
     def fail(self, error: ConnectorError) -> None:
-        """Give up what is under way for this reason. From any thread."""
+        """Give up what is under way for this reason, which ends the process. From any thread."""
+        self._failure = error
         for each in self.all:
             each.flow.fail(error)
 
     def stop(self) -> None:
+        """Give up what is under way in all at once, before each of them waits for its threads."""
         for each in self.all:
-            each.flow.stop.set()  # all at once, for each waits for its threads
-        for each in self.all:
-            each.stop()
+            each.flow.stop.set()

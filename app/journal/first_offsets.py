@@ -79,6 +79,7 @@ class FirstOffsets:
         kafka: GroupOffsets,
         reset: str | datetime | timedelta,
         internal: Collection[str] = (),
+        first_topics: Collection[str] | None = None,
         now: Callable[[], float] = time.time,
         new_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:
@@ -86,6 +87,7 @@ class FirstOffsets:
         self._kafka = kafka
         self._since = datetime.fromtimestamp(now(), UTC) - reset if isinstance(reset, timedelta) else reset
         self._internal = frozenset(internal)
+        self._first_topics = None if first_topics is None else frozenset(first_topics)
         self._now = now
         self._lock = new_lock()
         self._followed: dict[str, _GroupBeginning] = {}  # by key: they do not change
@@ -93,6 +95,8 @@ class FirstOffsets:
     def of(self, tp: TopicPartition, kafka: PartitionOffsets) -> int:
         if self._since == "earliest" or tp.topic in self._internal:
             return kafka.low
+        if self._is_late(tp.topic):
+            return self._at_low(tp, kafka, "the topic was added after the consumer group began")
         with self._lock:  # partitions are claimed in parallel, and the first of them decides for all
             has_begun = self._has_begun(tp, kafka)  # before the read: a new group writes the object first of all
             document = self._document(tp.topic)
@@ -119,7 +123,7 @@ class FirstOffsets:
         with self._lock:
             document = self._document(tp.topic, "-" + hashlib.sha256(text.encode()).hexdigest()[:16])
             beginning = self._followed.get(document.where) or document.read()
-            if beginning is None and isinstance(self._since, str):
+            if beginning is None and (isinstance(self._since, str) or self._is_late(tp.topic)):
                 beginning = self._write(document, kafka, {})
             elif beginning is None:
                 beginning = self._write(document, kafka, self._firsts(tp.topic))
@@ -131,6 +135,9 @@ class FirstOffsets:
         return None if offset is None else replace(kafka, committed=min(offset, kafka.high), is_set=True)
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _is_late(self, topic: str) -> bool:
+        return self._first_topics is not None and topic not in self._first_topics
 
     def _document(self, topic: str, text: str = "") -> Document[_GroupBeginning]:
         return Document(self._journal.store, f"{self._journal.folder(topic)}{_NAME}{text}", _FORM)

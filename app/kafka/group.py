@@ -198,12 +198,14 @@ def _members(admin: AdminClient, group: str) -> list[Any]:
 
 
 def _shared(group: str, hosts: Sequence[str], who: str) -> RetryableError:
-    return RetryableError(
+    error = RetryableError(
         f"joining consumer group {group}",
         f"a member of it at {', '.join(hosts)} writes the same topic into another table, "
         f"and either table would get a part of the rows only. {who}",
         "Give each table a CONSUMER_GROUP of its own, or stop the other connector",
     )
+    error.ends_all = True
+    return error
 
 
 def _hash(text: str) -> str:

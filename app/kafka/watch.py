@@ -78,13 +78,15 @@ def recreated_error(tp: TopicPartition, cause: str) -> RetryableError:
         "The next start finds out and goes on from the right place. Records that were read and are not in the table "
         "yet are not written, because they may be from either topic"
     )
-    return RetryableError(f"consuming {tp}", f"{cause}: the topic was recreated", hint)
+    error = RetryableError(f"consuming {tp}", f"{cause}: the topic was recreated", hint)
+    error.topic = tp.topic
+    return error
 
 
 class KafkaWatch:
-    """Asks Kafka regularly after ``start()``, until one of the answers is an error, which ends the process.
+    """Asks Kafka regularly after ``start()``, but not while an answer that is an error waits to be taken.
 
-    Each question returns the error to end with, or ``None``; it is asked again if it raises. The thread is its own,
+    Each question returns the error, or ``None``; it is asked again if it raises. The thread is its own,
     because an answer may take long and the consumer's loop must not wait for it.
     """
 
@@ -101,15 +103,19 @@ class KafkaWatch:
             self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
             self._thread.start()
 
+    def take_found(self) -> ConnectorError | None:
+        found, self._found = self._found, None
+        return found
+
     def raise_found(self) -> None:
-        if self._found is not None:
-            raise self._found
+        if found := self.take_found():
+            raise found
 
     def stop(self) -> None:
         self._stop.set()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._seconds) and self._found is None:
+        while not self._stop.wait(self._seconds):
             for question in self._questions:
                 self._found = self._found or _answer(question)
 

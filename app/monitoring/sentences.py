@@ -6,6 +6,7 @@ Each function yields what is to be said now, the gravest first. The page shows t
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from typing import Final, Literal
 
 from app.errors import System
@@ -127,6 +128,10 @@ def _ending(s: Status) -> Iterator[Sentence]:
     yield Sentence("bad", title, "operations#exit-codes", _reason(failure), next_, to_do, _kept(s))
 
 
+def _when(seconds: float) -> str:
+    return "by the next run" if seconds == inf else f"in {duration(seconds)}"
+
+
 def _waiting(s: Status) -> Iterator[Sentence]:
     live, lane = s.live, s.live.consumption
     if lane.aside:
@@ -137,7 +142,7 @@ def _waiting(s: Status) -> Iterator[Sentence]:
             f"{counted(len(names), 'table')} set aside: {', '.join(names[:_NAMED])}",
             "operations#lakesinktableaside",
             reason=_reason(aside.trouble),
-            next=f"It is tried again in {duration(aside.again_at - s.counts.at)}, "
+            next=f"It is tried again {_when(aside.again_at - s.counts.at)}, "
             f"after {counted(aside.tries, 'try', 'tries')}. Other tables go on",
             to_do=aside.trouble.hint,
             records="None is lost by this. Kafka has those that are not in the table, as long as the topic keeps them",

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from confluent_kafka.admin import AdminClient
@@ -25,6 +25,7 @@ from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime
 from app.errors import RetryableError
+from app.journal.first_topics import first_topics
 from app.kafka.group import OtherTables, check_members, is_member
 from app.kafka.rights import check_topic_rights
 from app.kafka.topics import listing_topics, missing_topic, open_topic
@@ -40,6 +41,7 @@ from app.service.process import Process
 from app.service.stream_timeouts import StreamTimeouts
 from app.service.until import RunEnd
 from app.spark.writer import SparkWriter
+from app.storage.base import ObjectStore
 from app.stream_timeouts.events import Announcer
 from app.table.existing import TableLocation
 
@@ -63,6 +65,7 @@ class Connector:
     limits: BatchLimits
     formats: Formats
     stream_timeouts: StreamTimeouts
+    store: ObjectStore
     lake: Lake | None  # where there is one table
 
     @property
@@ -117,20 +120,26 @@ class Connector:
         """Connect to the consumer group; ``member_id`` returns our id in it, ``None`` outside of it."""
         runtime, spark = self.runtime, self.spark
         name = application.config.consumer_group
+        at_start = partial(runtime.metrics.waits.at_start, "store")
         if self.lake:
-            runtime.metrics.waits.at_start("store", partial(check_journals, self.lake, name))
+            at_start(partial(check_journals, self.lake, name))
+        if self.settings.has_several:
+            at_start(lambda: self.store.connect(f"{self.settings.root}/"))
+            first = at_start(lambda: first_topics(self.store, self.settings.root, name, topics))
+            wanted = replace(wanted, first_topics=first)
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group
         offsets = open_group(application.config, admin, next(iter(topics), None), runtime.timings)
         topic_ids = TopicIds(offsets.topic_id)
         ours = what_is_written(self.settings, self.location, prefix_of(application))
         others = OtherTables(admin, name, topics, ours, runtime.metrics.replicas)
-        questions = (lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later)
+        watch = KafkaWatch((lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later))
+        self.ends.callback(watch.stop)
         return Group(
             name,
             offsets,
             topic_ids,
-            KafkaWatch(questions),
+            watch,
             lambda: is_member(admin, name, member_id()),
             others.at_assignment,
             wanted,
@@ -162,7 +171,7 @@ class Connector:
         ``formats`` and ``read_message`` read messages, many at once and single ones; the framework's lane gives rows.
         """
         stager = new_stager(settings, lake, self.bad_records, formats, read_message)
-        table = settings.table if self.settings.has_several else ""
+        table = settings.table if self.settings.has_tables else ""
         member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime, table)
         member.start()
         return member

@@ -55,9 +55,9 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     formats, read, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
     group = connector.join_group(application, admin, topics, wanted, client.memberid)
-    if settings.has_several:
+    if settings.has_tables:
         new_member = partial(connector.new_member, formats=formats, read_message=read)
-        tables = Tables(connector, group, topics, prefix_of(application), new_member)
+        tables = Tables(connector, group, prefix_of(application), new_member)
         connector.ends.callback(tables.stop)
         members = tables.members(topics)
         connector.ends.callback(members.stop)
@@ -77,7 +77,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     loop = PlainLoop(client, intake, members, on_turn, until)
     run_end = None
     if until:
-        run_end = RunEnd(until, connector.runtime.metrics, lambda: loop.consumption().tps, loop.stop)
+        assigned, aside = (lambda: loop.consumption().tps), (lambda: members.aside)
+        run_end = RunEnd(until, connector.runtime.metrics, assigned, loop.stop, aside=aside)
     brokers = application.config.broker_address.bootstrap_servers
     return Lane(admin, brokers, topics, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)
 

@@ -25,6 +25,7 @@ from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
 from app.service.self_maintenance import SelfMaintenance
+from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
@@ -98,7 +99,8 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     spark.start()  # takes seconds; the rest connects meanwhile
 
     # The catalog, the store and the table; the registry.
-    lake = None if settings.has_several else open_lake(settings, metrics.waits)
+    store = new_store(settings)
+    lake = None if settings.has_tables else open_lake(settings, metrics.waits, store)
     if lake and lake.query_api:
         ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
     if registry:
@@ -118,6 +120,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         limits,
         formats,
         stream_timeouts,
+        store,
         lake,
     )
     location = connector.location

@@ -1,12 +1,15 @@
-"""Opens the tables where the process reads several topics: each topic has a table of its own, and settings for it."""
+"""Opens the tables where each of several topics has a table of its own, and settings for it."""
 
 import logging
+import shutil
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 from app.config.fields import checked
 from app.config.parsers import name
@@ -16,10 +19,9 @@ from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime
-from app.journal.first_topics import first_topics
+from app.errors import ConnectorError
 from app.service.connector import Connector
 from app.service.lake import check_journals, open_lake
-from app.service.stores import new_store
 
 logger = logging.getLogger(__name__)
 
@@ -31,39 +33,49 @@ _CLOSING_SECONDS = 1.0
 class Tables:
     """``new_member`` builds the member of a table; ``prefix`` is before the name of each topic."""
 
-    def __init__(
-        self,
-        connector: Connector,
-        group: Group,
-        topics: Collection[str],
-        prefix: str,
-        new_member: Callable[..., Member],
-    ) -> None:
+    def __init__(self, connector: Connector, group: Group, prefix: str, new_member: Callable[..., Member]) -> None:
         self._connector = connector
         self._settings = connector.settings
         self._group = group
         self._prefix = prefix
         self._new_member = new_member
-        self._runtime = _shared(connector.runtime)
+        self._pools = _Pools(connector.runtime)
         self._buffer = Buffer(connector.limits, connector.runtime.threads)
         self._pool = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="open")
-        self._store = store = new_store(self._settings)
-        at_start = partial(connector.runtime.metrics.waits.at_start, "store")
-        at_start(lambda: store.connect(f"{self._settings.root}/"))
-        self._first = at_start(lambda: first_topics(store, self._settings.root, group.name, topics))
+        self._ends: dict[str, ExitStack] = {}  # of open tables, by topic
+        self.reopens = connector.settings.until is None
 
     def members(self, topics: Collection[str]) -> Members:
         """Opens the tables of these topics, and of others once their partitions are assigned."""
         opening = {topic: self.open(topic) for topic in topics}
-        found = {topic: member for topic, future in opening.items() if (member := future.result())}
-        return Members(self._group, self._buffer, self._runtime, found, self.open)
+        failed: dict[str, ConnectorError] = {}
+        found: dict[str, Member] = {}
+        for topic, future in opening.items():
+            try:
+                if member := future.result():
+                    found[topic] = member
+            except ConnectorError as error:
+                failed[topic] = error
+        if failed and not found:
+            raise next(iter(failed.values()))
+        members = Members(self._group, self._buffer, self._pools.runtime, found, self)
+        for topic, why in failed.items():
+            members.set_aside(topic, why)
+        return members
 
     def open(self, topic: str) -> Future[Member | None]:
         """Begins to open the table of this topic; it has none if its name cannot be that of a table."""
         return self._pool.submit(self._open, topic)
 
+    def close(self, topic: str) -> None:
+        if topic in self._ends:
+            self._pool.submit(self._ends.pop(topic).close)
+
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        for ends in tuple(self._ends.values()):
+            ends.close()
+        self._pools.stop()
 
     def _open(self, topic: str) -> Member | None:
         if not self._settings.reads(
@@ -74,17 +86,17 @@ class Tables:
         for _, problem in checked("TABLE_NAME", name, settings.table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return None
-        group, metrics = self._group, self._runtime.metrics.of_table(settings.table)
-        runtime = replace(self._runtime, metrics=metrics)
-        lake = open_lake(settings, runtime.metrics.waits, self._store)
-        runtime.metrics.waits.at_start("store", partial(check_journals, lake, group.name))
-        if lake.query_api:
-            self._connector.ends.callback(lake.query_api.close, _CLOSING_SECONDS)
-        if topic not in self._first:
-            logger.info("topic %s was added after the consumer group began: it is read from its first record", topic)
-            group = replace(group, wanted=replace(group.wanted, reset="earliest"))
-        its = replace(runtime, scratch=Path(mkdtemp(prefix="table-", dir=runtime.scratch)))
-        return self._new_member(settings, lake, group, its, self._buffer)
+        with ExitStack() as ends:
+            runtime = self._pools.of_table(settings.table)
+            ends.callback(shutil.rmtree, runtime.scratch, ignore_errors=True)
+            lake = open_lake(settings, runtime.metrics.waits, self._connector.store)
+            if lake.query_api:
+                ends.callback(lake.query_api.close, _CLOSING_SECONDS)
+            runtime.metrics.waits.at_start("store", partial(check_journals, lake, self._group.name))
+            member = self._new_member(settings, lake, self._group, runtime, self._buffer)
+            ends.callback(member.stop)
+            self._ends[topic] = ends.pop_all()
+        return member
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
@@ -94,11 +106,45 @@ def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> l
     return [each for each in read if not [*checked("TABLE_NAME", name, settings.of_topic(plain[each]).table)]]
 
 
-def _shared(runtime: Runtime) -> Runtime:
-    """A runtime of which all tables share the pools of threads."""
+class _Pools:
+    """The pools of threads that all tables share.
 
-    @cache
-    def new_pool(name: str, workers: int) -> Executor:
-        return runtime.threads.new_pool(name, max(workers, _SHARED_THREADS))
+    Attributes:
+        runtime: with these.
+    """
 
-    return replace(runtime, threads=replace(runtime.threads, new_pool=new_pool))
+    def __init__(self, runtime: Runtime) -> None:
+        self._made: list[Executor] = []
+
+        @cache
+        def shared(name: str, workers: int) -> Executor:
+            self._made.append(runtime.threads.new_pool(name, max(workers, _SHARED_THREADS)))
+            return self._made[-1]
+
+        threads = replace(runtime.threads, new_pool=lambda name, workers: _Part(shared(name, workers)))
+        self.runtime = replace(runtime, threads=threads)
+
+    def of_table(self, table: str) -> Runtime:
+        """Counts for this table, with a part of the scratch folder."""
+        scratch = Path(mkdtemp(prefix="table-", dir=self.runtime.scratch))
+        return replace(self.runtime, scratch=scratch, metrics=self.runtime.metrics.of_table(table))
+
+    def stop(self) -> None:
+        for each in self._made:
+            each.shutdown(wait=False, cancel_futures=True)
+
+
+class _Part(Executor):
+    """One table's part of a pool: it ends without the pool."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._is_over = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self._is_over:
+            raise RuntimeError("the table is closed")
+        return self._pool.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        self._is_over = True

@@ -54,6 +54,7 @@ class RunEnd:
         assigned: returns the partitions of this member, none while they change hands.
         offsets: of the group, which tell of partitions without messages, if those are not claimed.
         internal: topics of quixstreams, which grow while the others are read.
+        aside: returns the topics whose tables have failed.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class RunEnd:
         stop: Callable[[], None],
         offsets: GroupOffsets | None = None,
         internal: Collection[str] = (),
+        aside: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._until = until
         self._offsets = offsets
@@ -71,6 +73,7 @@ class RunEnd:
         self._assigned = assigned
         self._internal = internal
         self._stop_lane = stop
+        self._aside = aside
         self._stop = Event()
         self._thread = Thread(target=self._run, name="until", daemon=True)
 
@@ -94,6 +97,8 @@ class RunEnd:
         assigned = self._assigned()
         if not assigned:
             return self._until.is_empty
+        aside = self._aside()
+        assigned = [tp for tp in assigned if tp.topic not in aside]
         if self._left(assigned):
             return False
         if self._offsets is not None:

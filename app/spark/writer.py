@@ -152,7 +152,9 @@ class SparkWriter:
             use_scratch_file_system(self._session)
             self._warm_up()
         except (ConnectorError, Py4JError, PySparkException, OSError) as error:
-            raise self._start_error(error) from None
+            failure = self._start_error(error)
+            failure.ends_all = True
+            raise failure from None
         finally:
             watchdog.cancel()
         self.is_up = True

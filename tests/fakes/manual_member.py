@@ -16,6 +16,7 @@ from app.errors import RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError, Journal, LogClosedError
 from app.journal.own_log import Fence, OwnLog, new_token
+from app.kafka.watch import KafkaWatch
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
@@ -60,7 +61,7 @@ class ManualMember(Member):
         self.flow: ManualFlow = ManualFlow(buffer, self.runtime)
         buffer.flow = self.flow
         self.flow.on_wait = self.deliver
-        nothing: Any = SimpleNamespace(is_same_topic=lambda _: True, watch=SimpleNamespace(raise_found=lambda: None))
+        nothing: Any = SimpleNamespace(is_same_topic=lambda _: True, watch=KafkaWatch())
         self.group = nothing
         self.reclaiming = Reclaiming(timings)
         self.starts: dict[TopicPartition, Start] = {}
@@ -107,13 +108,13 @@ class ManualMember(Member):
             self.reasons.append(portion.reason)
         else:
             self.portions.append(portion)
-            self.flow.buffer.hold(portion.size)
+            self.flow.share.hold(portion.size)
 
     def deliver(self) -> None:
         """Bring all that came into the lake, also what is of an assignment that has ended meanwhile."""
         for portion in self.portions[self._delivered :]:
             portion.assignment.delivered(portion.number, {piece.tp: piece.end for piece in portion.pieces})
-            self.flow.buffer.hold(-portion.size)
+            self.flow.share.hold(-portion.size)
         self._delivered = len(self.portions)
 
     @property

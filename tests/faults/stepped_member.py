@@ -180,7 +180,9 @@ class Process:
 
         first = next(iter(world.catalogs))
         self.member = new_member(first)
-        self.members = Members(its_group, buffer, runtime, {first: self.member}, open_table)
+        opener: Any = SimpleNamespace(reopens=True, open=open_table, close=lambda _: None)
+        has_others = len(world.catalogs) > 1
+        self.members = Members(its_group, buffer, runtime, {first: self.member}, opener if has_others else None)
         self.consuming = Lane(f"{name}: consumer")
         self.has_ended = False
 

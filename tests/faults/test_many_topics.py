@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from app.errors import ConfigError
+from app.table.layout import schema_key
 from tests.faults.conftest import same
 from tests.faults.connector_thread import ConnectorThread, Place, answered
 from tests.support.waiting import wait_until
@@ -196,6 +197,50 @@ class TestTopicsThatComeAndGo:
         connector.stop()
         topics.assert_whole("orders")
         assert f"topic {topics.of('..odd')} is passed over" in caplog.text
+
+
+class TestATableIsSetAside:
+    def test_and_opened_again_while_others_go_on(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
+        topics = Topics(place, "orders", "payments")
+        connector = topics.connector()
+        topics.produce("orders", 100)
+        topics.produce("payments", 100)
+        connector.wait_until(topics.are_whole, "all records")
+        schema = place.store_folder / schema_key(f"data/{topics.of('payments')}")
+        before = schema.read_bytes()
+        schema.write_text("{}")
+        FIELDS["payments"] = "paid_twice"
+        topics.produce("payments", 100)
+        connector.wait_until(lambda: topics.of("payments") in connector._now.aside, "its failure")
+        topics.produce("orders", 100)
+        connector.wait_until(lambda: topics.are_whole("orders"), "the records of the other topic")
+        schema.write_bytes(before)
+        connector.wait_until(topics.are_whole, "all records")
+        topics.produce("payments", 100)
+        connector.wait_until(topics.are_whole, "all records")
+        connector.stop()
+        topics.assert_whole()
+
+
+class TestOneTable:
+    def test_takes_all_topics_also_a_late_one_and_goes_on_without_a_deleted_one(self, place: Place) -> None:
+        topics = Topics(place, "orders", "payments")
+        connector = topics.connector(variables={"TABLE_NAME": "all", **LATEST})
+        wait_until_consuming(connector, 4)
+        topics.produce("orders", 100)
+        topics.produce("payments", 50)
+        topics.create("late")
+        topics.produce("late", 30)
+        connector.wait_until(lambda: len(place.numbers("all")) == 180, "all records")
+        topics.delete("payments")
+        topics.produce("orders", 20)
+        connector.wait_until(lambda: len(place.numbers("all")) == 200, "the records of the other topics")
+        connector.stop()
+        second = topics.connector(variables={"TABLE_NAME": "all"})
+        topics.produce("late", 10)
+        second.wait_until(lambda: len(place.numbers("all")) == 210, "the records of the second run")
+        second.stop()
+        assert sorted(place.numbers("all")) == sorted([*range(120), *range(50), *range(40)])
 
 
 def test_a_transform_that_needs_the_framework_is_refused(place: Place) -> None:

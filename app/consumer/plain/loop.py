@@ -6,7 +6,8 @@ that.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from operator import lt, methodcaller
 from typing import Any
@@ -19,11 +20,11 @@ from app.bad_records.refusals import not_decompressed
 from app.consumer.offsets import Copies, log_starts, mark_set_offsets
 from app.consumer.plain.intake import TURN_SECONDS, Backpressure, Intake, Taken
 from app.consumer.until import Until
-from app.delivery.assignment import Assignment, Partition
+from app.delivery.assignment import Assignment, Claimed, Partition
 from app.delivery.claimer import taken_over
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.errors import RetryableError
+from app.errors import ConnectorError, RetryableError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.kafka.watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
@@ -76,7 +77,7 @@ class PlainLoop:
             while not self._is_stopping:
                 self._turn()
             self._flush(self._timings.stop_seconds)
-            self._members.raise_failure()
+            self._members.raise_failure(also_aside=self._until is not None)
             return all(each.is_delivered for each in self._members.assignments)
         finally:
             self._give_up()
@@ -91,11 +92,15 @@ class PlainLoop:
 
     def consumption(self) -> Consumption:
         assignments, waiting, buffer = self._members.assignments, self._members.waiting, self._members.buffer
+        aside = self._members.aside
         tps = (*chain.from_iterable(each.partitions for each in assignments), *waiting)
         return Consumption(
             assigned=len(tps),
             tps=tps,
-            unclaimed=frozenset(waiting).union(*(each.unclaimed for each in assignments)),
+            unclaimed=frozenset(tp for tp in waiting if tp.topic not in aside).union(
+                *(each.unclaimed for each in assignments)
+            ),
+            aside=aside,
             fenced={tp: why for each in assignments for tp, why in each.fenced.items()},
             oldest={tp: at for each in assignments for tp, at in each.oldest_uncommitted.items()},
             consumed=self._backpressure.consumed,
@@ -149,20 +154,24 @@ class PlainLoop:
     # --- a turn -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._members.check()
+        self._set_failed_aside()
         if self._members.waiting:
             self._begin(self._members.waiting)
         self._claim_again()
         self._admit()
         has_come = self._may_poll() and self._poll()
         self._intake.observer.turn(is_in_trouble=self._members.is_in_trouble)
-        self._members.raise_failure()
+        self._set_failed_aside()
         self._copies.copy(self._members.assignments, asynchronous=True)
         self._on_turn(has_come)
 
     def _admit(self) -> None:
         """Read the partitions whose claims have succeeded, from where the log ends."""
-        of_each = [(assignment, assignment.new_claims()) for assignment in self._members.assignments]
+        of_each: list[tuple[Assignment, list[Claimed]]] = []
+        for topic, member in self._members.by_topic:
+            if assignment := member.assignment:
+                with self._else_aside(topic):
+                    of_each.append((assignment, assignment.new_claims()))
         claims = [claim for _, new in of_each for claim in new]
         if not claims:
             return
@@ -182,7 +191,7 @@ class PlainLoop:
         The claim then asks Kafka whether the partitions are still assigned to this member. The process ends if Kafka
         has not revoked them for too long.
         """
-        for member in self._members.all:
+        for topic, member in self._members.by_topic:
             assignment = member.assignment
             fence = assignment.log.fence if assignment else None
             if assignment is None or fence is None:
@@ -192,7 +201,27 @@ class PlainLoop:
                 self._backpressure.begin()
                 self._begin(tuple(assignment.partitions), str(fence.error))
             elif self._timings.clock() - fence.since > self._timings.fenced_seconds:
-                raise taken_over(str(fence.error))
+                self._set_aside(topic, taken_over(str(fence.error)))
+
+    def _set_failed_aside(self) -> None:
+        for topic, error in self._members.failed():
+            self._set_aside(topic, error)
+
+    def _set_aside(self, topic: str, error: ConnectorError) -> None:
+        """Go on with the other tables; raises the error where there are none."""
+        member = self._members.of(topic)
+        self._members.set_aside(topic, error)
+        if member:
+            self._end(member)
+            self._backpressure.begin()
+
+    @contextmanager
+    def _else_aside(self, topic: str) -> Iterator[None]:
+        """Sets the topic's table aside if what is done for it fails."""
+        try:
+            yield
+        except ConnectorError as error:
+            self._set_aside(topic, error)
 
     def _may_poll(self) -> bool:
         if not self._members.assignments or self._backpressure.may_poll():
@@ -210,12 +239,17 @@ class PlainLoop:
         if messages:
             begin = self._timings.clock()
             each = _by_partition(messages, has_topics=self._has_topics)
-            taken = [self._take(of_partition, begin + TURN_SECONDS, left) for of_partition in each]
+            taken = [self._take_or_fail(of_partition, begin + TURN_SECONDS, left) for of_partition in each]
             seconds = self._timings.clock() - begin
             self._backpressure.took(sum(each.messages for each in taken), sum(each.size for each in taken), seconds)
         if len(messages) < len(polled):  # the good ones first: an error may end the process
             self._failed([message for message in polled if message.error() is not None], left)
         return bool(messages)
+
+    def _take_or_fail(self, messages: Sequence[Message], until: float, left: set[TopicPartition]) -> Taken:
+        with self._else_aside(messages[0].topic()):
+            return self._take(messages, until, left)
+        return Taken(0, 0)
 
     def _take(self, messages: Sequence[Message], until: float, left: set[TopicPartition]) -> Taken:
         """Hand the messages of a partition to the assignment; ``left`` gets it if they are more than fit into a turn.
@@ -259,9 +293,11 @@ class PlainLoop:
         for message in failed:
             failure = KafkaConsumerException(error=message.error())
             if not cannot_be_decompressed(failure):
+                topic = message.topic()
                 if not (self._has_topics and failure.code == KafkaError.UNKNOWN_TOPIC_OR_PART):
-                    consuming_failed(failure)
-                elif (topic := message.topic()) not in gone:
+                    with self._else_aside(topic) if self._members.of(topic) else nullcontext():
+                        consuming_failed(failure)
+                elif topic not in gone:
                     gone.add(topic)
                     self._gone(topic)
                 continue
@@ -278,9 +314,13 @@ class PlainLoop:
             "yet is not written",
             topic,
         )
-        if member := self._members.of(topic):
+        member = self._members.of(topic)
+        tps = member.assignment.partitions.keys() if member and member.assignment else set[TopicPartition]()
+        others = [tp for tp in tps if tp.topic != topic]
+        if member and len(others) < len(tps):
             self._end(member)
             self._backpressure.begin()
+            self._begin(others)
 
     def _pass_over(self, assignment: Assignment, partition: Partition, message: Any) -> None:
         """Go on behind a message that Kafka's client cannot decompress; the dead letter gets its offset and the reason.

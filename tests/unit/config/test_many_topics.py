@@ -37,10 +37,15 @@ def test_the_table_of_a_topic(template: str, table: str) -> None:
     assert not of_several.has_several
 
 
+def test_without_the_topic_in_its_name_there_is_one_table() -> None:
+    settings = load(input="orders,payments", TABLE_NAME="all")
+    assert (settings.table, settings.has_several, settings.has_tables) == ("all", True, False)
+    assert settings.of_table(None) is settings
+
+
 @pytest.mark.parametrize(
     ("variables", "problem"),
     [
-        ({"TABLE_NAME": "all"}, "TABLE_NAME"),
         ({"TABLE_NAME": "{topic}/x"}, "TABLE_NAME"),
         ({"input": "^a("}, "input"),
         ({"input": r"^orders\d"}, "input"),

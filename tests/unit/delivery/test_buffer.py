@@ -6,21 +6,24 @@ from app.delivery.buffer import Buffer
 from tests.support.batches import UNBOUNDED
 
 
-def test_all_tables_hold_records_in_one_buffer() -> None:
+def test_all_tables_hold_records_in_one_buffer_until_they_leave_it() -> None:
     buffer = Buffer(replace(UNBOUNDED, max_buffer_bytes=100))
     assert buffer.room == 100
-    buffer.hold(60)
-    buffer.hold(40)
+    orders, payments = buffer.new_share(), buffer.new_share()
+    orders.hold(60)
+    payments.hold(40)
     assert (buffer.room, buffer.is_full) == (0, True)
-    buffer.hold(-60)
+    buffer.leave(orders)
+    orders.hold(-30)  # of a thread that comes late
     assert (buffer.room, buffer.is_full) == (60, False)
+    payments.hold(-40)
+    assert buffer.room == 100
 
 
 def test_the_larger_tables_count_what_is_staged_of_all_and_one_table_what_is_its_own() -> None:
     buffer = Buffer(UNBOUNDED)
-    assert buffer.staged("orders", 100) == 100
-    assert buffer.staged("payments", 10) == 10
-    assert buffer.staged("orders", 100) == 110
-    assert buffer.staged("returns", 55) == 165
-    assert buffer.staged("orders", 0) == 0
-    assert buffer.staged("returns", 55) == 65
+    buffer.new_share().staged_bytes = 100
+    assert buffer.shared_bytes(100) == 100
+    buffer.new_share().staged_bytes = 10
+    assert buffer.shared_bytes(10) == 10
+    assert buffer.shared_bytes(100) == 110

@@ -5,7 +5,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
-from tests.support.waiting import join, wait_until
+from tests.support.waiting import wait_until
 
 P0, P1 = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
 
@@ -72,8 +72,12 @@ def test_what_is_found_from_time_to_time_ends_the_process() -> None:
     watch.start()
     watch.start()
     wait_until(lambda: not answers, "all answers are given")
-    assert watch._thread is not None
-    join(watch._thread)
-    with pytest.raises(FatalError) as raised:
-        watch.raise_found()
-    assert raised.value is error
+    found: list[ConnectorError | None] = []
+
+    def take() -> bool:
+        found.append(watch.take_found())
+        return found[-1] is not None
+
+    wait_until(take, "the error")
+    watch.stop()
+    assert found[-1] is error

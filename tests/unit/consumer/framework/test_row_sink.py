@@ -306,7 +306,7 @@ def test_a_full_buffer_waits_until_a_flush_is_due() -> None:
     bench.member.flow.obstacle = AWAY
     begin = bench.clock.now
     bench.rows(0)
-    bench.member.flow.buffer.hold(2_000)
+    bench.member.flow.share.hold(2_000)
     bench.rows(1)
     assert bench.clock.now - begin >= 5.0
     due_in = bench.sink.consumption(1).due_in
@@ -383,7 +383,7 @@ def test_a_full_buffer_waits_no_longer_once_the_pipeline_has_failed() -> None:
     bench = Bench(max_buffer_bytes=2_000)
     bench.member.flow.on_wait = lambda: bench.member.flow.fail(FatalError("uploading", "access denied"))
     bench.rows(0)
-    bench.member.flow.buffer.hold(2_000)
+    bench.member.flow.share.hold(2_000)
     with pytest.raises(FatalError, match="access denied"):
         bench.rows(1)
 

@@ -71,10 +71,10 @@ class Bench(ConsumerBench):
         self.clock.advance(21)
 
     def fill(self) -> None:
-        self.member.flow.buffer.hold(2_000_000)
+        self.member.flow.share.hold(2_000_000)
 
     def empty(self) -> None:
-        self.member.flow.buffer.hold(-2_000_000)
+        self.member.flow.share.hold(-2_000_000)
 
     @property
     def taken(self) -> dict[TopicPartition, list[int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.errors import ConfigError, FatalError
+from app.errors import ConfigError, FatalError, SparkLostError
 from app.journal.journal import FencedError
+from app.kafka.watch import recreated_error
 from app.model import TopicPartition
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.manual_member import CLOSED, ManualMember
@@ -27,6 +29,8 @@ GONE = KafkaMessage(None, of_topic="b", failure=KafkaError(KafkaError.UNKNOWN_TO
 class Bench(ConsumerBench):
     """Topic ``a`` has its table from the beginning; that of ``b`` may be opened later."""
 
+    reopens = True
+
     def __init__(self) -> None:
         super().__init__()
         self.client = PlayedClient()
@@ -35,12 +39,28 @@ class Bench(ConsumerBench):
         self.client.give(A0, A1, B0)
         self.a, self.b = self.member, ManualMember(self.clock, self.member.flow.buffer.limits)
         self.b.flow.buffer = self.a.flow.buffer
+        self.b.flow.share = self.a.flow.buffer.new_share()
         self.opening: Future[Member | None] = Future()
-        self.members = Members(self.a.group, self.a.flow.buffer, self.a.runtime, {"a": self.a}, lambda _: self.opening)
+        self.closed: list[str] = []
+        runtime = replace(self.a.runtime, now=self.clock)
+        self.members = Members(self.a.group, self.a.flow.buffer, runtime, {"a": self.a}, self)
         played: Any = self.client
         intake = Intake(1_000, BadRecords("dead-letter", lambda _: None))
         self.loop = PlainLoop(played, intake, self.members, self._turn)
         self._steps: list[Callable[[], object]] = []
+
+    def open(self, _: str) -> Future[Member | None]:
+        return self.opening
+
+    def close(self, topic: str) -> None:
+        self.closed.append(topic)
+
+    def open_again(self) -> None:
+        """From now on ``b`` can be opened, and it is time."""
+        self.b = ManualMember(self.clock, self.member.flow.buffer.limits)
+        self.opening = Future()
+        self.opening.set_result(self.b)
+        self.clock.advance(61)
 
     def _turn(self, _: bool) -> None:
         if self._steps:
@@ -101,10 +121,78 @@ def test_a_topic_without_a_table_is_passed_over(bench: Bench) -> None:
     assert set(bench.loop.consumption().tps) == set()
 
 
-def test_a_table_that_cannot_be_opened_ends_all(bench: Bench) -> None:
-    bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
-    with pytest.raises(ConfigError):
-        bench.run(_turn)
+class TestATableIsSetAside:
+    def test_that_cannot_be_opened_until_it_can(self, bench: Bench) -> None:
+        bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
+
+        def look() -> None:
+            now = bench.loop.consumption()
+            assert now.aside["b"].trouble.cause == "it contradicts the settings"
+            assert (set(now.tps), set(now.unclaimed)) == ({A0, A1, B0}, set())
+
+        assert bench.run(_turn, look, bench.open_again, _turn, _turn)
+        assert bench.client.committed == {A0: 3, A1: 3, B0: 3}
+        assert bench.members.aside == {}
+
+    def test_that_fails_and_what_it_held_is_let_go(self, both: Bench) -> None:
+        failed = both.b
+        failed.deliver = failed.flow.on_wait = lambda: None  # type: ignore[method-assign]
+
+        def look() -> None:
+            assert both.closed == ["b"]
+            assert failed.assignment is None
+            both.a.deliver()
+            assert both.members.buffer.held_bytes == 0
+            both.client.produce(A0, b'{"v":1}')
+
+        def fail() -> None:
+            failed.flow.fail(FatalError("uploading", "access denied"))
+
+        assert both.run(_turn, fail, look, _turn, both.open_again, _turn, _turn)
+        assert both.client.committed == {A0: 4, A1: 3, B0: 3}
+
+    def test_that_others_take_over(self, both: Bench) -> None:
+        def gone() -> None:
+            both.b.fence(FencedError("it is gone"))
+
+        def look() -> None:
+            assert both.members.aside["b"].trouble.cause == "it is gone"
+
+        both.run(_turn, gone, lambda: both.clock.advance(21), look)
+
+    def test_of_a_topic_that_was_recreated(self, both: Bench) -> None:
+        def recreate() -> None:
+            errors = [recreated_error(B0, "it has another id")]
+            both.members.group.watch.take_found = lambda: errors.pop() if errors else None  # type: ignore[method-assign]
+
+        def look() -> None:
+            assert "recreated" in both.members.aside["b"].trouble.cause
+
+        both.run(_turn, recreate, look)
+
+    def test_for_longer_and_longer(self, bench: Bench) -> None:
+        bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
+        pauses: list[float] = []
+
+        def look() -> None:
+            aside = bench.loop.consumption().aside["b"]
+            pauses.append(aside.again_at - bench.clock())
+            bench.clock.advance(pauses[-1] + 1)
+
+        bench.run(_turn, *[look, _turn] * 8)
+        assert pauses == [60, 120, 240, 480, 960, 1800, 1800, 1800]
+
+    def test_but_all_of_them_end_the_process(self, both: Bench) -> None:
+        def fail() -> None:
+            for member in (both.a, both.b):
+                member.flow.fail(FatalError("uploading", "access denied"))
+
+        with pytest.raises(FatalError, match="access denied"):
+            both.run(_turn, fail, _turn)
+
+    def test_but_not_for_what_is_of_the_whole_process(self, both: Bench) -> None:
+        with pytest.raises(SparkLostError):
+            both.run(_turn, lambda: both.b.flow.fail(SparkLostError("writing", "Java died")), _turn)
 
 
 def test_only_the_table_whose_log_was_closed_is_claimed_again(both: Bench) -> None:
@@ -112,16 +200,6 @@ def test_only_the_table_whose_log_was_closed_is_claimed_again(both: Bench) -> No
     assert both.a.closed == [None]
     assert both.b.closed == [None, str(CLOSED)]
     assert both.client.committed == {A0: 3, A1: 3, B0: 3}
-
-
-def test_one_table_that_fails_or_is_gone_ends_all(both: Bench) -> None:
-    both.b.flow.fail(FatalError("uploading", "access denied"))
-    with pytest.raises(FatalError, match="access denied"):
-        both.run(_turn)
-    again = Bench()
-    again.opening.set_result(again.b)
-    with pytest.raises(Exception, match="it is gone"):
-        again.run(_turn, lambda: again.b.fence(FencedError("it is gone")), lambda: again.clock.advance(21), _turn)
 
 
 def test_a_topic_that_does_not_exist_any_more_leaves_the_others_alone(both: Bench) -> None:
@@ -138,5 +216,5 @@ def test_a_topic_that_does_not_exist_any_more_leaves_the_others_alone(both: Benc
 
 
 def test_the_buffer_is_one_for_all(both: Bench) -> None:
-    both.run(_turn, lambda: both.b.flow.buffer.hold(2_000_000), lambda: both.clock.advance(6), _turn)
+    both.run(_turn, lambda: both.b.flow.share.hold(2_000_000), lambda: both.clock.advance(6), _turn)
     assert both.client.paused == {A0, A1, B0}
