@@ -34,21 +34,13 @@ _COUNTERS: Final[Iterable[tuple[str, str, _Read]]] = (
     ("dead_letters", "Records written to the dead letter since the process started.", _total("dead_letters")),
     ("rescued_values", "Values that fit no column and went to _rescued_data.", _total("rescued")),
     ("pauses", "Pauses of consuming because the store or the catalog took too long.", _total("pauses")),
-    (
-        "fenced_partitions",
-        "Partitions that another member had taken over while this one still wrote.",
-        _total("fenced"),
-    ),
+    ("fenced_partitions", "Partitions that another member had taken over while this one wrote.", _total("fenced")),
     ("consumed_records", "Records that were read from Kafka.", lambda s: s.live.consumption.consumed),
     ("skipped_records", "Bad records that were left out because of ON_BAD_RECORD=skip.", lambda s: s.live.skipped),
 )
 _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("assigned_partitions", "Partitions that are consumed.", lambda s: len(s.counts.positions)),
-    (
-        "claiming_partitions",
-        "Partitions that are assigned and not claimed in the journal yet.",
-        lambda s: len(s.live.consumption.unclaimed),
-    ),
+    ("claiming_partitions", "Partitions that wait for their claims.", lambda s: len(s.live.consumption.unclaimed)),
     (
         "last_commit_timestamp_seconds",
         "When offsets were last committed, Unix time; before the first commit, when consuming began.",
@@ -59,11 +51,7 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
         "When Kafka last told the end of a partition, Unix time; before the first answer, when consuming began.",
         lambda s: s.counts.last_answer or s.counts.consuming_since,
     ),
-    (
-        "next_commit_seconds",
-        "Seconds until the next commit is due; negative if it is late.",
-        lambda s: s.live.consumption.due_in,
-    ),
+    ("next_commit_seconds", "Seconds to the next commit, negative if it is late.", lambda s: s.live.consumption.due_in),
     ("buffer_bytes", "Size of the rows held in Python, as estimated.", lambda s: s.live.consumption.held_bytes),
     ("buffer_limit_bytes", "The size at which consuming waits.", lambda s: s.live.buffer_limit),
     ("batches_under_way", "Batches begun and not in the lake yet.", lambda s: s.live.under_way),
@@ -72,11 +60,7 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
         "When the last compaction of the table ended, Unix time; at first, when consuming began.",
         lambda s: s.compacted_at,
     ),
-    (
-        "compaction_interval_seconds",
-        "Seconds between two compactions: COMPACT.",
-        lambda s: s.identity.compaction_seconds,
-    ),
+    ("compaction_interval_seconds", "Seconds between compactions: COMPACT.", lambda s: s.identity.compaction_seconds),
     ("compaction_merged_files", "Files that the last compaction merged.", _maintained("before")),
     ("compaction_new_files", "Files that they became.", _maintained("after")),
     ("compaction_later_files", "Small files that were too young for it.", _maintained("later")),
@@ -97,11 +81,7 @@ _PARTITION_GAUGES: Final[Iterable[tuple[str, str, _ReadPartition]]] = (
         lambda each, _: each.committed_at or each.begun_at,
     ),
     ("end_offset", "Offset of the next message to be produced.", lambda each, _: each.end),
-    (
-        "freshness_seconds",
-        "Age of the oldest message that is not committed, in seconds; 0 if none waits.",
-        lambda _, age: age,
-    ),
+    ("freshness_seconds", "Seconds since the oldest message that is not committed; 0: none.", lambda _, age: age),
 )
 
 
@@ -124,7 +104,7 @@ class Exposition:
     def collect(self) -> Iterator[Metric]:
         """Implements the collector's interface; the registry calls it."""
         status = self._status()
-        identity = status.identity
+        identity, versions = status.identity, status.identity.versions
         yield from self._counted.collect()
         for family, metrics in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
             for name, documentation, read in metrics:
@@ -138,7 +118,6 @@ class Exposition:
             names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
             told = "Topic, consumer group and table, as labels of the value 1."
             yield _gauge("deployment_info", told, [*names], {(*names.values(),): 1})
-        versions = identity.versions
         yield _gauge("build_info", "Versions, as labels of the value 1.", [*versions], {(*versions.values(),): 1})
 
 

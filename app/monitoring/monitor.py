@@ -71,7 +71,7 @@ class Monitor:
         Raises:
             ConfigError: the port cannot be opened.
         """
-        metrics, several = Exposition(self._metrics.registry, self._status), self._identity.has_several
+        metrics, several = Exposition(self._metrics.registry, self._status), self._identity.has_tables
         pages: Pages = {
             "/": self._page,
             "/partitions": partial(self._page, "render_partitions"),

@@ -98,7 +98,7 @@ class Identity:
         compaction_seconds: between two times of COMPACT; ``None`` without it.
         keep: KEEP.
         settings: the effective ones as name and value, without secrets.
-        has_several: topics, each with a table of its own; the addresses of tables end with the name.
+        has_tables: there are several, one for each topic; their addresses end with their names.
         table_of: the name of the table of a topic.
     """
 
@@ -116,7 +116,7 @@ class Identity:
     keep: str | None = None
     has_catalog: bool = False
     settings: tuple[tuple[str, str], ...] = ()
-    has_several: bool = False
+    has_tables: bool = False
     table_of: Callable[[str], str] = str
 
     @property

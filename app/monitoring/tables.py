@@ -15,7 +15,7 @@ def of_tables(whole: Status) -> list[Status]:
     Tables that are set aside come first, then those that wait, then those with the oldest records.
     """
     of_topics: dict[str, list[PartitionRow]] = {topic: [] for topic in whole.live.consumption.aside}
-    for row in whole.rows if whole.identity.has_several else ():
+    for row in whole.rows if whole.identity.has_tables else ():
         of_topics.setdefault(row.tp.topic, []).append(row)
     found = [_of_table(whole, topic, rows) for topic, rows in of_topics.items()]
     return sorted(found, key=lambda each: (not each.live.consumption.aside, not each.live.waits))

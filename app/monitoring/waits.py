@@ -197,8 +197,7 @@ class Waits:
         """Returns the present waits, the longest first."""
         now = self._timings.clock()
         with self._lock:
-            failing = [*self._failing.values()]
-            failed = [Trouble.of(error, max(0.0, now - begin), table) for begin, error, _, table in failing]
+            failed = [Trouble.of(error, max(0.0, now - at), its) for at, error, _, its in self._failing.values()]
             unanswered = [
                 Trouble(request.system, request.doing, "no answer yet", "", now - begin, None, True, table)
                 for thread, (begin, request, table) in self._asked.items()

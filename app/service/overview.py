@@ -40,7 +40,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
         keep=settings.keep,
         has_catalog=settings.catalog is not None,
         settings=tuple(settings.summary().items()),
-        has_several=settings.has_several,
+        has_tables=settings.has_tables,
         table_of=lambda topic: settings.of_topic(topic.removeprefix(prefix)).table,
     )
 

@@ -1,12 +1,14 @@
 """The status page in each state of the connector, and documents, as Chromium shows it on a desk and on a phone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.monitoring.status_page import render, render_partitions
+from app.monitoring.status_page import render, render_partitions, render_tables
+from app.monitoring.tables import of_tables
 from dev.browser import Browser
-from tests.support.status_views import VIEWS, served
+from tests.support.status_views import VIEWS, served, several
 
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 HEADLINE_ENDS = "document.querySelector('.top').getBoundingClientRect().bottom"
@@ -29,13 +31,20 @@ def test_the_headline_is_on_the_first_screen_and_nothing_is_cut_off(
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_the_list_of_500_partitions(browser: Browser, tmp_path: Path, size: tuple[int, int]) -> None:
-    width, _ = size
-    page = tmp_path / "page.html"
-    page.write_text(render_partitions(VIEWS["500 partitions"]()))
-    seen = browser.look(page.as_uri(), TOO_WIDE, "document.querySelectorAll('td:first-child').length", width=width)
-    assert seen.complaints == []
-    assert list(seen.answers.values()) == [0, 500]
+def test_the_lists_of_500_partitions_and_of_300_tables_and_the_page_of_a_table(
+    browser: Browser, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    whole = several(300)
+    of_one = replace(whole, status=of_tables(whole.status)[0], is_of_table=True)
+    shown = {500: render_partitions(VIEWS["500 partitions"]()), 300: render_tables(whole), 2: render(of_one)}
+    for rows, text in shown.items():
+        page = tmp_path / "page.html"
+        page.write_text(text)
+        seen = browser.look(
+            page.as_uri(), TOO_WIDE, "document.querySelectorAll('td:first-child').length", width=size[0]
+        )
+        assert seen.complaints == []
+        assert list(seen.answers.values()) == [0, rows]
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])

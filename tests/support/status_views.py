@@ -256,7 +256,7 @@ def several(tables: int) -> View:
         table="s3://my-lake/data/raw_{topic}",
         root="data/raw_{topic}",
         dead_letter="s3://my-lake/data/_dead_letter/raw_{topic}",
-        has_several=True,
+        has_tables=True,
         table_of=lambda topic: f"raw_{topic}",
     )
     counts = replace(metrics.counts(), at=NOW)
@@ -302,6 +302,6 @@ VIEWS: Mapping[str, Callable[[], View]] = {
 def served() -> str:
     """The address at which a connector that starts serves its pages, until the process ends."""
     [port] = free_ports(1)
-    identity = replace(IDENTITY, has_several=True)
+    identity = replace(IDENTITY, has_tables=True)
     Monitor(identity, Metrics(), Health(loop_seconds=60.0, clock=time.monotonic), Live).serve("127.0.0.1", port, [])
     return f"http://127.0.0.1:{port}/"

@@ -101,7 +101,7 @@ def test_what_one_of_several_tables_waits_for_and_that_it_is_set_aside() -> None
         clock.advance(40)
         aside = {"ws-late": Aside(Trouble("store", "opening the table", "denied"), 0.0, 60.0, 1)}
         live = Live(consumption=Consumption(aside=aside), waits=metrics.waits.current())
-        identity = replace(IDENTITY, has_several=True, table_of=lambda topic: topic.removeprefix("ws-"))
+        identity = replace(IDENTITY, has_tables=True, table_of=lambda topic: topic.removeprefix("ws-"))
         scraped = Scraped(exposition(metrics, live, identity).text())
     assert scraped.of("lake_sink_table_wait_seconds", table="orders", system="store") == 100, "the longest"
     assert scraped.of("lake_sink_table_wait_seconds", table="payments", system="catalog") == 40

@@ -24,13 +24,13 @@ AWAY = RetryableError("asking Kafka for the ends of the partitions", "no answer 
 class Bench:
     """A monitor whose thread does not run."""
 
-    def __init__(self, *, has_several: bool = False) -> None:
+    def __init__(self, *, has_tables: bool = False) -> None:
         self.clock = Clock()
         self.metrics = Metrics(self.clock, Timings(clock=self.clock))
         self.metrics.begins(TP, 0)
         self.end = 0
         self.live = Live("consuming")
-        identity = Identity("sensors", "group", "s3://lake/data/t", "data/t", {}, 30.0, has_several=has_several)
+        identity = Identity("sensors", "group", "s3://lake/data/t", "data/t", {}, 30.0, has_tables=has_tables)
         health = Health(loop_seconds=60.0, clock=time.monotonic)
         self.monitor = Monitor(identity, self.metrics, health, self.look, self.clock)
 
@@ -144,7 +144,7 @@ def test_what_is_served(served: int, path: str, code: int, kind: str) -> None:
 
 def test_the_page_of_each_of_several_tables_is_served() -> None:
     [port] = free_ports(1)
-    Bench(has_several=True).monitor.serve("127.0.0.1", port, [])
+    Bench(has_tables=True).monitor.serve("127.0.0.1", port, [])
 
     def titles(path: str) -> list[str]:
         answer = requests.get(f"http://127.0.0.1:{port}/{path}", timeout=20)
