@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from confluent_kafka.admin import AdminClient
@@ -51,7 +51,10 @@ _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """The parts that are there before its lane; ``ends`` stops them, the last one first."""
+    """The parts that are there before its lane; ``ends`` stops them, the last one first.
+
+    ``lakes`` has the tables that are open, by their names.
+    """
 
     settings: Settings
     runtime: Runtime
@@ -67,6 +70,7 @@ class Connector:
     stream_timeouts: StreamTimeouts
     store: ObjectStore
     lake: Lake | None  # where there is one table
+    lakes: dict[str, Lake] = field(default_factory=dict)
 
     @property
     def location(self) -> TableLocation:
@@ -174,6 +178,7 @@ class Connector:
         table = settings.table if self.settings.has_tables else ""
         member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime, table)
         member.start()
+        self.lakes[settings.table] = lake
         return member
 
     def run(self, lane: "Lane") -> None:

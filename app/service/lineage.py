@@ -1,12 +1,13 @@
 """Tells an OpenLineage collector of this run: START, RUNNING every ten minutes, then COMPLETE, FAIL or ABORT.
 
-Each event has the topic, the table with its columns, and what has come into it since the last event that arrived. A
-thread sends one after another: the data waits for none, and one that the collector does not take costs a warning.
+Each event has the topics, the tables with their columns, and what has come into each since the last event that arrived.
+A thread sends one after another: the data waits for none, and one that the collector does not take costs a warning.
 """
 
 import logging
 import os
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from threading import Event, Thread
@@ -22,6 +23,7 @@ from app import __version__
 from app.config.settings import Settings
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, cut, innermost, one_line
+from app.monitoring.metrics import Counts, Totals
 from app.redaction import add_secrets, redact
 from app.service.connector import Lane
 from app.service.lake import Lake
@@ -38,13 +40,14 @@ event_v2.set_producer(f"https://quix.io/quix-ts-datalake-sink/{__version__}")
 
 
 class Lineage(Thread):
-    """The run is what happens inside its ``with`` block."""
+    """The run is what happens inside its ``with`` block; ``lakes`` are its tables by name, others may come later."""
 
-    def __init__(self, settings: Settings, runtime: Runtime, lake: Lake, lane: Lane) -> None:
+    def __init__(self, settings: Settings, runtime: Runtime, lakes: Mapping[str, Lake], lane: Lane) -> None:
         super().__init__(name="lineage", daemon=True)
-        self._settings, self._lake, self._lane = settings, lake, lane
+        self._settings, self._lakes, self._topics = settings, lakes, dict.fromkeys(lane.topics)
+        self._broker = f"kafka://{lane.brokers.partition(',')[0]}"
         self._counts, self._seconds = runtime.metrics.counts, runtime.timings.lineage_seconds
-        self._id, self._told = str(generate_new_uuid()), self._counts().totals
+        self._id, self._told = str(generate_new_uuid()), dict[str, Totals]()
         self._state, self._is_failing = RunState.START, False
         self._over = Event()
         self._error: BaseException | None = None
@@ -70,19 +73,19 @@ class Lineage(Thread):
 
     def _tell(self, state: RunState, facets: Any = None) -> bool:
         """Sends the event; returns whether it has arrived."""
-        settings, totals, told = self._settings, self._counts().totals, self._told
+        settings, counts, lakes = self._settings, self._counts(), dict(self._lakes)
+        self._topics |= dict.fromkeys(tp.topic for tp in counts.positions)
+        of_tables = {**counts.of_tables, settings.table: counts}  # the name is a template where there are several
+        told = {table: of_tables.get(table, Counts()).totals for table in lakes}
         kind = facet_v2.job_type_job.JobTypeJobFacet("BATCH" if settings.until else "STREAMING", "QUIX", "CONNECTOR")
         name = f"{settings.consumer_group}.{settings.table}"
-        written = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            totals.rows - told.rows, totals.size - told.size, totals.files - told.files
-        )
         event = event_v2.RunEvent(
             eventType=state,
             eventTime=datetime.now(UTC).isoformat(),
             run=event_v2.Run(self._id, facets),
             job=event_v2.Job(settings.lineage_namespace, name, {"jobType": kind}),
-            inputs=[event_v2.InputDataset(f"kafka://{self._lane.brokers.partition(',')[0]}", self._lane.topics[0])],
-            outputs=[self._output({"outputStatistics": written})],
+            inputs=[event_v2.InputDataset(self._broker, topic) for topic in self._topics],
+            outputs=[self._output(table, lake, told[table]) for table, lake in lakes.items()],
         )
         doing = f"telling {settings.lineage_url} of this run"
         try:
@@ -95,21 +98,25 @@ class Lineage(Thread):
             return False
         if self._is_failing:
             logger.info("%s: it works again", doing)
-        self._told, self._state, self._is_failing = totals, RunState.RUNNING, False
+        self._told, self._state, self._is_failing = told, RunState.RUNNING, False
         return True
 
-    def _output(self, written: Any) -> event_v2.OutputDataset:
+    def _output(self, name: str, lake: Lake, totals: Totals) -> event_v2.OutputDataset:
         """The table with its columns; its name in a catalog is a link to that of its folder."""
-        target, table, catalog = self._settings.storage, self._lake.location, self._settings.catalog
-        columns = {**self._lake.schema.current.columns, **dict.fromkeys(self._lake.spec.columns, pa.string())}
+        target, table, catalog = self._settings.storage, lake.location, self._settings.catalog
+        told = self._told.get(name, Totals())
+        written = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            totals.rows - told.rows, totals.size - told.size, totals.files - told.files
+        )
+        columns = {**lake.schema.current.columns, **dict.fromkeys(lake.spec.columns, pa.string())}
         facets: dict[str, Any] = {"schema": facet_v2.schema_dataset.SchemaDatasetFacet(_fields(pa.struct(columns)))}
         if catalog and "://" in catalog.url:
-            link = facet_v2.symlinks_dataset.Identifier(catalog.url, f"{catalog.namespace}.{catalog.table}", "TABLE")
+            link = facet_v2.symlinks_dataset.Identifier(catalog.url, f"{catalog.namespace}.{name}", "TABLE")
             facets["symlinks"] = facet_v2.symlinks_dataset.SymlinksDatasetFacet([link])
         names = target.dfs_uri if isinstance(target, AzureTarget) else target.uri, table.root
         if isinstance(target, LocalTarget):
             names = "file", table.uri.removeprefix("file://")
-        return event_v2.OutputDataset(*names, written, facets=facets)
+        return event_v2.OutputDataset(*names, {"outputStatistics": written}, facets=facets)
 
     @cached_property
     def _client(self) -> OpenLineageClient:

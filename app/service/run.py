@@ -132,10 +132,10 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         maintenance.start()
         ends.callback(maintenance.stop)
     with ExitStack() as told:
-        if settings.lineage_url and lake:
+        if settings.lineage_url:
             from app.service.lineage import Lineage  # noqa: PLC0415 - loads its client
 
-            told.enter_context(Lineage(settings, runtime, lake, lane))
+            told.enter_context(Lineage(settings, runtime, connector.lakes, lane))
         connector.run(lane)
 
 

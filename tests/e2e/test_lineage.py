@@ -1,5 +1,6 @@
 """What an OpenLineage collector is told of a run of the connector."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,14 @@ from tests.fakes.canned_server import Answer, CannedServer
 def test_a_run_is_told_with_all_that_it_has_written(new_scenario: NewScenario, tmp_path: Path, lane: str) -> None:
     scenario = new_scenario(partitions=2)
     scenario.produce(records(3_000, partitions=2))
+    topics = [scenario.topic] + [f"{scenario.topic}.more"] * (lane == "plain")
+    if lane == "plain":
+        scenario.kafka.create_topic(topics[1], 1)
+        scenario.kafka.produce(topics[1], records(200))
     with CannedServer(Answer(201)) as collector:
         connector = scenario.connector(
             root=tree_of(lane, tmp_path),
+            input=",".join(topics),
             UNTIL="now",
             HIVE_COLUMNS="location",
             OPENLINEAGE_URL=collector.url,
@@ -27,11 +33,16 @@ def test_a_run_is_told_with_all_that_it_has_written(new_scenario: NewScenario, t
     states = [event["eventType"] for event in events]
     assert (states[0], states[1], states[-1]) == ("START", "RUNNING", "COMPLETE")
     assert len({event["run"]["runId"] for event in events}) == 1
-    assert sum(event["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] for event in events) == 3_000
-    [topic], [table] = events[-1]["inputs"], events[-1]["outputs"]
     broker = scenario.kafka.bootstrap_servers.split(",")[0]
-    assert (topic["namespace"], topic["name"]) == (f"kafka://{broker}", scenario.topic)
-    assert (table["namespace"], table["name"]) == ("file", f"{scenario.folder}/lake/data/{scenario.topic}")
-    columns = [field["name"] for field in table["facets"]["schema"]["fields"]]
-    assert {*columns} >= {"n", "temperature", "location"}
+    assert {(each["namespace"], each["name"]) for each in events[-1]["inputs"]} == {
+        (f"kafka://{broker}", topic) for topic in topics
+    }
+    rows = Counter[str]()
+    for table in (each for event in events for each in event["outputs"]):
+        rows[f"{table['namespace']}:{table['name']}"] += table["outputFacets"]["outputStatistics"]["rowCount"]
+    names = [f"file:{scenario.folder}/lake/data/{topic}" for topic in topics]
+    assert rows == dict(zip(names, (3_000, 200), strict=False))
+    for table in events[-1]["outputs"]:
+        columns = [field["name"] for field in table["facets"]["schema"]["fields"]]
+        assert {*columns} >= {"n", "temperature", "location"}
     assert connector.complaints() == []

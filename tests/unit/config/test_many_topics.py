@@ -53,7 +53,6 @@ def test_without_the_topic_in_its_name_there_is_one_table() -> None:
         ({"input": "orders,^pay.*"}, "TABLE_NAME"),
         ({"input": "orders,_odd"}, "TABLE_NAME"),
         ({"COMPACT": "6h"}, "COMPACT"),
-        ({"OPENLINEAGE_URL": "http://lineage.example.com"}, "OPENLINEAGE_URL"),
         ({"input": "^s", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"}, "STREAM_TIMEOUT_TOPIC"),
         (
             {"input": "orders,silent", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"},

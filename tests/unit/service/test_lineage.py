@@ -17,6 +17,7 @@ import pytest
 
 from app.config.settings import Settings
 from app.errors import FatalError
+from app.model import TopicPartition
 from app.monitoring.metrics import DeliveredBatch, Metrics
 from app.redaction import add_secrets, redact
 from app.service.lineage import Lineage
@@ -41,17 +42,21 @@ class Run:
         self.settings: Settings = load(*bases, **variables)
         self.server = server
         self.metrics = Metrics()
-        lake: Any = SimpleNamespace(
-            location=TableLocation(self.settings.storage.uri, f"{self.settings.root}/t"),
+        self.lakes: dict[str, Any] = {}
+        self.opens(self.settings.table.replace("{topic}", "readings"))
+        runtime: Any = SimpleNamespace(metrics=self.metrics, timings=Timings(lineage_seconds=seconds))
+        lane: Any = SimpleNamespace(brokers="one:9092,two:9092", topics=["readings"])
+        self.lineage = Lineage(self.settings, runtime, self.lakes, lane)
+
+    def opens(self, table: str) -> None:
+        self.lakes[table] = SimpleNamespace(
+            location=TableLocation(self.settings.storage.uri, f"{self.settings.root}/{table}"),
             spec=SimpleNamespace(columns=("place",)),
             schema=SimpleNamespace(current=TableSchema(COLUMNS)),
         )
-        runtime: Any = SimpleNamespace(metrics=self.metrics, timings=Timings(lineage_seconds=seconds))
-        lane: Any = SimpleNamespace(brokers="one:9092,two:9092", topics=["readings"])
-        self.lineage = Lineage(self.settings, runtime, lake, lane)
 
-    def delivers(self, rows: int) -> None:
-        self.metrics.delivered(DeliveredBatch(1, "", rows, 2, 10 * rows, 0, 0, 0, {}))
+    def delivers(self, rows: int, table: str = "") -> None:
+        self.metrics.delivered(DeliveredBatch(1, "", rows, 2, 10 * rows, 0, 0, 0, {}, table=table))
 
     def goes_on(self, events: int) -> None:
         """Wait for so many requests more."""
@@ -83,8 +88,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def written(event: Any) -> tuple[int, int, int]:
-    facet = event["outputs"][0]["outputFacets"]["outputStatistics"]
+def written(event: Any, output: int = 0) -> tuple[int, int, int]:
+    facet = event["outputs"][output]["outputFacets"]["outputStatistics"]
     return facet["rowCount"], facet["fileCount"], facet["size"]
 
 
@@ -113,6 +118,25 @@ def test_a_run_is_told_from_its_start_to_its_end(server: CannedServer) -> None:
     assert table["facets"]["schema"]["fields"][1]["fields"][0]["type"] == "double"
     assert {request.path for request in server.requests} == {"/api/v1/lineage"}
     assert {request.headers["authorization"] for request in server.requests} == {"Bearer k3y-of-ours"}
+
+
+def test_several_topics_have_a_table_each_also_one_that_comes_later(server: CannedServer) -> None:
+    run = Run(server, input="^r.*", TABLE_NAME="raw_{topic}", CONSUMER_GROUP="g")
+    with run.lineage:
+        run.goes_on(2)
+        run.delivers(5, "raw_readings")
+        run.opens("raw_rates")
+        run.metrics.begins(TopicPartition("rates", 0), 0)
+        run.delivers(7, "raw_rates")
+    events = [request.json() for request in server.requests]
+    assert [[each["name"] for each in event["inputs"]] for event in (events[0], events[-1])] == [
+        ["readings"],
+        ["readings", "rates"],
+    ]
+    assert [each["name"] for each in events[-1]["outputs"]] == ["data/raw_readings", "data/raw_rates"]
+    assert sum(written(event)[0] for event in events) == 5
+    assert sum(written(event, 1)[0] for event in events if len(event["outputs"]) > 1) == 7
+    assert {event["job"]["name"] for event in events} == {"g.raw_{topic}"}
 
 
 @pytest.mark.parametrize(
