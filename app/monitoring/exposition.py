@@ -81,7 +81,7 @@ _PARTITION_GAUGES: Final[Iterable[tuple[str, str, _ReadPartition]]] = (
         lambda each, _: each.committed_at or each.begun_at,
     ),
     ("end_offset", "Offset of the next message to be produced.", lambda each, _: each.end),
-    ("freshness_seconds", "Seconds since the oldest message that is not committed; 0: none.", lambda _, age: age),
+    ("freshness_seconds", "Age in seconds of the oldest message that is not committed; 0: none.", lambda _, age: age),
 )
 
 

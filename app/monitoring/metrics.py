@@ -165,12 +165,9 @@ class Metrics:
         self._all = self  # has the counts, also of what ``of_table`` gives
         self._counts = Counts(consuming_since=clock())
         self.registry = CollectorRegistry()
-        self._retries = Counter(
-            "lake_sink_retries", "Failed tries that were repeated.", ["operation"], registry=self.registry
-        )
-        self._retries_of_tables = Counter(
-            "lake_sink_table_retries", "The same of one of several.", ["table", "operation"], registry=self.registry
-        )
+        new = partial(Counter, registry=self.registry)
+        self._retries = new("lake_sink_retries", "Failed tries that were repeated.", ["operation"])
+        self._retries_of_tables = new("lake_sink_table_retries", "The same of one of several.", ["table", "operation"])
         self._steps = Histogram(
             "lake_sink_step_seconds",
             "Seconds that each step of a batch took, without waits for a system that was away.",

@@ -210,8 +210,7 @@ class Status:
     def age(self) -> float | None:
         """The age of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if it is unknown."""
         ages = [row.age for row in self.rows if row.hindrance != "set aside"]
-        known = [age for age in ages if age is not None]
-        return max(known) if known and known == ages else None
+        return max(age or 0.0 for age in ages) if ages and None not in ages else None
 
     @property
     def oldest(self) -> TopicPartition | None:
