@@ -56,7 +56,7 @@ class MemoryStore:
     uri = URI
 
     def __init__(self, network: Network, violations: list[str]) -> None:
-        self.network = network
+        self._network = network
         self.violations = violations
         self._writer: ConditionalWriter[bytes] = ConditionalWriter(URI, self._put, self._look)
         self._files: ConditionalWriter[bytes] = ConditionalWriter(URI, self._put_file, self._look)
@@ -127,7 +127,7 @@ class MemoryStore:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _request(self, name: str, carry_out: Callable[[], _T], *, changes: bool = True) -> _T:
-        return self.network.request(
+        return self._network.request(
             name,
             carry_out,
             failed=lambda cause: RetryableError(name, cause),

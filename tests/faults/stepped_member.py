@@ -20,17 +20,18 @@ from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime, Threads
 from app.delivery.stage import Stager
-from app.errors import ConnectorError
+from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.waits import Stopped
 from app.table.existing import TableLocation
+from app.table.layout import schema_key
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import EPOCH, Consumer, Group
-from tests.faults.lanes import AtOnce, Fate, Lane, LaneCondition, LaneEvent, LaneLock, LanePool, pause
+from tests.faults.lanes import AtOnce, Lane, LaneCondition, LaneEvent, LaneLock, LanePool
 from tests.faults.memory_lake import GROUP, URI, MemoryStore, WatchfulCatalog, root_of
 from tests.support.batches import UNBOUNDED, spec
 
@@ -105,11 +106,47 @@ class WatchedMember(Member):
 
 
 class _Metrics(Metrics):
-    tables: list[WatchedMember]
+    tables: "_Tables"
 
     def fenced(self) -> None:
-        for table in self.tables:
+        for table in self.tables.made:
             table.check_fences()
+
+
+class _Tables:
+    """Opens and closes tables on threads of the process; ``made`` has all that ever were."""
+
+    reopens = True
+
+    def __init__(self, store: MemoryStore, background: LanePool, new_member: Callable[[str], WatchedMember]) -> None:
+        self.made: list[WatchedMember] = []
+        self._store = store
+        self._background = background
+        self._new_member = new_member
+
+    def make(self, topic: str) -> WatchedMember:
+        self.made.append(self._new_member(topic))
+        return self.made[-1]
+
+    def open(self, topic: str) -> Future[Member | None]:
+        opened: Future[Member | None] = Future()
+
+        def work() -> None:
+            while not opened.done():
+                try:
+                    self._store.find(schema_key(root_of(topic)))
+                    opened.set_result(self.make(topic))
+                except FatalError as error:
+                    opened.set_exception(error)
+                except RetryableError:
+                    continue
+
+        self._background.submit(work)
+        return opened
+
+    def close(self, topic: str) -> None:
+        failed = next(each for each in reversed(self.made) if each.table == topic)
+        self._background.submit(failed.stop)
 
 
 class Process:
@@ -129,8 +166,6 @@ class Process:
         self.timings = timings = Timings(clock=clock)
         self._store = world.store
         metrics = _Metrics(timings=timings)
-        self._tables: list[WatchedMember] = []
-        metrics.tables = self._tables
         self.background = LanePool(f"{name}: claims")
         threads = Threads(
             new_pool=lambda name, _: self.background if name == "claim" else AtOnce(),
@@ -164,25 +199,13 @@ class Process:
             )
             its = replace(runtime, scratch=Path(mkdtemp(dir=scratch)))
             parts = registrar, new_stager(root), buffer, ArrowWriter(), its_group, its, topic
-            self._tables.append(WatchedMember(name, world.store, *parts))
-            return self._tables[-1]
+            return WatchedMember(name, world.store, *parts)
 
-        def open_table(topic: str) -> Future[Member | None]:
-            opened: Future[Member | None] = Future()
-
-            def work() -> None:
-                while pause(f"open the table of {topic}") is not Fate.ANSWERED:
-                    world.store.network.failures += 1
-                opened.set_result(new_member(topic))
-
-            self.background.submit(work)
-            return opened
-
-        first = next(iter(world.catalogs))
-        self.member = new_member(first)
-        opener: Any = SimpleNamespace(reopens=True, open=open_table, close=lambda _: None)
-        has_others = len(world.catalogs) > 1
-        self.members = Members(its_group, buffer, runtime, {first: self.member}, opener if has_others else None)
+        self._tables = metrics.tables = _Tables(world.store, self.background, new_member)
+        first, *others = world.catalogs
+        self.member = self._tables.make(first)
+        opener = self._tables if others else None
+        self.members = Members(its_group, buffer, runtime, {first: self.member}, opener)
         self.consuming = Lane(f"{name}: consumer")
         self.has_ended = False
 
@@ -237,7 +260,7 @@ class Process:
 
     @property
     def _all_lanes(self) -> tuple[Lane, ...]:
-        return self.consuming, *(each.delivering for each in self._tables), *self.background.lanes
+        return self.consuming, *(each.delivering for each in self._tables.made), *self.background.lanes
 
     def _is_journaled(self, tp: TopicPartition) -> bool:
         return self._end(tp) == len(self.group.records[tp]) - 1
@@ -276,16 +299,26 @@ class Process:
         self.has_ended = True
 
     def prepare(self) -> None:
-        for table in self._tables:
+        for table in self._tables.made:
             table.prepare()
 
     def sweep(self) -> None:
-        for table in self._tables:
+        for table in self.members.all:
             self.background.submit(table.sweep)
+
+    def fail(self, topic: str) -> Assignment | None:
+        """Let a table fail for good, if it is open; returns the assignment of another one that is sound."""
+        if failed := self.members.of(topic):
+            failed.flow.fail(FatalError("writing a batch", "it cannot be"))
+        for other in self.members.all:
+            its = other.assignment
+            if other is not failed and its and not its.is_over and not its.unclaimed and not other.flow.failure:
+                return its
+        return None
 
     def after_step(self) -> None:
         """Look at what a step has brought; raise what the connector should not have raised."""
-        for table in self._tables:
+        for table in self._tables.made:
             table.begin_delivery()
         error, self.consuming.error = self.consuming.error, None
         if isinstance(error, ConnectorError):

@@ -451,6 +451,33 @@ class SeveralFaults(PlainFaults):
 
     topics = (TOPIC, OTHER)
 
+    @precondition(lambda self: self._with(owns))
+    @rule(
+        which=choices,
+        topic=st.sampled_from(topics),
+        kinds=st.lists(st.sampled_from(list(KINDS)), min_size=3, max_size=6),
+        turns=turns,
+        moves=moves,
+    )
+    def fail_for_good(self, which: int, topic: str, kinds: list[str], turns: list[int], moves: Moves) -> None:
+        """A table is set aside amid a batch, and opened again later; the other one goes on."""
+        member = one_of(self._with(owns), which)
+        self._finish(member)
+        for tp in self.group.of(member.kafka):
+            self._produce(tp, kinds)
+        self._race([member], turns[:2])
+        if not self.group.of(member.kafka):
+            return
+        goes_on = member.fail(topic)
+        if member.consuming.is_idle:
+            member.consume(1)
+        self.go(member, member.consuming)
+        if goes_on:
+            counted["tables set aside"] += 1
+            assert goes_on in member.members.assignments
+            assert not member.has_ended
+        self._move(moves)
+
 
 class TransformingFaults(Faults):
     """The same with members of the plain lane whose records may become several rows."""
