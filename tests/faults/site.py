@@ -46,7 +46,7 @@ class Site:
     def copy_of(self, table: str, folder: Path) -> Lake:
         """Copy a table into a folder; the catalog must have exactly its files."""
         root = f"data/{table}"
-        lake = mirror(self.minio, self.bucket, folder, root)
+        lake = mirror(self.minio, self.bucket, folder, f"{root}/")
         stored = {f"s3://{self.bucket}/{root}/{path.relative_to(folder)}" for path in lake.files()}
         assert {file["file_path"] for file in self.catalog.files(table)} == stored
         return lake
