@@ -12,6 +12,9 @@ from app.kafka.login_errors import told_of_refusals
 
 logger = logging.getLogger(__name__)
 
+# A poll gives them too; the client repeats them twice a second.
+_TOLD_WITH_MESSAGES = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+
 
 class BrokerPresence:
     """Whether Kafka is there, as far as its client says. For the thread that polls.
@@ -24,7 +27,9 @@ class BrokerPresence:
         self.is_there = True
 
     def failed(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+        if error.code() in _TOLD_WITH_MESSAGES:
+            logger.debug("Kafka consumer: %s", error.str())
+        elif error.code() != KafkaError._ALL_BROKERS_DOWN:
             logger.error("Kafka consumer: %s", error.str())
         elif self.is_there:
             self.is_there = False
