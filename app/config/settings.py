@@ -234,9 +234,6 @@ class Settings(WritingVariables):
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
-        if self.has_several:
-            problem = "must not be set where input names several topics: run the command for each table, with --table NAME"
-            yield from self.refuse(problem, "COMPACT", "KEEP")
         if self.until is not None:
             problem = "must not be set with UNTIL: the run would end first. Run {} as a job of its own"
             yield from self.refuse(problem.format("compact"), "COMPACT")

@@ -127,8 +127,8 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     monitor.found(location.uri, location.root, dead_letter_address(location.store_uri, location.root))
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
-    if lake and (settings.compact or settings.keep):
-        maintenance = SelfMaintenance(settings, lake.store, lake.location.root, metrics, scratch)
+    if settings.compact or settings.keep:
+        maintenance = SelfMaintenance(settings, connector.lakes, metrics, scratch)
         maintenance.start()
         ends.callback(maintenance.stop)
     with ExitStack() as told:

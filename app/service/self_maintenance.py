@@ -1,13 +1,16 @@
-"""Maintains the table by itself: one of all members that write it runs the commands in the background when it is due.
+"""Maintains tables by itself: one of all members that write a table runs the commands in the background when it is due.
 
-These are ``compact`` (COMPACT), and ``erase`` of what is older than KEEP.
+These are ``compact`` (COMPACT), and ``erase`` of what is older than KEEP; one process goes through all tables that this
+member has to do.
 """
 
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,7 +23,9 @@ from app.errors import ConnectorError
 from app.model import Maintenance
 from app.monitoring.metrics import Metrics
 from app.service.background import KILLED, run_in_background
-from app.storage.base import ChangedError, ObjectStore
+from app.service.lake import Lake
+from app.storage.base import ChangedError
+from app.storage.document import Document
 from app.table.last_maintenance import last_maintenance
 from app.time_texts import duration
 
@@ -34,14 +39,20 @@ _WATCHED: Final = ("--at-most", "50")  # percent of the table
 _SMALL: Final = {"SPARK_MASTER": "local[1]", "SPARK_DRIVER_MEMORY": "512m", "MALLOC_ARENA_MAX": "2"}
 
 
+@dataclass
+class _Table:
+    last: Document[Maintenance]
+    due: float
+    since: float  # when this process has seen it first
+
+
 class SelfMaintenance:
-    """``scratch`` is a private folder."""
+    """``lakes`` are the tables that are open, by their names, with those that come later; ``scratch`` is private."""
 
     def __init__(
         self,
         settings: Settings,
-        store: ObjectStore,
-        table_root: str,
+        lakes: Mapping[str, Lake],
         metrics: Metrics,
         scratch: Path,
         clock: Callable[[], float] = time.time,
@@ -50,12 +61,13 @@ class SelfMaintenance:
         self._is_confirmed = self._keep == settings.keep_confirmed
         self._schedule = settings.compact or schedule("1d")
         self._period = self._schedule.period.total_seconds()
-        self._last = last_maintenance(store, table_root)
+        self._lakes = lakes
         self._metrics = metrics
         self._scratch = scratch / "maintenance"
         self._clock = clock
-        # What has no time of day is made up for, where no member has begun it.
-        self._due = self._next() - (0.0 if settings.compact else self._period)
+        self._tables: dict[str, _Table] = {}
+        for name, lake in lakes.items():
+            self._table(name, lake)
         self._stop = Event()
         self._thread = Thread(target=self._run, name="self-maintenance", daemon=True)
 
@@ -68,44 +80,57 @@ class SelfMaintenance:
         self._thread.join(_STOP_SECONDS)  # the store may hang
 
     def _run(self) -> None:
+        work = defaultdict[Sequence[str], list[str]](list)  # tables by what is to be done to them
         while not self._stop.is_set():
-            try:
-                self._tell()
-                if self._clock() >= self._due:
-                    if self._claim(self._due):
-                        for command in self._commands():
-                            self._tell()
-                            self._work(command)
-                        self._tell()
-                    self._due = self._next()
-            except (ConnectorError, OSError) as error:
-                logger.warning("%s; maintenance is tried again in %.0f s", error, _LOOK_SECONDS)
-                self._stop.wait(_LOOK_SECONDS)
-            self._due = min(self._due, self._next())  # the clock may have been ahead
-            self._stop.wait(max(0.0, min(_LOOK_SECONDS, self._due - self._clock())))
+            seconds = _LOOK_SECONDS
+            for name, lake in [*self._lakes.items()]:
+                with _trying_again():
+                    table = self._table(name, lake)
+                    for command in self._begun(table):
+                        work[command].append(name)
+                    seconds = min(seconds, table.due - self._clock())
+            if known := [each for each in self._tables.values() if each.last.current]:
+                self._metrics.maintained(_together(known))
+            if work:
+                first = max(work)  # "erase", for what it erases needs no merging
+                with _trying_again():
+                    self._work([*first, *(f"--table={name}" for name in work.pop(first))])
+            else:
+                self._stop.wait(max(0.0, seconds))
+
+    def _table(self, name: str, lake: Lake) -> _Table:
+        # What has no time of day is made up for, where no member has begun it.
+        due = self._next() - (0.0 if self._compact else self._period)
+        new = _Table(last_maintenance(lake.store, lake.location.root), due, self._clock())
+        return self._tables.setdefault(name, new)
+
+    def _begun(self, table: _Table) -> list[Sequence[str]]:
+        """Looks at what others have done to the table; returns the commands that this member begins for it."""
+        table.last.read()
+        table.due = min(table.due, self._next())  # the clock may have been ahead
+        if self._clock() < table.due:
+            return []
+        commands = [*self._commands(table)] if self._claim(table) else []
+        table.due = self._next()
+        return commands
 
     def _next(self) -> float:
         return self._schedule.next(datetime.fromtimestamp(self._clock(), UTC)).timestamp()
 
-    def _tell(self) -> None:
-        if last := self._last.read():
-            self._metrics.maintained(last)
-
-    def _claim(self, due: float) -> bool:
+    def _claim(self, table: _Table) -> bool:
         """Whether this member does it: no other one has begun since it was due, or KEEP was confirmed meanwhile."""
-        last = self._last.current or Maintenance()
+        last = table.last.current or Maintenance()
         waits = last.refused and self._is_confirmed
-        if due <= last.begun < due + self._period and not waits:  # later: by a clock that was ahead
+        if table.due <= last.begun < table.due + self._period and not waits:  # later: by a clock that was ahead
             return False
         try:
-            self._last.write(replace(last, begun=self._clock(), refused=0.0))
+            table.last.write(replace(last, begun=self._clock(), refused=0.0))
         except ChangedError:
             return False
         return True
 
-    def _commands(self) -> Iterator[Sequence[str]]:
-        """Yields what is to be done; ``erase`` comes first, for what it erases needs no merging."""
-        last, now = self._last.current or Maintenance(), self._clock()
+    def _commands(self, table: _Table) -> Iterator[Sequence[str]]:
+        last, now = table.last.current or Maintenance(), self._clock()
         age = duration(self._keep or "0m").total_seconds()
         if self._keep and (last.age, last.erased // _DAY) != (age, now // _DAY):
             goes_on = last.age <= age and abs(now - last.erased) < 2 * max(_DAY, self._period)
@@ -129,3 +154,22 @@ class SelfMaintenance:
         elif code:
             why = "it was killed, most often for memory" if code > KILLED else "its lines say why, with LOGLEVEL=INFO"
             logger.warning("%s ended with code %d: %s; its next run goes on with what is left", command, code, why)
+
+
+@contextmanager
+def _trying_again() -> Iterator[None]:
+    try:
+        yield
+    except (ConnectorError, OSError) as error:
+        logger.warning("%s; maintenance is tried again in %.0f s", error, _LOOK_SECONDS)
+
+
+def _together(tables: Sequence[_Table]) -> Maintenance:
+    """Sums up what is known of tables: their oldest ends, the last one that is under way, and the largest refusal."""
+    known = [(last, each.since) for each in tables if (last := each.last.current)]
+    of = {each.name: [getattr(last, each.name) for last, _ in known] for each in fields(Maintenance)}
+    told = {name: sum(values) for name, values in of.items()} | {name: max(of[name]) for name in ("age", "refused")}
+    told["begun"] = max((last.begun for last, _ in known if last.begun > last.ended), default=min(of["begun"]))
+    for name in ("ended", "erased"):  # a table without one counts from when it was seen
+        told[name] = told[name] and min(getattr(last, name) or since for last, since in known)
+    return Maintenance(**told)

@@ -52,7 +52,6 @@ def test_without_the_topic_in_its_name_there_is_one_table() -> None:
         ({"input": "^(?!pay).*"}, "input"),
         ({"input": "orders,^pay.*"}, "TABLE_NAME"),
         ({"input": "orders,_odd"}, "TABLE_NAME"),
-        ({"COMPACT": "6h"}, "COMPACT"),
         ({"input": "^s", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"}, "STREAM_TIMEOUT_TOPIC"),
         (
             {"input": "orders,silent", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"},

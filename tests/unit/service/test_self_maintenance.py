@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from app.model import Maintenance
 from app.monitoring.metrics import Metrics
 from app.service.self_maintenance import SelfMaintenance
 from app.storage.local.store import LocalStore
+from app.table.existing import TableLocation
 from app.table.last_maintenance import keep_maintenance, last_maintenance
 from app.time_texts import duration
 from tests.support.waiting import wait_until
@@ -35,27 +37,37 @@ class Table:
         (folder / "lake").mkdir()
         self.store = LocalStore(folder / "lake")
         self.now = 3_590.0
+        self.lakes: dict[str, Any] = {}
+        self.open("readings")
         self.runs: list[Any] = []
+        self.tables: list[Any] = []  # of each run
         self.code = 0
         self._ends = ends
+
+    def open(self, table: str) -> None:
+        self.lakes[table] = SimpleNamespace(store=self.store, location=TableLocation(self.store.uri, f"data/{table}"))
 
     def member(self, **variables: str) -> Metrics:
         settings = local_settings(self.folder, HIVE_COLUMNS="year", **(variables or {"COMPACT": "1h"}))
         metrics = Metrics(lambda: self.now)
         scratch = self.folder / f"scratch-{id(metrics)}"
         scratch.mkdir()
-        made = SelfMaintenance(settings, self.store, ROOT, metrics, scratch, lambda: self.now)
+        made = SelfMaintenance(settings, self.lakes, metrics, scratch, lambda: self.now)
         made.start()
         self._ends.callback(made.stop)
         return metrics
 
     def run(self, arguments: Any, variables: Any, stop: Event, say: Callable[[str], None]) -> int:
         say("2 folders: 40 files became 2")
-        if arguments[0] == "compact" and not self.code:
-            keep_maintenance(self.store, ROOT, begun=self.now, **MERGED)
-        elif not self.code:
-            age = duration(arguments[arguments.index("--older-than") + 1]).total_seconds()
-            keep_maintenance(self.store, ROOT, erased=self.now, age=age, rows=7)
+        tables = [f"data/{each.removeprefix('--table=')}" for each in arguments if each.startswith("--table=")]
+        arguments = tuple(each for each in arguments if not each.startswith("--table="))
+        for root in tables if not self.code else ():
+            if arguments[0] == "compact":
+                keep_maintenance(self.store, root, begun=self.now, **MERGED)
+            else:
+                age = duration(arguments[arguments.index("--older-than") + 1]).total_seconds()
+                keep_maintenance(self.store, root, erased=self.now, age=age, rows=7)
+        self.tables.append(tables)
         self.runs.append((arguments, variables))  # the last, so that nothing else changes behind it
         return self.code
 
@@ -208,3 +220,60 @@ def test_what_a_former_release_has_stored_is_read(table: Table) -> None:
     body = b'{"begun": 3600, "ended": 3700, "before": 40, "after": 2, "later": 3, "failed": 0, "word": "x"}'
     table.store.write(f"{ROOT}/_journal/last-compaction.json", body, replaces=None)
     assert last_maintenance(table.store, ROOT).read() == RESULT
+
+
+# --- several tables -------------------------------------------------------------------------------------------------
+
+
+def test_one_process_goes_through_all_tables_that_are_due_and_one_that_comes_later_has_its_turn(table: Table) -> None:
+    table.open("payments")
+    keep_maintenance(table.store, "data/payments", begun=3_600.0, **MERGED)
+    members = [table.member() for _ in range(2)]
+    table.now = 3_601.0
+    wait_until(partial(table.has_run, 1), "another member has begun the other table")
+    assert table.tables == [["data/readings"]]
+    table.open("refunds")
+    keep_maintenance(table.store, "data/refunds", begun=3_600.0, before=5)
+    wait_until(lambda: all((known := each.counts().maintenance) and known.before == 85 for each in members), "told")
+    table.now = 7_201.0
+    wait_until(lambda: sum(map(len, table.tables)) == 4, "all three, by one member or by two")
+    assert sorted(root for run in table.tables[1:] for root in run) == [
+        "data/payments",
+        "data/readings",
+        "data/refunds",
+    ]
+    assert {*table.commands} == {COMPACT}
+
+
+def test_what_is_told_is_the_oldest_of_all_tables_and_the_worst(table: Table) -> None:
+    table.open("payments")
+    keep_maintenance(table.store, ROOT, begun=3_000.0, ended=3_100.0, before=40, failed=1, refused=60)
+    keep_maintenance(table.store, "data/payments", begun=2_000.0, ended=3_550.0, before=2, refused=93)
+    metrics = table.member()
+    told = Maintenance(begun=2_000.0, ended=3_100.0, before=42, failed=1, refused=93)
+    wait_until(lambda: metrics.counts().maintenance == told, "told")
+
+
+def test_what_is_refused_of_one_table_leaves_the_others_alone(table: Table) -> None:
+    table.open("payments")
+    table.now = 10 * DAY + 5_000
+    age = duration("400d").total_seconds()
+    keep_maintenance(table.store, "data/payments", erased=table.now - DAY, age=age)
+    table.member(KEEP="400d")
+    wait_until(partial(table.has_run, 2), "each with its own guard")
+    assert [*zip(table.commands, table.tables, strict=True)] == [
+        (GUARDED, ["data/readings"]),
+        (FREE, ["data/payments"]),
+    ]
+
+
+def test_a_table_whose_store_is_away_stops_no_other(table: Table, caplog: pytest.LogCaptureFixture) -> None:
+    table.store.write("data/orders/_journal/last-compaction.json", b"{", replaces=None)
+    table.lakes.clear()
+    table.open("orders")
+    table.open("readings")
+    table.member()
+    table.now = 3_601.0
+    wait_until(partial(table.has_run, 1), "the other one")
+    assert table.tables == [["data/readings"]]
+    assert "Delete the object" in caplog.text
