@@ -86,30 +86,6 @@ def test_each_topic_goes_into_the_table_of_its_name_and_on_from_there_with_one_t
     again.stop()
 
     topics.assert_whole()
-    columns = {name: pq_columns(place, topics.of(name)) for name in FIELDS}
-    assert columns == {"orders": {"n", "amount"}, "payments": {"n", "paid"}}
-
-
-def pq_columns(place: Place, table: str) -> set[str]:
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    names = {name for path in place.files(table) for name in pq.read_schema(path).names}
-    return {name for name in names if not name.startswith(("_", "ts_ms"))}
-
-
-def test_members_that_crash_and_join_lose_and_double_nothing(place: Place) -> None:
-    topics = Topics(place, "orders", "payments")
-    members = [topics.connector()]
-    for round_ in range(4):
-        topics.produce("orders", 500)
-        topics.produce("payments", 300)
-        members.append(topics.connector())
-        members[-1].wait_until(lambda: members[-1].lane, "its start")
-        members[round_].crash()
-    topics.produce("orders", 10)
-    members[-1].wait_until(topics.are_whole, "all records")
-    members[-1].stop()
-    topics.assert_whole()
 
 
 def test_partitions_of_all_topics_are_shared_out_and_a_member_with_one_topic_may_be_replaced(place: Place) -> None:
