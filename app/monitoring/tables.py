@@ -41,4 +41,5 @@ def _of_table(whole: Status, topic: str, rows: Sequence[PartitionRow]) -> Status
     live = replace(live, state=state, consumption=lane, skipped=0, waits=waits)
     positions = {row.tp: row.position for row in rows if row.position}
     counts = replace(counts.of_tables.get(name, Counts()), at=counts.at, positions=positions)
-    return Status(replace(identity, topic=topic, **places), live, counts, History(), whole.monotonic)
+    identity = replace(identity, topic=topic, keep=None, compaction_seconds=None, **places)  # their last run is of all
+    return Status(identity, live, counts, History(), whole.monotonic)

@@ -131,6 +131,7 @@ def test_of_very_many_tables_those_that_need_a_look_are_on_the_page_and_all_on_a
 
 def test_the_page_of_one_of_several_tables_tells_of_it_alone() -> None:
     whole = several(60)
+    whole = changed(whole, identity=replace(whole.status.identity, keep="400d", compaction_seconds=3_600.0))
     pages = [render(replace(whole, status=each, is_of_table=True)) for each in of_tables(whole.status)]
     aside, waiting, late, fresh = pages[:4]
     assert [by_id(each, "state") for each in pages[:4]] == ["Waiting", "Waiting", "Consuming", "Consuming"]
@@ -145,6 +146,7 @@ def test_the_page_of_one_of_several_tables_tells_of_it_alone() -> None:
     assert "s3://my-lake/data/_dead_letter/raw_db.public.table_001" in text(fresh)
     assert "replay --dry-run --table raw_db.public.table_001" in text(fresh)
     assert "FROM 's3://my-lake/data/raw_db.public.table_001/year=2023/" in text(fresh)
+    assert not {"compaction", "erased"} & set(re.findall(r'id="(\w+)"', fresh)), "they are told of all tables together"
     assert not [each for each in pages[3:] if "table_000" in each or "table_059" in each]
 
 
