@@ -31,7 +31,8 @@ def new_parser() -> ArgumentParser:
         work = f"app.commands.{work or f'{name}.command:{name}'}"
         command.set_defaults(work=work, needs_broker="broker" in needs, needs_store="store" in needs)
         if name != "config-schema":
-            command.add_argument("--table", metavar="NAME", help="the table, where input names several topics")
+            told = "only this one of several tables (can be given several times)"
+            command.add_argument("--table", metavar="NAME", action="append", help=told)
         return command
 
     check = add_command(

@@ -80,7 +80,7 @@ class SelfMaintenance:
         self._thread.join(_STOP_SECONDS)  # the store may hang
 
     def _run(self) -> None:
-        work = defaultdict[Sequence[str], list[str]](list)  # tables by what is to be done to them
+        work = defaultdict[tuple[str, ...], list[str]](list)  # tables by what is to be done to them
         while not self._stop.is_set():
             seconds = _LOOK_SECONDS
             for name, lake in [*self._lakes.items()]:
@@ -104,7 +104,7 @@ class SelfMaintenance:
         new = _Table(last_maintenance(lake.store, lake.location.root), due, self._clock())
         return self._tables.setdefault(name, new)
 
-    def _begun(self, table: _Table) -> list[Sequence[str]]:
+    def _begun(self, table: _Table) -> list[tuple[str, ...]]:
         """Looks at what others have done to the table; returns the commands that this member begins for it."""
         table.last.read()
         table.due = min(table.due, self._next())  # the clock may have been ahead
@@ -129,7 +129,7 @@ class SelfMaintenance:
             return False
         return True
 
-    def _commands(self, table: _Table) -> Iterator[Sequence[str]]:
+    def _commands(self, table: _Table) -> Iterator[tuple[str, ...]]:
         last, now = table.last.current or Maintenance(), self._clock()
         age = duration(self._keep or "0m").total_seconds()
         if self._keep and (last.age, last.erased // _DAY) != (age, now // _DAY):

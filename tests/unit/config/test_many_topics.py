@@ -1,12 +1,17 @@
 """Settings of several topics, and of one of their tables."""
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app import commands
 from app.config.environment import SettingsError
+from app.errors import ConfigError
+from app.journal.first_topics import note_topic
+from app.service.stores import new_store
+from tests.support.commands import run_command
 from tests.support.environment import load
 
 
@@ -72,7 +77,9 @@ class TestTheTableOfACommand:
 
         def work(settings: Any, _: Any) -> int:
             found.append(settings)
-            return 0
+            if settings.input_topic == "refused":
+                raise ConfigError("erasing", "most of it would go")
+            return int(settings.input_topic == "payments")
 
         monkeypatch.setattr("pkgutil.resolve_name", lambda _: work)
         monkeypatch.setattr("signal.signal", lambda *_: None)
@@ -88,14 +95,35 @@ class TestTheTableOfACommand:
         ],
     )
     def test_it_is_chosen(self, told: list[Any], variables: dict[str, str], table: str | None, topic: str) -> None:
-        assert commands.run(load(**variables), Namespace(command="audit", work="audit", table=table)) == 0
+        arguments = Namespace(command="audit", work="audit", table=table and [table])
+        assert commands.run(load(**variables), arguments) == int(topic == "payments")
         assert told[0].input_topic == topic
         assert told[0].table == (table or topic)
+
+    def test_without_a_name_all_that_the_group_has_written_have_their_turn_whatever_becomes_of_others(
+        self, told: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        variables = {"input": "^.*", "TABLE_NAME": "raw_{topic}", "STORAGE_URL": tmp_path.as_uri(), "S3_BUCKET": ""}
+        settings = load(**variables, CONSUMER_GROUP="ours")
+        store = new_store(settings)
+        store.connect("data/")
+        for topic, group in (("payments", "ours"), ("refused", "ours"), ("orders", "ours"), ("secrets", "theirs")):
+            note_topic(store, "data", group, topic)
+        assert run_command(settings, "erase", "--where", "device = 'x'") == 2
+        assert [each.table for each in told] == ["raw_orders", "raw_payments", "raw_refused"]
+        printed = capsys.readouterr()
+        assert printed.out.splitlines() == [f"-- table {each.table}" for each in told]
+        assert printed.err == "ERROR! table raw_refused: erasing: most of it would go\n"
+        told.clear()
+        arguments = ("--table=raw_payments", "--table=raw_orders", "--json")
+        assert run_command(settings, "audit", *arguments) == 1
+        assert [each.table for each in told] == ["raw_payments", "raw_orders"]
+        assert not capsys.readouterr().out
 
     @pytest.mark.parametrize(
         ("variables", "table"),
         [
-            ({"input": "orders,payments"}, None),
+            ({"input": "orders,payments", "STORAGE_URL": Path(__file__).parent.as_uri(), "S3_BUCKET": ""}, None),
             ({"input": "orders,payments"}, "order"),
             ({"input": "orders,payments", "TABLE_NAME": "raw_{topic}"}, "orders"),
             ({"input": "orders"}, "payments"),
@@ -105,6 +133,7 @@ class TestTheTableOfACommand:
     def test_one_that_is_not_there_is_refused(
         self, told: list[Any], variables: dict[str, str], table: str | None, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert commands.run(load(**variables), Namespace(command="audit", work="audit", table=table)) == 2
+        arguments = Namespace(command="audit", work="audit", table=table and [table])
+        assert commands.run(load(**variables), arguments) == 2
         assert not told
         assert "--table" in capsys.readouterr().err

@@ -1,0 +1,30 @@
+"""The tables that a command works on."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from app.config.settings import Settings
+from app.errors import ConfigError
+from app.journal.first_topics import noted_topics
+from app.service.stores import new_store
+
+
+def tables_of(settings: Settings, options: Namespace) -> Sequence[Settings]:
+    """Settings of each table that ``--table`` names; without it, of all that this consumer group has had.
+
+    Kafka is not asked: a topic may be gone while its table has rows. ``check`` finds the topics that are there itself.
+    """
+    named = vars(options).get("table") or [None]
+    if "table" not in options or (options.command == "check" and named == [None]):
+        return [settings]
+    if named != [None] or not settings.has_tables or options.command == "try":  # whose records are those of one topic
+        return [settings.of_table(each) for each in dict.fromkeys(named)]
+    store, group = new_store(settings), settings.consumer_group
+    names = (group, f"{settings.workspace_id}-{group}")  # as the platform has it
+    topics = {topic for name in names for topic in noted_topics(store, settings.root, name) if settings.reads(topic)}
+    if not topics:
+        cause = (
+            f"consumer group {group} has written none of input={settings.input_topic} in {store.uri}/{settings.root}"
+        )
+        raise ConfigError("looking for the tables", cause, f"Name one with --table, such as {settings.table}")
+    return [settings.of_topic(topic) for topic in sorted(topics)]
