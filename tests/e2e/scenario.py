@@ -27,7 +27,7 @@ WRITERS = pytest.mark.parametrize(
     "writer", ["pyarrow", pytest.param("Spark", marks=[pytest.mark.java, pytest.mark.night])]
 )
 _AT_ONCE = 2_000  # records; a load of some ten thousand a second
-_TIMES_A_SECOND = 4  # where a rate is wanted
+_PAUSE_SECONDS = 0.25  # where a rate is wanted
 
 
 class Scenario:
@@ -61,13 +61,12 @@ class Scenario:
         over = threading.Event()
 
         def produce() -> None:
-            some = a_second // _TIMES_A_SECOND if a_second else _AT_ONCE
-            due = time.monotonic()
-            while not over.wait(max(0.0, due - time.monotonic())):
+            begin = time.monotonic()
+            while not over.wait(_PAUSE_SECONDS if a_second else 0.0):
+                due = int(a_second * (time.monotonic() - begin)) if a_second else count[0] + _AT_ONCE
                 for topic, partitions in self.topics.items():
-                    self.kafka.produce(topic, records(some, first=count[0], partitions=partitions))
-                count[0] += some
-                due += 1 / _TIMES_A_SECOND if a_second else 0.0
+                    self.kafka.produce(topic, records(due - count[0], first=count[0], partitions=partitions))
+                count[0] = due
 
         with ThreadPoolExecutor(1) as thread:
             producing = thread.submit(produce)
