@@ -49,7 +49,9 @@ class Writes:
         return Writes(EACH_TOPIC, f"{folder}/{table.replace(self.topic, EACH_TOPIC)}")
 
 
-def check_members(admin: AdminClient, group: str, ours: Writes, topics: Collection[str] = ()) -> None:
+def check_members(
+    admin: AdminClient, group: str, ours: Writes, topics: Collection[str] = (), *, warns: bool = True
+) -> None:
     """Raise ``RetryableError`` if members of the group write another table from the same topic, before joining it.
 
     Kafka gives each partition to one member of a group, so each table would get only a part of the rows. They may just
@@ -61,7 +63,7 @@ def check_members(admin: AdminClient, group: str, ours: Writes, topics: Collecti
     except RetryableError as error:
         logger.debug("%s", error)
         return
-    for topic in topics:
+    for topic in topics if warns else ():
         warn_of_others(group, topic, _readers(members, topic))
     if hosts := _hosts_of_others(members, ours, topics):
         raise _shared(group, hosts, "This one does not join it")

@@ -3,11 +3,11 @@
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 from quixstreams.kafka import ConnectionConfig
 
@@ -31,17 +31,18 @@ def check_topic_rights(admin: AdminClient, *topics: str, right: str = "Read") ->
         _described(partial(lambda name: described()[name], topic), right, f"topic {topic}")
 
 
-def check_group_rights(admin: AdminClient, group: str, topic: str) -> None:
-    """The same for the group, and warn of other programs in it that read the topic.
+def check_group_rights(admin: AdminClient, group: str, topics: Collection[str]) -> bool:
+    """The same for the group, and warn of other programs in it that read the topics; returns whether Kafka lacks it.
 
     Not for a process that goes on, see ``app.kafka.group``: a member asks for its offsets.
     """
     found = _described(
         lambda: admin.describe_consumer_groups([group], **_ASKED)[group], "Read", f"consumer group {group}"
     )
-    members = found.members if found else ()
-    reading = [each for each in members if topic in {tp.topic for tp in each.assignment.topic_partitions}]
-    warn_of_others(group, topic, {(each.client_id, each.host) for each in reading})
+    members = [(each, {tp.topic for tp in each.assignment.topic_partitions}) for each in found.members] if found else ()
+    for topic in topics:
+        warn_of_others(group, topic, {(each.client_id, each.host) for each, its in members if topic in its})
+    return bool(found) and found.state == ConsumerGroupState.DEAD
 
 
 def check_sending(connection: ConnectionConfig) -> None:

@@ -107,7 +107,14 @@ class Choice:
 
 
 def choose_lane(customised: Customised, settings: Settings) -> Choice:
-    """Let ``transform()`` build without Kafka; raises ``ConfigError`` if it has a mistake."""
+    """Let ``transform()`` build without Kafka; raises ``ConfigError`` if it has a mistake, or needs one topic alone."""
+    choice = _choice(customised, settings)
+    if settings.has_several and not choice.is_plain:
+        raise ConfigError(f"reading {settings.input_topic}", choice.why, "Name one topic in input")
+    return choice
+
+
+def _choice(customised: Customised, settings: Settings) -> Choice:
     given = stateless_dataframe()
     try:
         built = customised.build(given)

@@ -3,7 +3,6 @@
 The Quix application opens the topic with its deserializers, and its configuration makes Kafka's client.
 """
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,8 +29,6 @@ from app.service.formats import Formats
 from app.service.kafka import new_application
 from app.service.tables import Tables, topics_among
 from app.service.until import RunEnd, new_until
-
-logger = logging.getLogger(__name__)
 
 
 def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> Lane:
@@ -94,9 +91,6 @@ def _open_inputs(
     formats, timeouts = connector.formats, connector.stream_timeouts
     topic = Topic("input", value_deserializer=formats.value, key_deserializer=timeouts.key_deserializer)
     topics = topics_among(settings, visible, prefix)
-    known = {topic.removeprefix(prefix) for topic in topics} | ({settings.input_topic} if topics else set())
-    if missing := [name for name in settings.topics if name not in known]:
-        logger.warning("no topic is there for %s: it is read once there is one", ", ".join(missing))
     names = (f"^{prefix}({name[1:]})" if settings.is_expression else f"{prefix}{name}" for name in settings.topics)
     return topic, topics, [*names]
 

@@ -12,7 +12,7 @@ from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.convert.registered_schemas import Find
 from app.delivery.runtime import Runtime
-from app.errors import ConfigError, ConnectorError, FatalError
+from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
 from app.service.build import new_batch_limits
@@ -86,8 +86,6 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     bad_records = BadRecords(settings.on_bad_record, logger.warning)
     lane_choice = choose_lane(customised, settings)
     logger.info("%s", lane_choice.why)
-    if settings.has_several and not lane_choice.is_plain:
-        raise ConfigError(f"reading {settings.input_topic}", lane_choice.why, "Name one topic in input")
     commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
     limits = new_batch_limits(settings, timings, scratch, commit_seconds)
     registry = new_registry(settings, scratch) if settings.needs_registry else None

@@ -100,10 +100,17 @@ class Tables:
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
-    """Those of the visible topics that have a table, as Kafka has them: with the platform's ``prefix``."""
+    """Those of the visible topics that have a table, as Kafka has them: with the platform's ``prefix``.
+
+    Warns of names without a topic.
+    """
     plain = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
     read = [topic for topic, its in plain.items() if settings.reads(its)]
-    return [each for each in read if not [*checked("TABLE_NAME", name, settings.of_topic(plain[each]).table)]]
+    found = [each for each in read if not [*checked("TABLE_NAME", name, settings.of_topic(plain[each]).table)]]
+    known = {plain[each] for each in found} | ({settings.input_topic} if found else set())
+    if missing := [each for each in settings.topics if each not in known]:
+        logger.warning("no topic is there for %s: it is read once there is one", ", ".join(missing))
+    return found
 
 
 class _Pools:

@@ -191,3 +191,39 @@ def test_a_type_that_contradicts_the_table_and_silence_that_nobody_would_hear_of
 
     assert "column 'speed' is string in the table and double in COLUMN_TYPES" in failures["table"]
     assert "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py" in failures["silence"]
+
+
+def test_of_several_topics_each_line_names_the_table_that_it_is_of(
+    check: Checker, scenario: Scenario, s3_server: LocalMinio, bucket: str
+) -> None:
+    orders, payments = topics = scenario.topic, f"{scenario.topic}.payments"
+    scenario.kafka.create_topic(payments, 2)
+    scenario.produce([("key", '{"ts_ms": 1, "speed": 1.5}', None, 0)])
+    schema = json.dumps(TableSchema({"speed": pa.string()}).to_document())
+    s3_server.client().put_object(Bucket=bucket, Key=f"data/raw_{payments}/_journal/schema.json", Body=schema)
+    variables = {"input": ",".join([*topics, "typo"]), "TABLE_NAME": "raw_{topic}", "COLUMN_TYPES": "speed:double"}
+    checked = check("--json", *WITHOUT_SPARK, **variables)
+    told = [json.loads(line) for line in checked.output.splitlines()]
+    states = {(each["check"], each.get("table")): each["state"] for each in told}
+    assert states == {
+        **{(name, None): "ok" for name in ("port", "broker", "topics", "group", "transform", "store")},
+        **{(name, f"raw_{topic}"): "ok" for topic in topics for name in ("topic", "catalog", "plan", "table")},
+        ("table", f"raw_{payments}"): "failed",
+    }
+    assert [warning for each in told for warning in each["warnings"]] == [
+        "no topic is there for typo: it is read once there is one"
+    ]
+    details = {(each["check"], each.get("table")): each["detail"] for each in told}
+    assert details["group", None].endswith("it has committed nothing yet")
+    assert details["plan", f"raw_{orders}"].startswith("of 1 record 0 bad")
+    assert checked.code == 1
+
+
+def test_a_member_that_writes_the_topic_among_others_into_another_table_is_seen(
+    check: Checker, scenario: Scenario
+) -> None:
+    scenario.produce([("key", '{"ts_ms": 1}', None, 0)])
+    other = scenario.connector(scenario.local_store | {"input": f"^{scenario.topic}.*", "TABLE_NAME": "raw_{topic}"})
+    other.wait_for_log("batch 1 ")
+    failures = check(*WITHOUT_SPARK, "registry").failures("group")
+    assert "writes the same topic into another table" in failures["group"]

@@ -4,9 +4,10 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal
 
 from app.errors import ConnectorError
@@ -16,6 +17,7 @@ logger = logging.getLogger(__name__)
 State = Literal["ok", "FAIL", "--"]
 
 ANSWER_SECONDS: Final = 30.0
+_WIDTH: Final = 9  # of the longest name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Check:
     work: Callable[[], str]  # says in a few words what it has found, or raises ``ConnectorError``
     needs: tuple[str, ...] = ()  # names of checks before it without which it cannot be done
     seconds: float = ANSWER_SECONDS  # the longest it may take
+    table: str = ""  # where there are several, and it is of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +41,36 @@ class Result:
     seconds: float = 0.0
 
 
-def run(checks: Sequence[Check]) -> Iterator[tuple[Check, Result]]:
-    """Give the result of each check. The last one, which takes longest, is begun with the first if it needs no other.
+def run(checks: Iterable[Check], early: Sequence[Check] = ()) -> Iterator[tuple[Check, Result]]:
+    """Give the result of each check; those that are begun ``early``, with the first, come last and need no other.
 
     A check that is out of time counts as failed; its thread is left behind and ends with the process.
     """
-    begun = {check.name: _begun(check) for check in checks[-1:] if not check.needs}
-    failed: set[str] = set()
-    for check in checks:
-        if missing := next((name for name in check.needs if name in failed), None):
+    begun = {check.name: _begun(check) for check in early}
+    failed: set[tuple[str, str]] = set()
+    for check in chain(checks, early):
+        if missing := next((name for name in check.needs if failed & {(name, ""), (name, check.table)}), None):
             result = Result("--", f"skipped: needs the {missing}")
         else:
             result = _ended(check, begun.get(check.name) or _begun(check))
         if result.state != "ok":
-            failed.add(check.name)
+            failed.add((check.name, check.table))
         yield check, result
 
 
-def line(check: Check, result: Result, width: int) -> str:
-    """One line of the answer; names are ``width`` characters wide."""
+def line(check: Check, result: Result) -> str:
+    """One line of the answer."""
     subject = "" if result.state == "FAIL" else f"{check.subject}  "
     seconds = "" if result.state == "--" else f"  {result.seconds:.2f} s"
-    return f"{result.state:<4}  {check.name:<{width}}  {subject}{result.detail}{seconds}"
+    of_table = f"{check.table}: " if check.table else ""
+    return f"{result.state:<4}  {check.name:<{_WIDTH}}  {of_table}{subject}{result.detail}{seconds}"
 
 
 def as_json(check: Check, result: Result, warnings: Sequence[str] = ()) -> str:
     """The same as an object in JSON, with the warnings since the one before."""
     state = {"ok": "ok", "FAIL": "failed", "--": "skipped"}[result.state]
     told = {"check": check.name, "state": state, "subject": check.subject, "detail": result.detail}
+    told |= {"table": check.table} if check.table else {}
     return json.dumps({**told, "seconds": round(result.seconds, 2), "warnings": warnings})
 
 

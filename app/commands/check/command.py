@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
@@ -33,6 +35,7 @@ from app.kafka.topics import Topics, listing_topics, new_admin, open_topic
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.service.background import MAIN
+from app.service.connector import prefix_of
 from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_registry
 from app.service.framework_lane import names_of_dataframes
@@ -40,6 +43,7 @@ from app.service.kafka import asking_for_topics, new_application, what_is_writte
 from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
+from app.service.tables import topics_among
 from app.spark.launch import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
@@ -56,6 +60,7 @@ _PLANNED: Final = 1_000  # records; fewer give no warning of a column that none 
 _PLAN_SECONDS: Final = 120.0
 _ALONE: Final = "See `python main.py try --topic`"
 _SHOWN: Final = 300  # characters of a schema
+_OF_TABLE: Final = frozenset({"topic", "catalog", "registry", "plan", "table"})
 _SERVER: Final = "lake-sink"  # as a running connector names itself over HTTP
 _PORT_SECONDS: Final = 5.0
 _PATIENCE: Final = Patience(connect=5.0, read=5.0, whole=5.0)
@@ -69,18 +74,18 @@ def check(settings: Settings, options: Namespace) -> int:
     failed, told = 0, set[str]()
     with (
         warnings_to_tell(by_answer=options.json) as warnings,
-        contextlib.closing(_Attempts(settings, options.table)) as attempts,
+        contextlib.closing(_Attempts(settings)) as attempts,
     ):
         for warning in settings.warnings:
             logger.warning("%s", warning)
         for column in settings.spec.columns:
             _warn("HIVE_COLUMNS", column, TIME_COLUMNS, "go to the null folder")
-        checks = [each for each in attempts.checks() if not {each.name, *each.needs} & {*options.without}]
-        width = max(len(each.name) for each in checks)
-        for each, result in run(checks):
+        without = {*options.without}
+        checks = (each for each in attempts.checks() if not {each.name, *each.needs} & without)
+        for each, result in run(checks, [each for each in [attempts.spark] if each.name not in without]):
             new = [found.message for found in warnings.newest_first()[::-1] if found.message not in told]
             told.update(new)
-            print_line(as_json(each, result, new) if options.json else line(each, result, width))
+            print_line(as_json(each, result, new) if options.json else line(each, result))
             failed += result.state == "FAIL"
     if not options.json:
         took = f"{time.monotonic() - begin:.1f} s"
@@ -96,47 +101,54 @@ def _warn(setting: str, column: str, names: Iterable[str], outcome: str) -> None
 class _Attempts:
     """The single attempts. Later ones use the findings of earlier ones."""
 
-    _application: Application  # once the broker is reached
+    _application: Application  # once the broker is reached, as the next one
+    _prefix: str
 
-    def __init__(self, settings: Settings, table: str | None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._table = ["--table", table] if table else []
         self._ends = contextlib.ExitStack()
         self._scratch = self._ends.enter_context(scratch_folder())
         self._store = new_store(settings)
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
         self._visible: Sequence[str] = ()  # topics as the broker calls them
+        self._topics: Sequence[str] = ()  # the same, those that are read
         self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
+        spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
+        self.spark = Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)  # takes longest
 
-    def checks(self) -> list[Check]:
-        """All of them, each behind those whose findings it uses. Spark, which takes longest, is the last."""
+    def checks(self) -> Iterator[Check]:
+        """All others, each behind those whose findings it uses; where there are several tables, then those of each."""
         settings = self._settings
         broker = settings.broker_address or "the Quix workspace"
         events, registry = settings.stream_timeout_topic, settings.registry_url
         catalog = settings.catalog and settings.catalog.url
         hook = settings.stream_timeout_ms and not events
-        plan_needs = ("topic", "transform", "registry", "broker")
+        topic = "topics" if settings.has_several else "topic"
+        plan_needs = (topic, "transform", "registry", "broker")
         table_needs = ("store", "catalog") if catalog else ("store",)
-        spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
         every = [
             (settings.http_port, Check("port", f"HTTP_PORT={settings.http_port}", self._try_port)),
             (catalog, Check("catalog", str(catalog), self._ask_catalog)),  # it may have the table elsewhere
             (True, Check("broker", broker, self._reach_broker, seconds=_BROKER_SECONDS + ANSWER_SECONDS)),
-            (True, Check("topic", settings.input_topic, self._open_topic, ("broker",))),
+            (True, Check(topic, settings.input_topic, self._open_topic, ("broker",))),
             (events, Check("silence", str(events), self._find_silence_topic, ("broker",))),
             (hook, Check("silence", "on_stream_timeout()", self._find_silence_hook)),
-            (True, Check("group", settings.consumer_group, self._look_at_group, ("topic", "broker"))),
+            (True, Check("group", settings.consumer_group, self._look_at_group, (topic, "broker"))),
             (True, Check("transform", "app/transform.py", self._build)),
             (registry, Check("registry", str(registry), self._ask_registry)),
-            (True, Check("plan", "by the newest records", self._plan, plan_needs, _PLAN_SECONDS)),
+            (topic == "topic", Check("plan", "by the newest records", self._plan, plan_needs, _PLAN_SECONDS)),
             (True, Check("store", settings.storage.uri, self._try_store)),
             (True, Check("table", settings.table, self._compare_table, table_needs, _TABLE_SECONDS)),
             (settings.lineage_url, Check("lineage", str(settings.lineage_url), self._ask_collector)),
-            (True, Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)),
         ]
-        return [check for is_used, check in every if is_used]
+        several = _OF_TABLE if settings.has_tables else ()
+        yield from (check for is_used, check in every if is_used and check.name not in several)
+        for its in (settings.of_topic(topic.removeprefix(self._prefix)) for topic in self._topics if several):
+            of_table = copy(self)
+            of_table._settings, of_table._location = its, new_location(its, self._store, None)
+            yield from (replace(check, table=its.table) for check in of_table.checks() if check.name in _OF_TABLE)
 
     def close(self) -> None:
         """End Java, and remove what the attempts have left on this machine."""
@@ -154,19 +166,23 @@ class _Attempts:
         return f"shows us {counted(len(own), 'topic')}"
 
     def _open_topic(self) -> str:
+        self._prefix = prefix_of(self._application)
+        if self._settings.has_several:
+            self._topics = topics_among(self._settings, self._visible, self._prefix)
+            return counted(len(self._topics), "topic")
         with asking_for_topics(self._settings):
             topic = open_topic(self._application, self._settings.input_topic, self._visible, variable="input")
-        self._topic = topic
+        self._topic, self._topics = topic, [topic.name]
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
     def _look_at_group(self) -> str:
         config = self._application.config
         group, admin = config.consumer_group, new_admin(config.broker_address)
-        assert self._topic is not None, "it was opened before"  # noqa: S101
-        check_topic_rights(admin, self._topic.name)
-        check_group_rights(admin, group, self._topic.name)
-        check_members(admin, group, what_is_written(self._settings, self._location))
-        return "may read the topic, and no member writes another table"
+        check_topic_rights(admin, *self._topics)
+        new = "; it has committed nothing yet" if check_group_rights(admin, group, self._topics) else ""
+        ours = what_is_written(self._settings, self._location, self._prefix)
+        check_members(admin, group, ours, self._topics, warns=False)
+        return f"may read what it is to, and no member writes another table{new}"
 
     def _find_silence_topic(self) -> str:
         name = str(self._settings.stream_timeout_topic)
@@ -214,7 +230,8 @@ class _Attempts:
     def _plan(self) -> str:
         if not choose_lane(load_customised(), self._settings).is_untouched:
             return "transform() is edited, and is not run here: see try --topic"
-        command = [sys.executable, str(MAIN), "try", "--topic", str(_PLANNED), "--json", *self._table]
+        table = ["--table", self._settings.table]
+        command = [sys.executable, str(MAIN), "try", "--topic", str(_PLANNED), "--json", *table]
         ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         try:
             plan = Plan(**json.loads(ended.stdout))
@@ -247,7 +264,8 @@ class _Attempts:
         return f"authorised; has table {name} at {self._known.location or self._location.uri}"
 
     def _try_store(self) -> str:
-        folder = f"{self._location.root}/_check-{secrets.token_hex(8)}"
+        root = self._settings.root if self._settings.has_tables else self._location.root
+        folder = f"{root}/_check-{secrets.token_hex(8)}"
         if isinstance(storage := self._settings.storage, LocalTarget):  # only machines have folders
             path = storage.folder / folder
             self._ends.callback(_remove, path, [parent for parent in path.parents if not parent.exists()])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from app.errors import FatalError
@@ -44,14 +44,15 @@ def _answer(answer: Answer) -> Future[Any]:
             SimpleNamespace(client_id=name, host="/10.0.0.7", assignment=SimpleNamespace(topic_partitions=partitions))
             for name, partitions in MEMBERS.items()
         ]
-        future.set_result(SimpleNamespace(authorized_operations=answer, members=members))
+        state = ConsumerGroupState.STABLE
+        future.set_result(SimpleNamespace(authorized_operations=answer, members=members, state=state))
     return future
 
 
 def check(topic: Answer, group: Answer) -> None:
     admin = cast(AdminClient, _Admin(topic, group))
     check_topic_rights(admin, "sensors")
-    check_group_rights(admin, "sink", "sensors")
+    check_group_rights(admin, "sink", ["sensors"])
 
 
 def test_another_program_that_reads_the_topic_is_told(caplog: pytest.LogCaptureFixture) -> None:

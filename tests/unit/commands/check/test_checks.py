@@ -3,10 +3,11 @@
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from app.commands.check.checks import Check, Result, State, as_json, run
+from app.commands.check.checks import Check, Result, State, as_json, line, run
 from app.errors import RetryableError
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -30,7 +31,7 @@ def told(*checks: Check) -> dict[str, tuple[str, str]]:
     return {each.name: (result.state, result.detail) for each, result in run(checks)}
 
 
-def test_results_come_one_by_one_and_the_last_check_begins_with_the_first() -> None:
+def test_results_come_one_by_one_and_an_early_check_begins_with_the_first() -> None:
     last_is_done = threading.Event()
     order: list[str] = []
 
@@ -42,7 +43,7 @@ def test_results_come_one_by_one_and_the_last_check_begins_with_the_first() -> N
         order.append("done")
         return "fine"
 
-    results = run([check("first", note), check("second", note), check("last", last)])
+    results = run([check("first", note), check("second", note)], [check("last", last)])
     assert next(results)[0].name == "first"
     assert order == ["done"]
     wait_for(last_is_done, "the last check is done")
@@ -68,6 +69,20 @@ def test_what_needs_a_failed_one_is_skipped_and_so_on_and_the_others_go_on() -> 
     assert results["group"] == ("--", "skipped: needs the topic")
     assert results["store"] == ("ok", "fine")
     assert asked == []
+
+
+def test_what_fails_for_one_table_is_skipped_for_that_table_alone() -> None:
+    def of(table: str, name: str, work: Callable[[], str] = lambda: "fine", needs: tuple[str, ...] = ()) -> Check:
+        return replace(check(name, work, needs=needs), table=table)
+
+    checks = [check("store"), of("orders", "catalog", failing())]
+    checks += [of(table, "table", needs=("store", "catalog")) for table in ("orders", "payments")]
+    assert [line(*each).split()[:3] for each in run(checks)] == [
+        ["ok", "store", "store"],
+        ["FAIL", "catalog", "orders:"],
+        ["--", "table", "orders:"],
+        ["ok", "table", "payments:"],
+    ]
 
 
 def test_what_hangs_has_failed() -> None:
