@@ -26,8 +26,6 @@ _COMMAND: Final = (
     *("the text", "--include_imports", "-o/dev/stdout"),
 )
 _IS_MAP: Final = "no_standard_descriptor_accessor"  # in place of an option that protoc takes from nobody
-# The serializer of AWS registers texts that its own parser reads, and no other.
-_OF_AWS: Final = ((r"\bmap_entry\b", _IS_MAP), (r"\bmetadata\.(metadata_(key|value))(?= =)", r"(metadata.\1)"))
 
 
 def descriptors(schema: str) -> Sequence[FileDescriptorProto]:
@@ -38,13 +36,12 @@ def descriptors(schema: str) -> Sequence[FileDescriptorProto]:
     """
     try:
         return [FileDescriptorProto.FromString(base64.b64decode(schema, validate=True))]
-    except (ValueError, DecodeError):
-        for written, meant in _OF_AWS:
-            schema = re.sub(written, meant, schema)
-    text = schema.encode(errors="replace")
+    except (ValueError, DecodeError):  # it is a text; that of AWS's serializer is for no parser but its own
+        text = re.sub(r"\bmetadata\.(metadata_(key|value))(?= =)", r"(metadata.\1)", schema)
+        data = re.sub(r"\bmap_entry\b", _IS_MAP, text).encode(errors="replace")
     try:
-        made = run(_COMMAND, input=text, capture_output=True, timeout=_SECONDS, check=True, env={}, cwd="/").stdout
-        found = [*FileDescriptorSet.FromString(made).file]
+        done = run(_COMMAND, input=data, capture_output=True, timeout=_SECONDS, check=True, env={}, cwd="/")
+        found = [*FileDescriptorSet.FromString(done.stdout).file]
     except (OSError, SubprocessError, DecodeError) as error:
         told = (getattr(error, "stderr", None) or str(error).encode()).decode(errors="replace")
         raise ValueError(Reason("protoc cannot read its schema").also("", f": {cut(one_line(told), 300)}")) from error
