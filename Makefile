@@ -15,7 +15,7 @@ REST := tests/model tests/properties tests/e2e tests/faults tests/integration
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint lock run image release audit bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction chaos soak clean python
+.PHONY: help venv generate sample demo demo-iceberg test test-unit test-image test-night test-newest-quixstreams lint lock run image release audit bench bench-scaling bench-replicas bench-calm bench-iceberg bench-compaction bench-self-compaction bench-many-topics chaos soak clean python
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ bench-iceberg: python $(READY) ## measure commits to an Iceberg table that grows
 
 bench-self-compaction: python $(READY) ## measure what COMPACT takes of the connector's rate, and adds to its delay
 	@$(PY) -m bench.self_compaction $(BENCH)
+
+bench-many-topics: python $(READY) ## measure 50 small topics in one process, each with a table, beside one topic
+	@$(PY) -m bench.many_topics $(BENCH)
 
 bench-compaction: python $(READY) ## measure compact on small files in MinIO, and queries before and after it
 	@$(PY) -m bench.compaction $(BENCH)

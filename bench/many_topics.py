@@ -1,0 +1,168 @@
+"""``make bench-many-topics``: what 50 small topics cost in one process, beside one topic with as many messages.
+
+A topic gets a message a second. The delay is from a message's sending to the moment when its file came into the store.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from io import BytesIO
+
+import pyarrow.parquet as pq
+import requests
+from confluent_kafka import Producer
+
+from bench.command import interruptible, positive, services
+from bench.messages import Workload, expected_totals
+from bench.run import STANDSTILL_SECONDS
+from bench.shared_rate import s3_requests
+from bench.sinks.base import PREFIX
+from bench.sinks.connector import ConnectorSink
+from bench.stage import Place, Stage, Topic
+from bench.totals import WrongRowsError
+from bench.usage import usage
+from dev.broker import QUIET
+from dev.connector import Connector
+from dev.machine import announce
+from dev.server import free_ports
+
+REST_SECONDS = 40.0  # a commit interval: what was read at the start is in the lake
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Seconds, processor time in parts of a core, memory in MB, and counts a minute with messages."""
+
+    topics: int
+    start: float
+    idle_cores: float
+    busy_cores: float
+    resident_mb: float
+    files: float
+    requests: float
+    half_within: float
+    most_within: float  # 95 of 100
+    stop: float
+
+
+def main() -> int:
+    """Measure; 0 when every row came out once, 1 when not, 130 when interrupted."""
+    return interruptible(lambda: _run(_options()))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.many_topics", description=__doc__)
+    parser.add_argument("--topics", type=positive, default=50, help="(%(default)s)")
+    parser.add_argument("--seconds", type=positive, default=90, help="of nothing, and of messages (%(default)s)")
+    return parser.parse_args()
+
+
+def _run(options: argparse.Namespace) -> int:
+    with services() as stage:
+        for topics in (1, options.topics):
+            announce(f"{topics} topics, {options.topics} messages a second")
+            print(json.dumps(asdict(_measure(stage, topics, options.topics, options.seconds))))
+    return 0
+
+
+def _measure(stage: Stage, topics: int, a_second: int, seconds: int) -> Figures:
+    names = [f"many-{topics}-{number}" for number in range(topics)]
+    for name in names:
+        stage.kafka.create_topic(name, 1)
+    nothing = Workload(1, 1)
+    (port,) = free_ports(1)
+    variables = {
+        "HTTP_PORT": str(port),
+        "input": ",".join(names),
+        "TABLE_NAME": "{topic}",
+        "HIVE_COLUMNS": "",
+        "TIMESTAMP_COLUMN": "",
+    }
+    sink = ConnectorSink("many-topics", "this connector", variables)
+    with stage.place(sink.name, Topic(names[0], nothing, expected_totals(nothing))) as place:
+        begin = time.monotonic()
+        with sink.start(stage, place) as (connector,):
+            _wait_until_ready(connector, port)
+            start = time.monotonic() - begin
+            for name in names:
+                stage.kafka.produce(name, [(None, _message(), None, 0)])
+            time.sleep(REST_SECONDS)
+            idle = _cores(connector, seconds)
+            before, files = _requests(stage), len(_keys(stage, place))
+            sender = threading.Thread(target=_send, args=(stage, names, a_second, seconds))
+            sender.start()
+            busy = _cores(connector, seconds)
+            asked = _requests(stage) - before
+            written = len(_keys(stage, place)) - files
+            memory = usage([connector.pid]).resident_mb
+            sender.join()
+            stopping = time.monotonic()
+            connector.stop()
+            stop = time.monotonic() - stopping
+        delays = list(_delays(stage, place))
+    if len(delays) != topics + a_second * seconds:
+        raise WrongRowsError(f"{len(delays):,} rows of {topics + a_second * seconds:,} messages")
+    within = statistics.quantiles(delays, n=100)
+    minutes = seconds / 60
+    return Figures(topics, start, idle, busy, memory, written / minutes, asked / minutes, within[49], within[94], stop)
+
+
+def _message() -> bytes:
+    return json.dumps({"sent": time.time(), "value": 1.5}).encode()
+
+
+def _send(stage: Stage, names: list[str], a_second: int, seconds: int) -> None:
+    producer, begin = Producer({"bootstrap.servers": stage.kafka.bootstrap_servers, **QUIET}), time.monotonic()
+    for number in range(a_second * seconds):
+        time.sleep(max(0.0, begin + number / a_second - time.monotonic()))
+        producer.produce(names[number % len(names)], _message())
+        producer.poll(0)
+    producer.flush()
+
+
+def _cores(connector: Connector, seconds: float) -> float:
+    before = usage([connector.pid])
+    time.sleep(seconds)
+    after = usage([connector.pid])
+    return (after.cpu_seconds - before.cpu_seconds) / (after.time - before.time)
+
+
+def _requests(stage: Stage) -> int:
+    return sum(s3_requests(stage).values())
+
+
+def _keys(stage: Stage, place: Place) -> dict[str, float]:
+    """The data files, with the times at which they came in."""
+    pages = stage.minio.client().get_paginator("list_objects_v2").paginate(Bucket=place.name, Prefix=f"{PREFIX}/many-")
+    items = (item for page in pages for item in page.get("Contents", []))
+    return {item["Key"]: item["LastModified"].timestamp() for item in items if item["Key"].endswith(".parquet")}
+
+
+def _wait_until_ready(connector: Connector, port: int) -> None:
+    end = time.monotonic() + STANDSTILL_SECONDS
+    while True:
+        connector.check_running()
+        with suppress(requests.ConnectionError):
+            if requests.get(f"http://127.0.0.1:{port}/health/ready", timeout=10).ok:
+                return
+        if time.monotonic() > end:
+            raise connector.failure("is not ready")
+        time.sleep(0.1)
+
+
+def _delays(stage: Stage, place: Place) -> Iterator[float]:
+    client = stage.minio.client()
+    for key, came in _keys(stage, place).items():
+        body = client.get_object(Bucket=place.name, Key=key)["Body"].read()
+        for sent in pq.ParquetFile(BytesIO(body)).read(["sent"])["sent"].to_pylist():
+            yield came - sent
+
+
+if __name__ == "__main__":
+    sys.exit(main())
