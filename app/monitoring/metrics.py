@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -233,10 +234,12 @@ class Metrics:
         with self._lock:
             self._all._counts = replace(self._all._counts, replicas=count)
 
-    def maintained(self, last: Maintenance) -> None:
-        """Notes the last maintenance of the table, by whichever member."""
+    def maintained(self, last: Maintenance, of_tables: Mapping[str, Maintenance] = MappingProxyType({})) -> None:
+        """Notes the last maintenance, by whichever member: of the table, or of all and of each of several."""
         with self._lock:
-            self._all._counts = replace(self._all._counts, maintenance=last)
+            known = self._all._counts.of_tables
+            told = {name: replace(known.get(name, Counts()), maintenance=its) for name, its in of_tables.items()}
+            self._all._counts = replace(self._all._counts, maintenance=last, of_tables={**known, **told})
 
     # --- positions --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from app.errors import System
 from app.formatting import counted, duration, sentence, size
+from app.model import EACH_TOPIC
 from app.monitoring.status import Status, listed
 from app.monitoring.waits import Trouble
 
@@ -298,11 +299,11 @@ def remarks(s: Status) -> Iterator[Sentence]:
 
 
 def _maintenance(s: Status) -> Iterator[Sentence]:
-    last = s.counts.maintenance
+    last, which = s.counts.maintenance, "a" if EACH_TOPIC in s.identity.name else "the"
     if s.identity.keep and last and last.refused:
         yield Sentence(
             "wait",
-            f"KEEP={s.identity.keep} would erase {last.refused:.0f} % of the table",
+            f"KEEP={s.identity.keep} would erase {last.refused:.0f} % of {which} table",
             "maintenance#keep-only-400-days",
             "Its last run has erased nothing. If all of that may go, set KEEP_CONFIRMED to the same as KEEP",
         )

@@ -57,8 +57,7 @@ class SelfMaintenance:
         scratch: Path,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._compact, self._keep = settings.compact, settings.keep
-        self._is_confirmed = self._keep == settings.keep_confirmed
+        self._settings = settings
         self._schedule = settings.compact or schedule("1d")
         self._period = self._schedule.period.total_seconds()
         self._lakes = lakes
@@ -89,8 +88,9 @@ class SelfMaintenance:
                     for command in self._begun(table):
                         work[command].append(name)
                     seconds = min(seconds, table.due - self._clock())
-            if known := [each for each in self._tables.values() if each.last.current]:
-                self._metrics.maintained(_together(known))
+            if known := {name: last for name, each in self._tables.items() if (last := each.last.current)}:
+                together = _together([(last, self._tables[name].since) for name, last in known.items()])
+                self._metrics.maintained(together, known if self._settings.has_tables else {})
             if work:
                 first = max(work)  # "erase", for what it erases needs no merging
                 with _trying_again():
@@ -100,7 +100,7 @@ class SelfMaintenance:
 
     def _table(self, name: str, lake: Lake) -> _Table:
         # What has no time of day is made up for, where no member has begun it.
-        due = self._next() - (0.0 if self._compact else self._period)
+        due = self._next() - (0.0 if self._settings.compact else self._period)
         new = _Table(last_maintenance(lake.store, lake.location.root), due, self._clock())
         return self._tables.setdefault(name, new)
 
@@ -113,6 +113,10 @@ class SelfMaintenance:
         commands = [*self._commands(table)] if self._claim(table) else []
         table.due = self._next()
         return commands
+
+    @property
+    def _is_confirmed(self) -> bool:
+        return self._settings.keep == self._settings.keep_confirmed
 
     def _next(self) -> float:
         return self._schedule.next(datetime.fromtimestamp(self._clock(), UTC)).timestamp()
@@ -130,12 +134,12 @@ class SelfMaintenance:
         return True
 
     def _commands(self, table: _Table) -> Iterator[tuple[str, ...]]:
-        last, now = table.last.current or Maintenance(), self._clock()
-        age = duration(self._keep or "0m").total_seconds()
-        if self._keep and (last.age, last.erased // _DAY) != (age, now // _DAY):
+        last, now, keep = table.last.current or Maintenance(), self._clock(), self._settings.keep
+        age = duration(keep or "0m").total_seconds()
+        if keep and (last.age, last.erased // _DAY) != (age, now // _DAY):
             goes_on = last.age <= age and abs(now - last.erased) < 2 * max(_DAY, self._period)
-            yield ("erase", "--older-than", self._keep, *(() if goes_on or self._is_confirmed else _WATCHED))
-        if self._compact:
+            yield ("erase", "--older-than", keep, *(() if goes_on or self._is_confirmed else _WATCHED))
+        if self._settings.compact:
             yield ("compact", "--when-cold", f"{int(self._period) // 60}m")
 
     def _work(self, arguments: Sequence[str]) -> None:
@@ -164,9 +168,11 @@ def _trying_again() -> Iterator[None]:
         logger.warning("%s; maintenance is tried again in %.0f s", error, _LOOK_SECONDS)
 
 
-def _together(tables: Sequence[_Table]) -> Maintenance:
-    """Sums up what is known of tables: their oldest ends, the last one that is under way, and the largest refusal."""
-    known = [(last, each.since) for each in tables if (last := each.last.current)]
+def _together(known: Sequence[tuple[Maintenance, float]]) -> Maintenance:
+    """Sums up what is known of tables: their oldest ends, the last one that is under way, and the largest refusal.
+
+    Beside each is when it was seen first.
+    """
     of = {each.name: [getattr(last, each.name) for last, _ in known] for each in fields(Maintenance)}
     told = {name: sum(values) for name, values in of.items()} | {name: max(of[name]) for name in ("age", "refused")}
     told["begun"] = max((last.begun for last, _ in known if last.begun > last.ended), default=min(of["begun"]))

@@ -249,9 +249,11 @@ def test_what_is_told_is_the_oldest_of_all_tables_and_the_worst(table: Table) ->
     table.open("payments")
     keep_maintenance(table.store, ROOT, begun=3_000.0, ended=3_100.0, before=40, failed=1, refused=60)
     keep_maintenance(table.store, "data/payments", begun=2_000.0, ended=3_550.0, before=2, refused=93)
-    metrics = table.member()
+    metrics = table.member(COMPACT="1h", input="readings,payments")
     told = Maintenance(begun=2_000.0, ended=3_100.0, before=42, failed=1, refused=93)
     wait_until(lambda: metrics.counts().maintenance == told, "told")
+    of_tables = {name: each.maintenance for name, each in metrics.counts().of_tables.items()}
+    assert {name: last and last.refused for name, last in of_tables.items()} == {"readings": 60, "payments": 93}
 
 
 def test_what_is_refused_of_one_table_leaves_the_others_alone(table: Table) -> None:
