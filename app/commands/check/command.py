@@ -101,8 +101,8 @@ def _warn(setting: str, column: str, names: Iterable[str], outcome: str) -> None
 class _Attempts:
     """The single attempts. Later ones use the findings of earlier ones."""
 
-    _application: Application  # once the broker is reached, as the next one
-    _prefix: str
+    _application: Application  # once the broker is reached
+    _prefix = ""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -112,7 +112,7 @@ class _Attempts:
         self._known: CatalogTable | None = None
         self._location: TableLocation = new_location(settings, self._store, None)
         self._visible: Sequence[str] = ()  # topics as the broker calls them
-        self._topics: Sequence[str] = ()  # the same, those that are read
+        self._topics: Sequence[str] = () if settings.is_expression else settings.topics  # the same, those that are read
         self._topic: Topic | None = None
         self._spark: SparkWriter | None = None
         spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"

@@ -46,3 +46,16 @@ def test_a_collector_of_lineage_is_asked_and_is_no_failure(
     assert found in " ".join([told["detail"], *warnings])
     assert len(warnings) == (status != 405)
     assert [(request.method, request.path) for request in collector.requests] == [("GET", "/api/v1/lineage")]
+
+
+@pytest.mark.parametrize("name", ["raw_{topic}", "all"])
+def test_without_a_broker_each_table_that_the_settings_name_is_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    settings = local_settings(tmp_path, input="orders,payments", TABLE_NAME=name, HTTP_PORT="0")
+    assert run_command(settings, "check", "--without", "broker", "registry", "spark", "--json") == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    tables = {each["subject"] for each in told if each["check"] == "table"}
+    assert tables == {name.format(topic=topic) for topic in ("orders", "payments")}
+    assert len([each for each in told if each["check"] == "store"]) == 1
+    assert not [*tmp_path.glob("data/*")]
