@@ -7,7 +7,7 @@ import logging
 import re
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -93,7 +93,7 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
 
 
 class Sender:
-    """Sends records, each to its own topic and partition if this group reads that topic, or all to the topic ``to``.
+    """Sends records, each to its own topic and partition if this group ``reads`` that topic, or all to the topic ``to``.
 
     ``topics`` are all there are, ``workspace`` is what the platform puts before their names.
     """
@@ -104,6 +104,7 @@ class Sender:
         topics: Collection[str],
         *,
         input_topic: str,
+        reads: Callable[[str], bool],
         group: str,
         workspace: str,
         to: str | None,
@@ -111,6 +112,7 @@ class Sender:
         self._producer = producer
         self._topics = frozenset(topics)
         self._input_topic = input_topic
+        self._reads = reads
         # After the group a topic is named that it is made of: the input topic, or another one of this kind.
         nested = rf"(?:repartition\.)+{re.escape(input_topic.replace('--', '.'))}\."
         names = rf"{REPARTITIONED}{re.escape(group)}--(?:{re.escape(input_topic)}--|{nested})"
@@ -164,7 +166,7 @@ class Sender:
     def _own(self, topic: str) -> str:
         """The record's topic: a file of the dead letter may name any, for others may write to the store."""
         name = topic.removeprefix(f"{self._workspace}-") if self._workspace else topic
-        if self._input_topic not in (topic, name) and not self._repartitioned.match(name):
+        if not (self._reads(topic) or self._reads(name) or self._repartitioned.match(name)):
             cause = f"the input topic is {self._input_topic}"
             raise ConfigError(f"sending records to topic {topic}", cause, "Name the topic with --to")
         return self._existing(topic)
@@ -239,6 +241,7 @@ def _new_sender(
         application.get_producer(),
         topics,
         input_topic=settings.input_topic,
+        reads=settings.reads,
         group=settings.consumer_group,
         workspace=workspace,
         to=to,

@@ -46,10 +46,11 @@ def send_one(producer: Sender) -> None:
     producer.finish()
 
 
-def sender(producer: Fate, *, workspace: str = "", to: str | None = None) -> Sender:
+def sender(producer: Fate, *, workspace: str = "", to: str | None = None, also: str = "") -> Sender:
     topics = ["readings", "acme-readings", "acme-fixed", "other", *OF_GROUPS, NESTED, OF_A_LONGER_GROUP]
-    reads = {"input_topic": "readings", "group": "lake"}
-    return Sender(cast(Producer, producer), topics, **reads, workspace=workspace, to=to)
+    reads = ("readings", also).__contains__
+    producing = cast(Producer, producer)
+    return Sender(producing, topics, input_topic="readings", reads=reads, group="lake", workspace=workspace, to=to)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,14 @@ def test_a_file_does_not_choose_the_topic(topic: str, workspace: str, is_sent: b
         with pytest.raises(ConfigError, match=rf"sending records to topic {topic}: .* Name the topic with --to"):
             line.send(record)
     assert line.acknowledged == is_sent
+
+
+def test_a_table_of_several_topics_has_records_of_each() -> None:
+    line = sender(Fate(), also="other")
+    for topic in ("readings", "other"):
+        line.send(rejected(7, TopicPartition(topic, 3)))
+    line.finish()
+    assert line.acknowledged == 2
 
 
 def test_a_producer_that_may_not_write_is_told_at_the_end() -> None:
