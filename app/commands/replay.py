@@ -93,7 +93,7 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
 
 
 class Sender:
-    """Sends records, each to its own topic and partition if this group ``reads`` that topic, or all to the topic ``to``.
+    """Sends records, each to its own topic and partition if this group ``reads`` that one, or all to the topic ``to``.
 
     ``topics`` are all there are, ``workspace`` is what the platform puts before their names.
     """
