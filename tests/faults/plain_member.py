@@ -159,6 +159,8 @@ def _rows_of(record: Any) -> list[Any]:
 class TransformingMember(PlainMember):
     """Its ``transform()`` makes of a kind what belongs to it."""
 
+    tables_at_start = 2
+
     messages_of = staticmethod(lambda tp, offset, kind: [_message(tp, offset, {"kind": kind})])
     read = staticmethod(row_of)
 

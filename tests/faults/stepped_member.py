@@ -152,8 +152,10 @@ class _Tables:
 class Process:
     """A process without its consumer. When it is killed, its threads end where they are and nobody else notices.
 
-    The table of the first topic is there from its beginning, others are opened once they are assigned.
+    So many tables are there from its beginning; others are opened once their topics are assigned.
     """
+
+    tables_at_start = 1
 
     def __init__(
         self, name: str, world: World, kafka: Consumer, new_stager: Callable[[str], Stager], limits: BatchLimits
@@ -202,10 +204,11 @@ class Process:
             return WatchedMember(name, world.store, *parts)
 
         self._tables = metrics.tables = _Tables(world.store, self.background, new_member)
-        first, *others = world.catalogs
-        self.member = self._tables.make(first)
-        opener = self._tables if others else None
-        self.members = Members(its_group, buffer, runtime, {first: self.member}, opener)
+        topics = [*world.catalogs]
+        opened = {topic: self._tables.make(topic) for topic in topics[: self.tables_at_start]}
+        self.member = opened[topics[0]]
+        opener = self._tables if len(topics) > 1 else None
+        self.members = Members(its_group, buffer, runtime, opened, opener)
         self.consuming = Lane(f"{name}: consumer")
         self.has_ended = False
 

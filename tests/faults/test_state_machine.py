@@ -445,6 +445,11 @@ class PlainFaults(Faults):
     member_types = (TransformingMember, PlainMember)
     kinds = PLAIN_KINDS
 
+    @invariant()
+    def who_has_no_partition_writes_none(self) -> None:
+        for member in self._with(has_nothing):
+            assert not member.members.assignments
+
 
 class SeveralFaults(PlainFaults):
     """The same with two topics in each process: what befalls it befalls both of its tables."""
