@@ -21,10 +21,9 @@ def tables_of(settings: Settings, options: Namespace) -> Sequence[Settings]:
         return [settings.of_table(each) for each in dict.fromkeys(named)]
     store, group = new_store(settings), settings.consumer_group
     names = (group, f"{settings.workspace_id}-{group}")  # as the platform has it
-    topics = {topic for name in names for topic in noted_topics(store, settings.root, name) if settings.reads(topic)}
-    if not topics:
-        cause = (
-            f"consumer group {group} has written none of input={settings.input_topic} in {store.uri}/{settings.root}"
-        )
-        raise ConfigError("looking for the tables", cause, f"Name one with --table, such as {settings.table}")
+    noted = (found.key.rpartition("/")[2] for name in names for found in store.list(noted_topics(settings.root, name)))
+    if not (topics := {*filter(settings.reads, noted)}):
+        cause = f"consumer group {group} has written none of input={settings.input_topic}"
+        hint = f"Name one with --table, such as {settings.table}"
+        raise ConfigError(f"looking for tables in {store.uri}/{settings.root}", cause, hint)
     return [settings.of_topic(topic) for topic in sorted(topics)]

@@ -39,15 +39,6 @@ def first_topics(store: ObjectStore, root: str, group: str, topics: Collection[s
     return frozenset(first.topics)
 
 
-def note_topic(store: ObjectStore, root: str, group: str, topic: str) -> None:
-    """Notes that this group has a table of the topic, for commands: other tables beside it may be of other groups."""
-    store.overwrite(f"{_noted(root, group)}{topic}", b"{}")
-
-
-def noted_topics(store: ObjectStore, root: str, group: str) -> list[str]:
-    """The topics of which this group has tables, also of those that are gone."""
-    return [found.key.rpartition("/")[2] for found in store.list(_noted(root, group))]
-
-
-def _noted(root: str, group: str) -> str:
+def noted_topics(root: str, group: str) -> str:
+    """The folder with an object for each topic of which the group has had a table: others beside it are not ours."""
     return f"{group_folder(root, group)}topics/"

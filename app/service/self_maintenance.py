@@ -58,6 +58,7 @@ class SelfMaintenance:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = settings
+        self._is_confirmed = settings.keep == settings.keep_confirmed
         self._schedule = settings.compact or schedule("1d")
         self._period = self._schedule.period.total_seconds()
         self._lakes = lakes
@@ -113,10 +114,6 @@ class SelfMaintenance:
         commands = [*self._commands(table)] if self._claim(table) else []
         table.due = self._next()
         return commands
-
-    @property
-    def _is_confirmed(self) -> bool:
-        return self._settings.keep == self._settings.keep_confirmed
 
     def _next(self) -> float:
         return self._schedule.next(datetime.fromtimestamp(self._clock(), UTC)).timestamp()

@@ -9,7 +9,7 @@ import pytest
 from app import commands
 from app.config.environment import SettingsError
 from app.errors import ConfigError
-from app.journal.first_topics import note_topic
+from app.journal.first_topics import noted_topics
 from app.service.stores import new_store
 from tests.support.commands import run_command
 from tests.support.environment import load
@@ -108,7 +108,7 @@ class TestTheTableOfACommand:
         store = new_store(settings)
         store.connect("data/")
         for topic, group in (("payments", "ours"), ("refused", "ours"), ("orders", "ours"), ("secrets", "theirs")):
-            note_topic(store, "data", group, topic)
+            store.overwrite(f"{noted_topics('data', group)}{topic}", b"{}")
         assert run_command(settings, "erase", "--where", "device = 'x'") == 2
         assert [each.table for each in told] == ["raw_orders", "raw_payments", "raw_refused"]
         printed = capsys.readouterr()
