@@ -3,13 +3,12 @@
 import logging
 import shutil
 from collections.abc import Callable, Collection
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 from app.config.fields import checked
 from app.config.parsers import name
@@ -18,7 +17,6 @@ from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.service.connector import Connector
 from app.service.lake import check_journals, open_lake
@@ -39,7 +37,7 @@ class Tables:
         self._group = group
         self._prefix = prefix
         self._new_member = new_member
-        self._pools = _Pools(connector.runtime)
+        self._runtime = connector.runtime
         self._buffer = Buffer(connector.limits, connector.runtime.threads)
         self._pool = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="open")
         self._ends: dict[str, ExitStack] = {}  # of open tables, by topic
@@ -58,7 +56,7 @@ class Tables:
                 failed[topic] = error
         if failed and not found:
             raise next(iter(failed.values()))
-        members = Members(self._group, self._buffer, self._pools.runtime, found, self)
+        members = Members(self._group, self._buffer, self._runtime, found, self)
         for topic, why in failed.items():
             members.set_aside(topic, why)
         return members
@@ -75,7 +73,6 @@ class Tables:
         self._pool.shutdown(wait=False, cancel_futures=True)
         for ends in tuple(self._ends.values()):
             ends.close()
-        self._pools.stop()
 
     def _open(self, topic: str) -> Member | None:
         if not self._settings.reads(
@@ -87,7 +84,8 @@ class Tables:
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return None
         with ExitStack() as ends:
-            runtime = self._pools.of_table(settings.table)
+            scratch = Path(mkdtemp(prefix="table-", dir=self._runtime.scratch))
+            runtime = replace(self._runtime, scratch=scratch, metrics=self._runtime.metrics.of_table(settings.table))
             ends.callback(shutil.rmtree, runtime.scratch, ignore_errors=True)
             lake = open_lake(settings, runtime.metrics.waits, self._connector.store)
             if lake.query_api:
@@ -111,47 +109,3 @@ def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> l
     if missing := [each for each in settings.topics if each not in known]:
         logger.warning("no topic is there for %s: it is read once there is one", ", ".join(missing))
     return found
-
-
-class _Pools:
-    """The pools of threads that all tables share.
-
-    Attributes:
-        runtime: with these.
-    """
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._made: list[Executor] = []
-
-        @cache
-        def shared(name: str, workers: int) -> Executor:
-            self._made.append(runtime.threads.new_pool(name, max(workers, _SHARED_THREADS)))
-            return self._made[-1]
-
-        threads = replace(runtime.threads, new_pool=lambda name, workers: _Part(shared(name, workers)))
-        self.runtime = replace(runtime, threads=threads)
-
-    def of_table(self, table: str) -> Runtime:
-        """Counts for this table, with a part of the scratch folder."""
-        scratch = Path(mkdtemp(prefix="table-", dir=self.runtime.scratch))
-        return replace(self.runtime, scratch=scratch, metrics=self.runtime.metrics.of_table(table))
-
-    def stop(self) -> None:
-        for each in self._made:
-            each.shutdown(wait=False, cancel_futures=True)
-
-
-class _Part(Executor):
-    """One table's part of a pool: it ends without the pool."""
-
-    def __init__(self, pool: Executor) -> None:
-        self._pool = pool
-        self._is_over = False
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if self._is_over:
-            raise RuntimeError("the table is closed")
-        return self._pool.submit(fn, *args, **kwargs)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        self._is_over = True
