@@ -22,7 +22,7 @@ def tables_of(settings: Settings, options: Namespace) -> Sequence[Settings]:
     store, group = new_store(settings), settings.consumer_group
     names = (group, f"{settings.workspace_id}-{group}")  # as the platform has it
     noted = (found.key.rpartition("/")[2] for name in names for found in store.list(noted_topics(settings.root, name)))
-    if not (topics := {*filter(settings.reads, noted)}):
+    if not (topics := {*filter(settings.has_table, noted)}):
         cause = f"consumer group {group} has written none of input={settings.input_topic}"
         hint = f"Name one with --table, such as {settings.table}"
         raise ConfigError(f"looking for tables in {store.uri}/{settings.root}", cause, hint)

@@ -77,6 +77,10 @@ class TableVariables(StoreVariables):
         """Returns the settings for the table of this topic, as if no other were read."""
         return self.model_copy(update={"input_topic": topic})
 
+    def has_table(self, topic: str) -> bool:
+        """Whether the topic is read and its name can be that of a table."""
+        return self.reads(topic) and not [*checked("TABLE_NAME", parse.name, self.of_topic(topic).table)]
+
     def of_table(self, table: str | None) -> Self:
         """Returns the settings of this table, for a command; ``ConfigError`` if there are several and it is none."""
         if not self.has_tables and table in (None, self.table):
@@ -84,12 +88,7 @@ class TableVariables(StoreVariables):
         before, _, after = self.table.partition(EACH_TOPIC)
         topic = (table or "").removeprefix(before).removesuffix(after)
         of_topic = self.of_topic(topic)
-        if (
-            self.has_tables
-            and of_topic.table == table
-            and self.reads(topic)
-            and not [*checked("TABLE_NAME", parse.name, table)]
-        ):
+        if self.has_tables and of_topic.table == table and self.has_table(topic):
             return of_topic
         cause = f"{table} is the table of no topic that it names" if table else "each of its topics has a table"
         hint = f"Name one with --table, such as {self.table}"

@@ -42,6 +42,7 @@ class Stager:
     ) -> None:
         self._converter = converter
         self._table_root = table_root
+        self._table = table_root.rpartition("/")[2]
         self._spec = spec
         self._computed = computed
         self._named: set[str] = set()
@@ -86,7 +87,8 @@ class Stager:
             missing[timestamp] = "TIMESTAMP_COLUMN", outcome
         names = (*TIME_COLUMNS, *KAFKA_PARTITIONS, *rows.table.column_names, *rescued)
         for column, (setting, outcome) in missing.items():
-            said = f"none of the first {counted(len(rows.parts), 'row')} has a value in {column}, so they {outcome}"
+            first = f"the first {counted(len(rows.parts), 'row')} of {self._table}"
+            said = f"none of {first} has a value in {column}, so they {outcome}"
             logger.warning("%s: %s. %s", setting, said, likely_meant(column, names, setting) or "Check the name")
 
     def _warn_of_rescued(self, rescued: Mapping[str, Rescue]) -> None:
@@ -101,7 +103,8 @@ class Stager:
         more = f"; {len(news) - _NAMED:,} more columns" if len(news) > _NAMED else ""
         last = "" if len(self._named) < _MOST_NAMED else ". No further columns are named, batches count their values"
         logger.warning(
-            "%s%s; such values are kept in _rescued_data. COLUMN_TYPES can fix a column's type%s",
+            "table %s: %s%s; such values are kept in _rescued_data. COLUMN_TYPES can fix a column's type%s",
+            self._table,
             "; ".join(named[:_NAMED]),
             more,
             last,

@@ -25,7 +25,7 @@ from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime
 from app.errors import RetryableError
-from app.journal.first_topics import first_topics, noted_topics
+from app.journal.first_topics import first_topics
 from app.kafka.group import OtherTables, check_members, is_member
 from app.kafka.rights import check_topic_rights
 from app.kafka.topics import listing_topics, missing_topic, open_topic
@@ -179,9 +179,6 @@ class Connector:
         member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime, table)
         member.start()
         self.lakes[settings.table] = lake
-        if table:
-            key = f"{noted_topics(self.settings.root, group.name)}{settings.input_topic}"
-            runtime.metrics.waits.at_start("store", lambda: self.store.overwrite(key, b"{}"))
         return member
 
     def run(self, lane: "Lane") -> None:

@@ -18,6 +18,7 @@ from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.errors import ConnectorError
+from app.journal.first_topics import noted_topics
 from app.service.connector import Connector
 from app.service.lake import check_journals, open_lake
 
@@ -75,11 +76,10 @@ class Tables:
             ends.close()
 
     def _open(self, topic: str) -> Member | None:
-        if not self._settings.reads(
-            topic.removeprefix(self._prefix)
-        ):  # Kafka's client may read an expression otherwise
+        plain = topic.removeprefix(self._prefix)
+        if not self._settings.reads(plain):  # Kafka's client may read an expression otherwise
             return None
-        settings = self._settings.of_topic(topic.removeprefix(self._prefix))
+        settings = self._settings.of_topic(plain)
         for _, problem in checked("TABLE_NAME", name, settings.table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return None
@@ -90,7 +90,9 @@ class Tables:
             lake = open_lake(settings, runtime.metrics.waits, self._connector.store)
             if lake.query_api:
                 ends.callback(lake.query_api.close, _CLOSING_SECONDS)
-            runtime.metrics.waits.at_start("store", partial(check_journals, lake, self._group.name))
+            at_start, group = partial(runtime.metrics.waits.at_start, "store"), self._group.name
+            at_start(partial(check_journals, lake, group))
+            at_start(partial(lake.store.overwrite, f"{noted_topics(settings.root, group)}{plain}", b"{}"))
             member = self._new_member(settings, lake, self._group, runtime, self._buffer)
             ends.callback(member.stop)
             self._ends[topic] = ends.pop_all()
@@ -103,8 +105,7 @@ def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> l
     Warns of names without a topic.
     """
     plain = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
-    read = [topic for topic, its in plain.items() if settings.reads(its)]
-    found = [each for each in read if not [*checked("TABLE_NAME", name, settings.of_topic(plain[each]).table)]]
+    found = [topic for topic, its in plain.items() if settings.has_table(its)]
     known = {plain[each] for each in found} | ({settings.input_topic} if found else set())
     if missing := [each for each in settings.topics if each not in known]:
         logger.warning("no topic is there for %s: it is read once there is one", ", ".join(missing))

@@ -83,7 +83,7 @@ def test_metadata_are_columns_where_they_are_virtual_partitions(at_once: bool, t
 @pytest.mark.parametrize(
     ("column", "records", "told"),
     [
-        ("timestamp", [b'{"timeStamp":1}'], "TIMESTAMP_COLUMN: none of the first 2 rows has a value in timestamp, so .*"
+        ("timestamp", [b'{"timeStamp":1}'], "TIMESTAMP_COLUMN: none of the first 2 rows of t has a value in timestamp, .*"
          r"the Kafka timestamp.* Did you mean timeStamp\?"),
         ("meta.at", [b'{"meta":{"at":1}}'], r'Write sdf\["at"\] = .* and at in TIMESTAMP_COLUMN'),
         ("ts_ms", [b'{"n":1}'], "Check the name"),
@@ -117,7 +117,7 @@ def test_a_field_inside_objects_may_become_a_partition_column_of_another_name(
         assert [(group.partition_values["region"], group.rows) for group in file.groups] == [("eu", 1), ("own", 1)]
         assert pq.read_table(path)["meta"].to_pylist() == [{"region": "eu"}] * 2
     (told,) = caplog.messages
-    assert told.startswith("RENAME_COLUMNS: none of the first 2 rows has a value in other.x")
+    assert told.startswith("RENAME_COLUMNS: none of the first 2 rows of t has a value in other.x")
 
 
 # --- which way is taken ---------------------------------------------------------------------------------------------
