@@ -83,7 +83,7 @@ def test_metadata_are_columns_where_they_are_virtual_partitions(at_once: bool, t
 @pytest.mark.parametrize(
     ("column", "records", "told"),
     [
-        ("timestamp", [b'{"timeStamp":1}'], "TIMESTAMP_COLUMN: none of the first 2 rows of t has a value in timestamp, .*"
+        ("timestamp", [b'{"timeStamp":1}'], "TIMESTAMP_COLUMN: none of the first 2 rows of t has a value in timestamp.*"
          r"the Kafka timestamp.* Did you mean timeStamp\?"),
         ("meta.at", [b'{"meta":{"at":1}}'], r'Write sdf\["at"\] = .* and at in TIMESTAMP_COLUMN'),
         ("ts_ms", [b'{"n":1}'], "Check the name"),
