@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from app.model import KEY_COLUMN
+from app.table.type_names import scalar_count
 
 _Bounds = tuple[Any, Any]
 _WITH_BOUNDS = (types.is_integer, types.is_floating, types.is_decimal, types.is_timestamp, types.is_date)
@@ -57,13 +58,7 @@ def _plain_columns(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType, int]]:
     for field in schema:
         if any(is_kind(field.type) for is_kind in _WITH_BOUNDS):
             yield field.name, field.type, leaf
-        leaf += _scalars(field.type)
-
-
-def _scalars(kind: pa.DataType) -> int:
-    if types.is_nested(kind):
-        return sum(_scalars(kind.field(index).type) for index in range(kind.num_fields))
-    return 1
+        leaf += scalar_count(field.type)
 
 
 def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Bounds | None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Growth, coerce_column
+from app.table.type_names import parts
 
 # Arrow raises these for values of several types, numbers too large for any type, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -165,10 +166,8 @@ def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:
     """Whether Arrow infers such a type from the same values as the rules for columns."""
     if depth > MAX_DEPTH:
         return False
-    if pa.types.is_struct(kind):
-        return all(_is_plain(field.type, depth + 1) for field in kind)
-    if pa.types.is_list(kind):
-        return _is_plain(kind.value_type, depth + 1)
+    if pa.types.is_nested(kind):
+        return all(_is_plain(each, depth + 1) for each in parts(kind))
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "us")
     return pa.types.is_null(kind) or kind in _PLAIN
@@ -198,13 +197,11 @@ def has_values(array: pa.Array | None) -> bool:
 
 def is_void(kind: pa.DataType) -> bool:
     """Whether no value can have such a type: null, and a struct of nothing else."""
-    return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(is_void(field.type) for field in kind))
+    return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(map(is_void, parts(kind))))
 
 
 def _has_void_struct(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return is_void(kind) or any(_has_void_struct(field.type) for field in kind)
-    return pa.types.is_list(kind) and _has_void_struct(kind.value_type)
+    return (pa.types.is_struct(kind) and is_void(kind)) or any(map(_has_void_struct, parts(kind)))
 
 
 def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:

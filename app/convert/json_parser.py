@@ -22,9 +22,10 @@ import pyarrow.json
 
 from app.convert.columns import accepts, recast
 from app.convert.registered_schemas import AllHeaders, payload, payloads
-from app.convert.values import MAX_DEPTH, scalar_count
+from app.convert.values import MAX_DEPTH
 from app.exact_json import loads
 from app.model import Headers
+from app.table.type_names import parts, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
@@ -76,11 +77,7 @@ class JsonSchemaMessages(JsonMessages):
 
 def is_native(kind: pa.DataType) -> bool:
     """Whether Arrow parses JSON into columns of this type as the rules for columns do."""
-    if pa.types.is_struct(kind):
-        return kind.num_fields > 0 and all(is_native(field.type) for field in kind)
-    if pa.types.is_list(kind):
-        return is_native(kind.value_type)
-    return kind in _NATIVE
+    return kind in _NATIVE or (kind.num_fields > 0 and all(map(is_native, parts(kind))))
 
 
 def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array] | None:
@@ -188,9 +185,7 @@ def _is_deep(message: bytes) -> bool:
 
 def _levels(kind: pa.DataType) -> int:
     """Returns how many lists and structs are around each other."""
-    if pa.types.is_struct(kind):
-        return 1 + max((_levels(field.type) for field in kind), default=0)
-    return 1 + _levels(kind.value_type) if pa.types.is_list(kind) else 0
+    return 1 + max(map(_levels, parts(kind)), default=0) if pa.types.is_nested(kind) else 0
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -26,13 +26,13 @@ from app.convert.values import (
     fit,
     is_empty,
     refusal_of_name,
-    scalar_count,
 )
 from app.lenient_json import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.reasons import Reason, about
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
+from app.table.type_names import scalar_count
 
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
 _CASE = "has a name that differs only in case from another one"

@@ -16,7 +16,7 @@ import pyarrow as pa
 from app.convert.scalars import coerce_scalar, to_python
 from app.lenient_json import to_json
 from app.reasons import Reason, about, shown
-from app.table.type_names import type_name
+from app.table.type_names import parts, scalar_count, type_name
 
 MAX_DEPTH = 32  # levels of lists and structs; pyarrow reads no more than 100 of Parquet, where each list has two
 MAX_SCALARS = 5_000  # of the table: 5,000 columns take Spark 5 s per batch
@@ -260,13 +260,6 @@ def _of_an_element(reason: Reason) -> Reason:
     return reason if reason.endswith(_IN_LIST) else reason.also(_IN_LIST)
 
 
-def scalar_count(kind: pa.DataType) -> int:
-    """Returns how many columns a file has for a column of this type."""
-    if pa.types.is_struct(kind):
-        return sum(scalar_count(field.type) for field in kind)
-    return scalar_count(kind.value_type) if pa.types.is_list(kind) else 1
-
-
 def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED) -> "Column":
     """Fits all values of a column, in the order of the rows."""
     final = kind
@@ -318,9 +311,7 @@ def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misf
 
 
 def _has_doubles(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_has_doubles(field.type) for field in kind)
-    return _has_doubles(kind.value_type) if pa.types.is_list(kind) else bool(pa.types.is_floating(kind))
+    return pa.types.is_floating(kind) or any(map(_has_doubles, parts(kind)))
 
 
 def joined(first: Any, second: Any) -> Any:

@@ -41,6 +41,16 @@ def type_name(kind: pa.DataType) -> str:
     raise ValueError(f"no column can have the type {kind}")
 
 
+def parts(kind: pa.DataType) -> list[pa.DataType]:
+    """Returns the types of a struct's fields, or of a list's elements; none for a type without parts."""
+    return [kind.field(index).type for index in range(kind.num_fields)]
+
+
+def scalar_count(kind: pa.DataType) -> int:
+    """Returns how many columns a file has for a column of this type."""
+    return sum(map(scalar_count, parts(kind))) if pa.types.is_nested(kind) else 1
+
+
 def parse_type(text: str) -> pa.DataType:
     """Parses the name of a type, ignoring case; ``ValueError`` says what is wrong with it.
 

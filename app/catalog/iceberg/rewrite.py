@@ -35,6 +35,7 @@ from app.errors import ConfigError, FatalError, RetryableError
 from app.model import DataFile
 from app.storage.base import ObjectStore
 from app.table.layout import TIME_COLUMNS
+from app.table.type_names import parts
 
 _SECONDS: Final = 600.0  # for a plan, or a try to commit, of a large table
 _MOST_TRIES: Final = 20
@@ -313,5 +314,5 @@ def _has_ids(columns: pa.Schema) -> bool:
 def _is_copied(kind: pa.DataType) -> bool:
     """Whether pyarrow writes values of this type as it has read them, and Iceberg has it."""
     if pa.types.is_nested(kind):
-        return all(_is_copied(kind.field(index).type) for index in range(kind.num_fields))
+        return all(map(_is_copied, parts(kind)))
     return kind in _COPIED or pa.types.is_decimal128(kind) or pa.types.is_fixed_size_binary(kind)
