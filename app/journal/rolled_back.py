@@ -11,6 +11,7 @@ A store without conditional writes cannot refuse. There the objects are deleted 
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
@@ -32,23 +33,17 @@ _THEN_SECONDS = 600
 _LISTED_SECONDS = 24 * 3600
 
 
+@dataclass(slots=True)
 class RolledBackObjects:
     """Those that one log lists. Not thread-safe by itself."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        fill: Callable[[Collection[str]], None],
-        each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]],
-        now: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._fill = fill
-        self._each = each
-        self._now = now
-        self._deleted_at: dict[str, float] = {}
-        self._removed: set[str] = set()
-        self._forgotten: set[str] = set()
+    _store: ObjectStore
+    _fill: Callable[[Collection[str]], None]
+    _each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]]
+    _now: Callable[[], float]
+    _deleted_at: dict[str, float] = field(init=False, default_factory=dict)
+    _removed: set[str] = field(init=False, default_factory=set)
+    _forgotten: set[str] = field(init=False, default_factory=set)
 
     def remove(self, listed: Sequence[RolledBack]) -> None:
         """Remove the rows of those that were not removed before."""
@@ -125,6 +120,7 @@ class Sweeper:
             self.sweep()
 
 
+@dataclass(frozen=True, slots=True)
 class Placeholders:
     """Puts placeholders into the store; safe from several threads.
 
@@ -132,31 +128,24 @@ class Placeholders:
     and possibly side by side.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        table_root: str,
-        dead_letter: pa.Schema,
-        each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map,
-    ) -> None:
-        self._store = store
-        self._table_root = table_root
-        self._dead_letter = dead_letter
-        self._each = each
+    store: ObjectStore
+    table_root: str
+    dead_letter: pa.Schema
+    each: Callable[[Callable[[str], Any], Iterable[str]], Iterable[Any]] = map
 
     def put(self, keys: Collection[str]) -> None:
         """Puts a placeholder under each of these keys, in place of any object there."""
         if not keys:
             return
-        dead_letters = f"{dead_letter_root(self._table_root)}/"
-        schema = schema_document(self._store, self._table_root).read() or EMPTY
+        dead_letters = f"{dead_letter_root(self.table_root)}/"
+        schema = schema_document(self.store, self.table_root).read() or EMPTY
         columns = schema.columns or {RESCUED_COLUMN: pa.string()}  # without any, engines refuse a file
-        of_dead_letter, of_table = _without_rows(self._dead_letter), _without_rows(pa.schema(list(columns.items())))
+        of_dead_letter, of_table = _without_rows(self.dead_letter), _without_rows(pa.schema(list(columns.items())))
 
         def put(key: str) -> None:
-            self._store.overwrite(key, of_dead_letter if key.startswith(dead_letters) else of_table)
+            self.store.overwrite(key, of_dead_letter if key.startswith(dead_letters) else of_table)
 
-        for _ in self._each(put, keys):
+        for _ in self.each(put, keys):
             pass
 
 

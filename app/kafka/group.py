@@ -4,7 +4,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -69,6 +69,7 @@ def check_members(
         raise _shared(group, hosts, "This one does not join it")
 
 
+@dataclass(slots=True)
 class OtherTables:
     """Finds members that write another table, after this one has joined: both may have joined at the same time.
 
@@ -77,23 +78,15 @@ class OtherTables:
     both end. Warns once of each other program in the group that reads the topic.
     """
 
-    def __init__(
-        self,
-        admin: AdminClient,
-        group: str,
-        topics: Collection[str],
-        ours: Writes,
-        tell: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        self._admin = admin
-        self._group = group
-        self._topics = topics
-        self._warned: set[tuple[str, str]] = set()
-        self._ours = ours
-        self._tell = tell  # how many members write our table
-        self._had_it_alone = False
-        self._looks_left = _LOOKS
-        self._seen_before = False
+    admin: AdminClient
+    group: str
+    topics: Collection[str]
+    ours: Writes
+    tell: Callable[[int], None] = lambda _: None  # how many members write our table
+    _warned: set[tuple[str, str]] = field(init=False, default_factory=set)
+    _had_it_alone: bool = field(init=False, default=False)
+    _looks_left: int = field(init=False, default=_LOOKS)
+    _seen_before: bool = field(init=False, default=False)
 
     def at_assignment(self) -> RetryableError | None:
         """The error to end with; asks at each call until it has once found no member of another table."""
@@ -105,7 +98,7 @@ class OtherTables:
             self._looks_left -= 1
             if self._looks_left:
                 raise
-            logger.warning("Kafka does not say whether members of group %s write another table", self._group)
+            logger.warning("Kafka does not say whether members of group %s write another table", self.group)
             return None
         return self._refusal(hosts, "This one leaves it before it has read anything")
 
@@ -118,24 +111,24 @@ class OtherTables:
         return self._refusal(hosts, "They stay, so this one leaves it, as they should")
 
     def _hosts(self) -> list[str]:
-        members = _members(self._admin, self._group)
-        for topic in self._topics:
+        members = _members(self.admin, self.group)
+        for topic in self.topics:
             found = _readers(members, topic)
-            warn_of_others(self._group, topic, found - self._warned)
+            warn_of_others(self.group, topic, found - self._warned)
             self._warned |= found
         if not (members or self._had_it_alone):
             logger.warning(
                 "Kafka shows no member of consumer group %s, as where a program in it has group.protocol=consumer. "
                 "Another program may get records of topic %s",
-                *(self._group, ", ".join(self._topics)),
+                *(self.group, ", ".join(self.topics)),
             )
-        if replicas := sum(member.client_id == self._ours.client_id for member in members):
-            self._tell(replicas)
-        return _hosts_of_others(members, self._ours, self._topics)
+        if replicas := sum(member.client_id == self.ours.client_id for member in members):
+            self.tell(replicas)
+        return _hosts_of_others(members, self.ours, self.topics)
 
     def _refusal(self, hosts: Sequence[str], who: str) -> RetryableError | None:
         if hosts:
-            return _shared(self._group, hosts, who)
+            return _shared(self.group, hosts, who)
         self._had_it_alone = True
         return None
 

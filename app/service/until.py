@@ -7,6 +7,7 @@ them at their ends. A member without partitions waits for them.
 import logging
 from collections.abc import Callable, Collection
 from contextlib import closing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event, Thread
@@ -47,6 +48,7 @@ def new_until(
     return Until(ends)
 
 
+@dataclass(slots=True)
 class RunEnd:
     """Stops the lane at the end of the run.
 
@@ -57,28 +59,17 @@ class RunEnd:
         aside: returns the topics whose tables have failed.
     """
 
-    def __init__(
-        self,
-        until: Until,
-        metrics: Metrics,
-        assigned: Callable[[], Collection[TopicPartition]],
-        stop: Callable[[], None],
-        offsets: GroupOffsets | None = None,
-        internal: Collection[str] = (),
-        aside: Callable[[], Collection[str]] = tuple,
-    ) -> None:
-        self._until = until
-        self._offsets = offsets
-        self._metrics = metrics
-        self._assigned = assigned
-        self._internal = internal
-        self._stop_lane = stop
-        self._aside = aside
-        self._stop = Event()
-        self._thread = Thread(target=self._run, name="until", daemon=True)
+    until: Until
+    metrics: Metrics
+    assigned: Callable[[], Collection[TopicPartition]]
+    stop_lane: Callable[[], None]
+    offsets: GroupOffsets | None = None
+    internal: Collection[str] = ()
+    aside: Callable[[], Collection[str]] = tuple
+    _stop: Event = field(init=False, default_factory=Event)
 
     def start(self) -> None:
-        self._thread.start()
+        Thread(target=self._run, name="until", daemon=True).start()
 
     def stop(self) -> None:
         self._stop.set()
@@ -88,27 +79,27 @@ class RunEnd:
             try:
                 if self._is_reached():
                     logger.info("UNTIL is reached: all records before it are in the lake")
-                    self._stop_lane()
+                    self.stop_lane()
                     return
             except ConnectorError as error:
                 logger.debug("%s", error)  # the next look asks again
 
     def _is_reached(self) -> bool:
-        assigned = self._assigned()
+        assigned = self.assigned()
         if not assigned:
-            return self._until.is_empty
-        aside = self._aside()
+            return self.until.is_empty
+        aside = self.aside()
         assigned = [tp for tp in assigned if tp.topic not in aside]
         if self._left(assigned):
             return False
-        if self._offsets is not None:
-            for topic in self._internal:
-                ends = self._offsets.ends(topic)
-                self._until.goes_on({TopicPartition(topic, partition): end for partition, end in ends.items()})
+        if self.offsets is not None:
+            for topic in self.internal:
+                ends = self.offsets.ends(topic)
+                self.until.goes_on({TopicPartition(topic, partition): end for partition, end in ends.items()})
         return not self._left(assigned)
 
     def _left(self, assigned: Collection[TopicPartition]) -> bool:
         """Whether records of these partitions are missing: only a claim tells how far a partition is in the lake."""
-        in_lake = {tp: each.committed for tp, each in self._metrics.counts().positions.items()}
-        left = self._until.left(assigned, in_lake)
-        return bool(self._until.left(left, self._offsets.committed_offsets(left)) if self._offsets else left)
+        in_lake = {tp: each.committed for tp, each in self.metrics.counts().positions.items()}
+        left = self.until.left(assigned, in_lake)
+        return bool(self.until.left(left, self.offsets.committed_offsets(left)) if self.offsets else left)
