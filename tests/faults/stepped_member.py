@@ -1,7 +1,6 @@
 """One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,23 +15,21 @@ from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group as ConsumerGroup
 from app.delivery.claimer import Wanted
 from app.delivery.limits import BatchLimits
-from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime, Threads
 from app.delivery.stage import Stager
-from app.errors import ConnectorError, FatalError, RetryableError
+from app.errors import ConnectorError, FatalError
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.monitoring.waits import Stopped
 from app.table.existing import TableLocation
-from app.table.layout import schema_key
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
 from tests.faults.kafka_model import EPOCH, Consumer, Group
 from tests.faults.lanes import AtOnce, Lane, LaneCondition, LaneEvent, LaneLock, LanePool
 from tests.faults.memory_lake import GROUP, URI, MemoryStore, WatchfulCatalog, root_of
+from tests.faults.watched_tables import Tables, WatchedMember
 from tests.support.batches import UNBOUNDED, spec
 
 MAX_BUFFER_BYTES = 6_000
@@ -62,91 +59,12 @@ class World:
     new_token: Callable[[], str]  # tokens order what is done for several partitions: random ones could not be repeated
 
 
-class WatchedMember(Member):
-    """Looks at the stored log whenever it finds out that another member has closed it."""
-
-    def __init__(self, name: str, store: MemoryStore, *parts: Any) -> None:
-        super().__init__(store, *parts)
-        self.delivering = Lane(f"{name}: deliver {self.table}")
-        self._watched = store
-        self._begun: list[Assignment] = []
-
-    def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
-        self._begun.append(super().begin(tps, closed))
-        return self._begun[-1]
-
-    def check_fences(self) -> None:
-        for own in (each.log for each in self._begun if each.log.fence):
-            log = self._watched.log_of(self.table, own.token)
-            if log is not None and not log.closed:
-                self._watched.violations.append(f"{own.token} was fenced though its log is open: {own.fence}")
-
-    def prepare(self) -> None:
-        """Steps 1 to 3 of what was taken, as far as they go before a batch is delivered."""
-        has_come = True
-        while has_come and self.flow.failure is None and self.flow.written.is_empty:
-            has_come = self.pipeline.gathering.step(0.0)
-            while not self.flow.staged.is_empty:
-                self.pipeline.write_next()
-        self.begin_delivery()
-
-    def begin_delivery(self) -> None:
-        if self.delivering.is_idle and self.flow.failure is None and not self.flow.written.is_empty:
-            self.delivering.begin(self._deliver)
-
-    def _deliver(self) -> None:
-        """Steps 4 to 7 of what is prepared by then."""
-        try:
-            while not self.flow.written.is_empty:
-                self.pipeline.delivery.step()
-        except Stopped:
-            pass
-        except ConnectorError as error:
-            self.flow.fail(error)
-
-
 class _Metrics(Metrics):
-    tables: "_Tables"
+    tables: Tables
 
     def fenced(self) -> None:
         for table in self.tables.made:
             table.check_fences()
-
-
-class _Tables:
-    """Opens and closes tables on threads of the process; ``made`` has all that ever were."""
-
-    reopens = True
-
-    def __init__(self, store: MemoryStore, background: LanePool, new_member: Callable[[str], WatchedMember]) -> None:
-        self.made: list[WatchedMember] = []
-        self._store = store
-        self._background = background
-        self._new_member = new_member
-
-    def make(self, topic: str) -> WatchedMember:
-        self.made.append(self._new_member(topic))
-        return self.made[-1]
-
-    def open(self, topic: str) -> Future[Member | None]:
-        opened: Future[Member | None] = Future()
-
-        def work() -> None:
-            while not opened.done():
-                try:
-                    self._store.find(schema_key(root_of(topic)))
-                    opened.set_result(self.make(topic))
-                except FatalError as error:
-                    opened.set_exception(error)
-                except RetryableError:
-                    continue
-
-        self._background.submit(work)
-        return opened
-
-    def close(self, topic: str) -> None:
-        failed = next(each for each in reversed(self.made) if each.table == topic)
-        self._background.submit(failed.stop)
 
 
 class Process:
@@ -203,7 +121,7 @@ class Process:
             parts = registrar, new_stager(root), buffer, ArrowWriter(), its_group, its, topic
             return WatchedMember(name, world.store, *parts)
 
-        self._tables = metrics.tables = _Tables(world.store, self.background, new_member)
+        self._tables = metrics.tables = Tables(world.store, self.background, new_member)
         topics = [*world.catalogs]
         opened = {topic: self._tables.make(topic) for topic in topics[: self.tables_at_start]}
         self.member = opened[topics[0]]
