@@ -147,13 +147,13 @@ class Flow:
         failure: what gave up all that is under way.
     """
 
-    def __init__(self, buffer: Buffer, runtime: Runtime, table: str = "") -> None:
+    def __init__(self, buffer: Buffer, runtime: Runtime) -> None:
         threads = runtime.threads
         self.buffer = buffer
         self.share = buffer.new_share()
         self.runtime = runtime
-        self.table = table
-        self.ends = BatchEnds(buffer.limits, runtime.timings.clock, _phase(table))
+        self.table = runtime.metrics.table
+        self.ends = BatchEnds(buffer.limits, runtime.timings.clock, _phase(self.table))
         self.stop = threads.new_event()  # ends all waiting
         self.staged: Handover[GatheredBatch] = Handover(self.stop, threads.handed_over)
         self.written: Handover[tuple[GatheredBatch, list[DataFile]]] = Handover(self.stop, threads.handed_over)

@@ -36,7 +36,6 @@ class Member:
     """For the consumer's thread, but for what is said otherwise.
 
     Attributes:
-        table: its name, where the process has several.
         flow: what is taken and not in the lake yet; safe from any thread.
         pipeline: the steps of its batches.
     """
@@ -50,13 +49,11 @@ class Member:
         writer: Writer,
         group: Group,
         runtime: Runtime,
-        table: str = "",
     ) -> None:
         root, wanted, threads = registrar.location.root, group.wanted, runtime.threads
         self.group = group
-        self.table = table
         self.runtime = runtime
-        self.flow = Flow(buffer, runtime, table)
+        self.flow = Flow(buffer, runtime)
         delivery = Delivery(self.flow, store, registrar, runtime, group.topic_ids.recreated)
         self.pipeline = Pipeline(self.flow, Gathering(self.flow, stager, runtime, registrar.as_known), writer, delivery)
         self.reclaiming = Reclaiming(runtime.timings)

@@ -161,6 +161,7 @@ class Metrics:
 
     def __init__(self, clock: Callable[[], float] = time.time, timings: Timings = DEFAULT) -> None:
         self._clock = clock
+        self.table = ""  # a name where there are several
         self.waits = Waits(timings, self.failed_try)
         self._lock = threading.Lock()
         self._all = self  # has the counts, also of what ``of_table`` gives
@@ -184,6 +185,7 @@ class Metrics:
     def of_table(self, table: str) -> "Metrics":
         """Returns these metrics as one of several tables uses them: waits and failed tries have its name."""
         its = copy(self)
+        its.table = table
         its.waits = self.waits.of_table(table, partial(self.failed_try, table=table))
         return its
 

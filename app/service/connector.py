@@ -175,8 +175,7 @@ class Connector:
         ``formats`` and ``read_message`` read messages, many at once and single ones; the framework's lane gives rows.
         """
         stager = new_stager(settings, lake, self.bad_records, formats, read_message)
-        table = settings.table if self.settings.has_tables else ""
-        member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime, table)
+        member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime)
         member.start()
         self.lakes[settings.table] = lake
         return member

@@ -117,8 +117,8 @@ class Process:
             registrar = Registrar(
                 catalog, TableLocation(URI, root), spec("p"), topic, catalog.table(), new_lock=LaneLock
             )
-            its = replace(runtime, scratch=Path(mkdtemp(dir=scratch)))
-            parts = registrar, new_stager(root), buffer, ArrowWriter(), its_group, its, topic
+            its = replace(runtime, scratch=Path(mkdtemp(dir=scratch)), metrics=metrics.of_table(topic))
+            parts = registrar, new_stager(root), buffer, ArrowWriter(), its_group, its
             return WatchedMember(name, world.store, *parts)
 
         self._tables = metrics.tables = Tables(world.store, self.background, new_member)

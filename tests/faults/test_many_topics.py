@@ -44,9 +44,9 @@ class Topics:
         given = {"input": read, "TABLE_NAME": "", **(variables or {})}
         return self.place.connector(given, kafka=SEES_TOPICS)
 
-    def produce(self, name: str, count: int) -> None:
+    def produce(self, name: str, count: int, field: str = "") -> None:
         first, self.produced[name] = self.produced[name], self.produced[name] + count
-        field = FIELDS.get(name, "other")
+        field = field or FIELDS.get(name, "other")
         records = ((b"key", json.dumps({"n": n, field: n}), None, n % 2) for n in range(first, first + count))
         self.place.kafka.produce(self.of(name), records)
 
@@ -185,8 +185,7 @@ class TestATableIsSetAside:
         schema = place.store_folder / schema_key(f"data/{topics.of('payments')}")
         before = schema.read_bytes()
         schema.write_text("{}")
-        FIELDS["payments"] = "paid_twice"
-        topics.produce("payments", 100)
+        topics.produce("payments", 100, field="paid_twice")
         connector.wait_until(lambda: topics.of("payments") in connector._now.aside, "its failure")
         topics.produce("orders", 100)
         connector.wait_until(lambda: topics.are_whole("orders"), "the records of the other topic")

@@ -19,7 +19,7 @@ class WatchedMember(Member):
 
     def __init__(self, name: str, store: MemoryStore, *parts: Any) -> None:
         super().__init__(store, *parts)
-        self.delivering = Lane(f"{name}: deliver {self.table}")
+        self.delivering = Lane(f"{name}: deliver {self.flow.table}")
         self._watched = store
         self._begun: list[Assignment] = []
 
@@ -29,7 +29,7 @@ class WatchedMember(Member):
 
     def check_fences(self) -> None:
         for own in (each.log for each in self._begun if each.log.fence):
-            log = self._watched.log_of(self.table, own.token)
+            log = self._watched.log_of(self.flow.table, own.token)
             if log is not None and not log.closed:
                 self._watched.violations.append(f"{own.token} was fenced though its log is open: {own.fence}")
 
@@ -89,5 +89,5 @@ class Tables:
         return opened
 
     def close(self, topic: str) -> None:
-        failed = next(each for each in reversed(self.made) if each.table == topic)
+        failed = next(each for each in reversed(self.made) if each.flow.table == topic)
         self._background.submit(failed.stop)
