@@ -6,7 +6,8 @@ A group's folder has a claim for each topic-partition (``app.journal.journal``) 
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationError
@@ -67,7 +68,6 @@ class RolledBack(Stored):
 
 
 _M = TypeVar("_M", bound=BaseModel)
-_D = TypeVar("_D")
 
 
 def parse(model: type[_M], body: bytes) -> _M:
@@ -80,8 +80,8 @@ def parse(model: type[_M], body: bytes) -> _M:
         raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from None
 
 
-def form_of(parse_body: Callable[[bytes], _D], body: Callable[[_D], bytes]) -> Form[_D]:
-    return Form("the journal", parse_body, body, _REMEDY)
+def form_of(model: type[_M], what: str = "the journal", remedy: str = _REMEDY) -> Form[_M]:
+    return Form(what, partial(parse, model), lambda document: document.model_dump_json().encode(), remedy)
 
 
 def check_keys(keys: Iterable[str], roots: tuple[str, ...]) -> None:

@@ -30,15 +30,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from app.errors import ConnectorError, RetryableError
+from app.errors import ConnectorError
 from app.formatting import counted
-from app.journal.entry import Stored, parse
+from app.journal.entry import Stored, form_of
 from app.journal.journal import Journal
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import ids_differ
 from app.model import TopicPartition
-from app.storage.base import ChangedError
-from app.storage.document import Document, Form
+from app.storage.document import Document
 
 logger = logging.getLogger(__name__)
 
@@ -60,10 +59,9 @@ class _GroupBeginning(Stored):
         return None if is_another else self.offsets.get(str(tp.partition))
 
 
-_FORM = Form(
+_FORM = form_of(
+    _GroupBeginning,
     "the group's first offsets",
-    lambda body: parse(_GroupBeginning, body),
-    lambda beginning: beginning.model_dump_json().encode(),
     "If a newer release wrote it, update this one. Else delete it: partitions that the consumer group has "
     "not read yet then begin with their first record",
 )
@@ -162,13 +160,7 @@ class FirstOffsets:
             since=int(self._now()),
             offsets={str(tp.partition): offset for tp, offset in offsets.items()},
         )
-        try:
-            document.write(beginning)
-        except ChangedError:
-            if (theirs := document.read()) is None:
-                raise RetryableError(f"writing {document.where}", "it was written and deleted meanwhile") from None
-            return theirs
-        return beginning
+        return document.write_first(beginning)
 
     def _firsts(self, topic: str) -> Mapping[TopicPartition, int]:
         ends = {TopicPartition(topic, partition): end for partition, end in self._kafka.ends(topic).items()}

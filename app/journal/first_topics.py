@@ -5,13 +5,11 @@ is claimed; the store lets only one member create the object. It lies beside the
 """
 
 from collections.abc import Collection
-from functools import partial
 from typing import Literal
 
-from app.errors import RetryableError
-from app.journal.entry import Stored, group_folder, parse
-from app.storage.base import ChangedError, ObjectStore
-from app.storage.document import Document, Form
+from app.journal.entry import Stored, form_of, group_folder
+from app.storage.base import ObjectStore
+from app.storage.document import Document
 
 
 class _FirstTopics(Stored):
@@ -19,10 +17,9 @@ class _FirstTopics(Stored):
     topics: list[str]
 
 
-_FORM = Form(
+_FORM = form_of(
+    _FirstTopics,
     "the group's first topics",
-    partial(parse, _FirstTopics),
-    lambda first: first.model_dump_json().encode(),
     "If a newer release wrote it, update this one. Else delete it: the topics that are there then count as the first",
 )
 
@@ -30,12 +27,7 @@ _FORM = Form(
 def first_topics(store: ObjectStore, root: str, group: str, topics: Collection[str]) -> frozenset[str]:
     """The first topics of this group, ``topics`` if it is new; ``root`` is the folder of the tables."""
     document = Document(store, f"{group_folder(root, group)}first-topics.json", _FORM)
-    if (first := document.read()) is None:
-        first = _FirstTopics(topics=sorted(topics))
-        try:
-            document.write(first)
-        except ChangedError:
-            raise RetryableError(f"writing {document.where}", "another member has written it meanwhile") from None
+    first = document.read() or document.write_first(_FirstTopics(topics=sorted(topics)))
     return frozenset(first.topics)
 
 

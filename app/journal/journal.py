@@ -4,12 +4,11 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 from pydantic import Field
 
-from app.journal.entry import Stored, claim_key, form_of, log_key, logs_folder, parse, topic_folder
+from app.journal.entry import Stored, claim_key, form_of, log_key, logs_folder, topic_folder
 from app.journal.log import AssignmentLog, log_form
 from app.model import TopicPartition
 from app.storage.base import ObjectStore, StoredObject
@@ -30,7 +29,7 @@ class PartitionClaim(Stored):
     cluster_id: str = ""  # of the topic; empty if the broker does not give it
 
 
-CLAIM = form_of(partial(parse, PartitionClaim), lambda claim: claim.model_dump_json().encode())
+CLAIM = form_of(PartitionClaim)
 
 
 class FencedError(Exception):

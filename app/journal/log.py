@@ -9,7 +9,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
 
@@ -198,7 +198,8 @@ class AssignmentLog(Stored):
 
 def log_form(table_root: str) -> Form[AssignmentLog]:
     """How logs of this table are stored; one that names objects of another table is refused."""
-    return form_of(partial(_parse, roots=object_roots(table_root)), AssignmentLog.to_body)
+    form = form_of(AssignmentLog)
+    return replace(form, parse=partial(_parse, roots=object_roots(table_root)), body=AssignmentLog.to_body)
 
 
 def _parse(body: bytes, roots: tuple[str, ...]) -> AssignmentLog:

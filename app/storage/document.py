@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from app.errors import FatalError
-from app.storage.base import ObjectStore
+from app.errors import FatalError, RetryableError
+from app.storage.base import ChangedError, ObjectStore
 
 _D = TypeVar("_D")
 
@@ -60,6 +60,16 @@ class Document(Generic[_D]):
         """
         self._etag = self._store.write(self._key, self._form.body(document), replaces=self._etag)
         self.current = document
+
+    def write_first(self, document: _D) -> _D:
+        """Stores the first version, unless another writer is quicker; returns the one that is stored."""
+        try:
+            self.write(document)
+        except ChangedError:
+            if (theirs := self.read()) is None:
+                raise RetryableError(f"writing {self.where}", "it was written and deleted meanwhile") from None
+            return theirs
+        return document
 
     def is_unchanged(self) -> bool:
         """Whether the stored version is the one last read or written here."""
