@@ -52,9 +52,8 @@ class Lake:
     query_api: QueryApi | None = None
 
 
-def open_lake(settings: Settings, waits: Waits, store: ObjectStore | None = None) -> Lake:
+def open_lake(settings: Settings, waits: Waits, store: ObjectStore) -> Lake:
     """Connect to the catalog, then to the table's store, and compare the settings with the table."""
-    store = store or new_store(settings)
     catalog = new_catalog(settings, store)
     known = waits.at_start("catalog", catalog.check) if catalog else None
     location = new_location(settings, store, known)

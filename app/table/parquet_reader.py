@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.errors import FatalError, one_line
+from app.model import DataFile
 from app.storage.base import ObjectStore
 
 
@@ -22,6 +23,11 @@ def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
             f"it is no Parquet file: {one_line(str(error))}",
             "Move it out of the table's folder, or restore it; then start again",
         ) from error
+
+
+def schema_of(file: DataFile) -> pa.Schema:
+    """Returns the columns of a file, by its footer, without metadata."""
+    return file.footer.schema.to_arrow_schema().remove_metadata()
 
 
 class RangeFile:

@@ -120,11 +120,6 @@ def map_names(transaction: Transaction) -> None:
         transaction.set_properties({_MAPPING: mapping.model_dump_json()})
 
 
-def schema_of(file: DataFile) -> pa.Schema:
-    """Returns the columns of a file, by its footer."""
-    return file.footer.schema.to_arrow_schema().remove_metadata()
-
-
 def entries(metadata: TableMetadata, files: Iterable[tuple[DataFile, pa.Schema, Record]]) -> Iterator[IcebergFile]:
     """Yields what a manifest says of each file, by its ``schema_of`` and its values in the default spec."""
     plans: dict[pa.Schema, _Plan] = {}

@@ -28,13 +28,14 @@ from pyiceberg.transforms import IdentityTransform, TimeTransform
 from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import TimestampType
 
-from app.catalog.iceberg.entries import columns_of_table, entries, mapping_of, prepare, schema_of
+from app.catalog.iceberg.entries import columns_of_table, entries, mapping_of, prepare
 from app.catalog.iceberg.store_io import StoreIO
 from app.catalog.iceberg.table import REFUSALS, IcebergTable, translated
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import DataFile
 from app.storage.base import ObjectStore
 from app.table.layout import TIME_COLUMNS
+from app.table.parquet_reader import schema_of
 from app.table.type_names import parts
 
 _SECONDS: Final = 600.0  # for a plan, or a try to commit, of a large table

@@ -39,15 +39,7 @@ from pyiceberg.utils.config import Config
 
 from app import DOCUMENTS
 from app.catalog.base import RestartError
-from app.catalog.iceberg.entries import (
-    columns_of_table,
-    entries,
-    fields_of_files,
-    map_names,
-    prepare,
-    schema_of,
-    type_of,
-)
+from app.catalog.iceberg.entries import columns_of_table, entries, fields_of_files, map_names, prepare, type_of
 from app.catalog.iceberg.expiry import expired
 from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.partitions import PartitionField, folder_name, is_written, new_record, partitions, spec_of
@@ -60,6 +52,7 @@ from app.redaction import add_secrets, redact
 from app.storage.base import ObjectStore
 from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
+from app.table.parquet_reader import schema_of
 
 logger = logging.getLogger(__name__)
 

@@ -65,8 +65,7 @@ def _files(settings: Settings, store: ObjectStore, root: str) -> Iterator[tuple[
 
     catalog = new_catalog(settings, store)
     assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
-    if catalog.load():
-        yield from ((file.key, file.size) for file in Rewrite(catalog, store, None, 0).files())
+    yield from ((file.key, file.size) for file in Rewrite(catalog, store, None, 0).files())
 
 
 def _by_name(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:

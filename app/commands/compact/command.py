@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from app.commands.compact.job import Bin, bins_worth_merging, new_job
-from app.commands.compact.table import TableAtWork, schema_of
+from app.commands.compact.table import TableAtWork
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.formatting import counted, duration
@@ -16,6 +16,7 @@ from app.model import DataFile
 from app.storage.base import StoredObject
 from app.table.last_maintenance import keep_maintenance
 from app.table.layout import is_merged, schema_key
+from app.table.parquet_reader import schema_of
 from app.table.schema import TableSchema
 from app.table.type_names import type_name
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from app.catalog.registrar import write_index
 from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.commands.compact.record import FolderRecord, Replacement, staging_folder
-from app.commands.compact.table import TableAtWork, schema_of
+from app.commands.compact.table import TableAtWork
 from app.commands.side_by_side import side_by_side
 from app.errors import FatalError
 from app.journal.rolled_back import Placeholders
@@ -24,6 +24,7 @@ from app.service.stores import access_of_executors, uri_for_executors
 from app.spark.merge import Merge, Target, merge_session
 from app.storage.base import ChangedError, StoredObject
 from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
+from app.table.parquet_reader import schema_of
 
 EVERY_ROW = ("true",)  # the condition that all rows meet: files are then deleted without a look into them
 _TOKEN_BYTES = 12
@@ -61,7 +62,6 @@ class Merger:
             return self._session
 
     def folder(self) -> "TemporaryDirectory[str]":
-        """A folder for one merge."""
         return TemporaryDirectory(dir=self._scratch)
 
     def prepare(
@@ -214,7 +214,6 @@ class Merger:
         return stored
 
     def _put_index(self, stored: StoredObject, path: Path | None) -> None:
-        """Write the index file beside the merged file."""
         table = self._table
         if not table.spec.virtual:
             return

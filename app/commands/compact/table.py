@@ -7,8 +7,6 @@ from heapq import merge
 from itertools import groupby
 from operator import attrgetter
 
-import pyarrow as pa
-
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.journal.survey import survey
@@ -18,7 +16,7 @@ from app.service.stores import new_store
 from app.storage.base import ManyDeleter, StoredObject
 from app.storage.probe import try_out
 from app.table.layout import is_data_file, journal_folder, spec_of_key
-from app.table.parquet_reader import read_footer
+from app.table.parquet_reader import read_footer, schema_of
 from app.table.schema import TableSchema
 
 
@@ -117,11 +115,6 @@ class TableAtWork:
             return
         for _ in side_by_side(self.settings.max_write_workers, self.store.delete, keys):
             pass
-
-
-def schema_of(file: DataFile) -> pa.Schema:
-    """The columns of a file, by its footer, without metadata."""
-    return file.footer.schema.to_arrow_schema().remove_metadata()
 
 
 def is_chosen(path: str, globs: Sequence[str]) -> bool:

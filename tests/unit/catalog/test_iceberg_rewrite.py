@@ -25,9 +25,10 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 
-from app.catalog.iceberg.entries import entries, schema_of
+from app.catalog.iceberg.entries import entries
 from app.catalog.iceberg.rewrite import Fitting, LiveFile, Merged, Rewrite
 from app.errors import FatalError
+from app.table.parquet_reader import schema_of
 from tests.unit.catalog.iceberg_bench import IcebergBench, marks
 from tests.unit.catalog.iceberg_commits import commits
 

@@ -15,11 +15,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from app.catalog.iceberg.entries import entries, map_names, schema_of
+from app.catalog.iceberg.entries import entries, map_names
 from app.catalog.iceberg.partitions import new_record, partitions
 from app.model import DataFile
 from app.table.last_maintenance import keep_maintenance, last_maintenance
 from app.table.layout import HIVE_NULL
+from app.table.parquet_reader import schema_of
 from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
