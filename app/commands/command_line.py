@@ -144,7 +144,6 @@ def new_parser() -> ArgumentParser:
 
 
 def add_folders(command: ArgumentParser) -> None:
-    """Adds the option that chooses folders."""
     command.add_argument(
         "--folder",
         action="append",

@@ -9,6 +9,5 @@ from app.config.settings import Settings
 
 
 def config_schema(_: Settings, __: Namespace) -> int:
-    """Print the schema; it needs no setting."""
     print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     return 0

@@ -143,7 +143,6 @@ class AvroMessages(RegisteredSchemas[AvroSchema]):
         return self._reader(schema).read(data)
 
     def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
-        """Whether the schema of any of the values has this field."""
         return any(name in self._reader(schema).names for schema in payloads(values, headers))
 
     def _reader(self, schema: SchemaId) -> ColumnReader:

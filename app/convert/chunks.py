@@ -36,7 +36,6 @@ class Chunk:
 
     @property
     def places(self) -> range:
-        """Returns where the messages are in the batch."""
         return range(self.first, self.first + len(self))
 
     def cut(self, start: int, stop: int) -> "Chunk":

@@ -293,6 +293,5 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
         return arrays
 
     def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
-        """Whether the message of any of the values has this field."""
         found = (payload(*each) for each in zip(values, headers, strict=True))
         return any(name in self.get(schema).names(data) for schema, data in found)

@@ -130,7 +130,6 @@ def is_whole(value: float) -> bool:
 
 
 def is_within(value: float, kind: pa.DataType) -> bool:
-    """Whether an integer type holds this whole number."""
     bits = _INT_BITS[kind]
     return bool(-(2**bits) <= value < 2**bits)
 

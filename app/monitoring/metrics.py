@@ -262,7 +262,6 @@ class Metrics:
             self._all._counts = replace(self._all._counts, positions={**positions, **moved}, last_commit=now)
 
     def reaches(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Notes the end offset of each partition."""
         now = self._clock()
         with self._lock:
             positions = self._all._counts.positions
@@ -271,7 +270,6 @@ class Metrics:
             self._all._counts = replace(self._all._counts, positions={**positions, **known}, last_answer=last_answer)
 
     def ended(self, tps: Iterable[TopicPartition]) -> None:
-        """Forgets partitions that are not assigned any more."""
         gone = set(tps)
         with self._lock:
             kept = {tp: position for tp, position in self._all._counts.positions.items() if tp not in gone}

@@ -71,7 +71,6 @@ def policy(frame_ancestors: Collection[str]) -> dict[str, str]:
 
 
 def render(view: View) -> str:
-    """Renders the page, as an HTML document that loads nothing else."""
     status, history, now = view.status, view.status.history, view.status.monotonic
     seconds = window(history.span(now))
     step, outages = seconds / _POINTS, history.outages(now)

@@ -106,7 +106,6 @@ def folder(values: Mapping[str, str]) -> str:
 
 
 def data_key(table_root: str, values: Mapping[str, str], name: str) -> str:
-    """Returns the key of a data file below the table's root."""
     return "/".join(part for part in (table_root, folder(values), name) if part)
 
 

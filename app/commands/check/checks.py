@@ -59,7 +59,6 @@ def run(checks: Iterable[Check], early: Sequence[Check] = ()) -> Iterator[tuple[
 
 
 def line(check: Check, result: Result) -> str:
-    """One line of the answer."""
     subject = "" if result.state == "FAIL" else f"{check.subject}  "
     seconds = "" if result.state == "--" else f"  {result.seconds:.2f} s"
     of_table = f"{check.table}: " if check.table else ""

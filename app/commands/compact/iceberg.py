@@ -148,7 +148,6 @@ class _Selection:
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
 
     def tell(self) -> None:
-        """Print what was left."""
         if self.warm:
             print_line(f"left for later: {counted(self.warm, 'file')} younger than {self._age}")
         if self._with_deletes:

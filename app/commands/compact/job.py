@@ -44,7 +44,6 @@ class Bin:
 
     @property
     def rows(self) -> int:
-        """Of all files."""
         return sum(file.rows for file in self.files)
 
     @property
@@ -252,7 +251,6 @@ class Job:
         print_line(f"{path or '.'}: {what}: {error}")
 
     def require_nothing_left(self) -> None:
-        """Fail if folders had to be left."""
         if self.left:
             left = counted(len(self.left), "folder")
             raise FatalError("going through the table", f"{left} had to be left", "The reasons are above")
