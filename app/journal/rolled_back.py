@@ -90,33 +90,30 @@ class RolledBackObjects:
                 self._forgotten.add(item.key)
 
 
-class Sweeper:
+class Sweeper(threading.Thread):
     """Deletes the objects that are due on a thread of its own: they may be many, and the store slow."""
 
     def __init__(self, delete: Callable[..., None], seconds: float) -> None:
-        self._delete = delete
+        super().__init__(name="sweep", daemon=True)
+        self._delete_due = delete
         self._seconds = seconds
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sweep", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._over = threading.Event()
 
     def stop(self) -> None:
-        self._stop.set()
+        self._over.set()
         self.sweep(is_last=True)
 
     def sweep(self, *, is_last: bool = False) -> None:
         """One round. Never raises."""
         try:
-            self._delete(is_last=is_last)
+            self._delete_due(is_last=is_last)
         except ConnectorError as error:
             logger.info("%s. %s", error, "The next start tries again" if is_last else "The next sweep tries again")
         except Exception as error:
             logger.warning("deleting rolled-back files: %r. Please report this as a bug", error, exc_info=True)
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._seconds):
+    def run(self) -> None:
+        while not self._over.wait(self._seconds):
             self.sweep()
 
 

@@ -69,7 +69,7 @@ def check_members(
         raise _shared(group, hosts, "This one does not join it")
 
 
-@dataclass(slots=True)
+@dataclass
 class OtherTables:
     """Finds members that write another table, after this one has joined: both may have joined at the same time.
 
@@ -84,9 +84,9 @@ class OtherTables:
     ours: Writes
     tell: Callable[[int], None] = lambda _: None  # how many members write our table
     _warned: set[tuple[str, str]] = field(init=False, default_factory=set)
-    _had_it_alone: bool = field(init=False, default=False)
-    _looks_left: int = field(init=False, default=_LOOKS)
-    _seen_before: bool = field(init=False, default=False)
+    _had_it_alone = False
+    _looks_left = _LOOKS
+    _seen_before = False
 
     def at_assignment(self) -> RetryableError | None:
         """The error to end with; asks at each call until it has once found no member of another table."""

@@ -46,7 +46,7 @@ class _Table:
     since: float  # when this process has seen it first
 
 
-class SelfMaintenance:
+class SelfMaintenance(Thread):
     """``lakes`` are the tables that are open, by their names, with those that come later; ``scratch`` is private."""
 
     def __init__(
@@ -57,6 +57,7 @@ class SelfMaintenance:
         scratch: Path,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__(name="self-maintenance", daemon=True)
         self._settings = settings
         self._is_confirmed = settings.keep == settings.keep_confirmed
         self._schedule = settings.compact or schedule("1d")
@@ -68,20 +69,16 @@ class SelfMaintenance:
         self._tables: dict[str, _Table] = {}
         for name, lake in lakes.items():
             self._table(name, lake)
-        self._stop = Event()
-        self._thread = Thread(target=self._run, name="self-maintenance", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self._over = Event()
 
     def stop(self) -> None:
         """End it, also in the midst of work, which the next run completes."""
-        self._stop.set()
-        self._thread.join(_STOP_SECONDS)  # the store may hang
+        self._over.set()
+        self.join(_STOP_SECONDS)  # the store may hang
 
-    def _run(self) -> None:
+    def run(self) -> None:
         work = defaultdict[tuple[str, ...], list[str]](list)  # tables by what is to be done to them
-        while not self._stop.is_set():
+        while not self._over.is_set():
             seconds = _LOOK_SECONDS
             for name, lake in [*self._lakes.items()]:
                 with _trying_again():
@@ -97,7 +94,7 @@ class SelfMaintenance:
                 with _trying_again():
                     self._work([*first, *(f"--table={name}" for name in work.pop(first))])
             else:
-                self._stop.wait(max(0.0, seconds))
+                self._over.wait(max(0.0, seconds))
 
     def _table(self, name: str, lake: Lake) -> _Table:
         # What has no time of day is made up for, where no member has begun it.
@@ -140,17 +137,17 @@ class SelfMaintenance:
             yield ("compact", "--when-cold", f"{int(self._period) // 60}m")
 
     def _work(self, arguments: Sequence[str]) -> None:
-        if self._stop.is_set():
+        if self._over.is_set():
             return
         command = arguments[0]
         logger.info("%s: begins in the background", " ".join(arguments))
         self._scratch.mkdir()
         try:
             variables = {**_SMALL, "TMPDIR": str(self._scratch)}
-            code = run_in_background(arguments, variables, self._stop, partial(logger.info, f"{command}: %s"))
+            code = run_in_background(arguments, variables, self._over, partial(logger.info, f"{command}: %s"))
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
-        if self._stop.is_set():
+        if self._over.is_set():
             logger.info("%s: stopped with the connector; the next run goes on with what is left", command)
         elif code:
             why = "it was killed, most often for memory" if code > KILLED else "its lines say why, with LOGLEVEL=INFO"

@@ -25,7 +25,6 @@ from app.service.lake import check_journals, open_lake
 logger = logging.getLogger(__name__)
 
 _OPENED_AT_ONCE = 8
-_SHARED_THREADS = 16  # at least, of each pool
 _CLOSING_SECONDS = 1.0
 
 

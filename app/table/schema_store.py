@@ -4,7 +4,7 @@ import heapq
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -36,35 +36,28 @@ def schema_document(store: ObjectStore, table_root: str) -> Document[TableSchema
     return Document(store, schema_key(table_root), _FORM)
 
 
+@dataclass(slots=True)
 class SchemaStore:
     """Holds the schema, and writes an extended one before the first file that needs it. For one thread.
 
     A ``RetryableError`` leaves it as it was, so that the call can be repeated. ``types`` are those that the settings
     fix (``COLUMN_TYPES``), ``iceberg`` the columns that the table has in an Iceberg catalog, if it is one of Iceberg.
-    ``time_zone`` is that of the folders of times; it is stored with the columns, and never changes.
+    ``time_zone`` is that of the folders of times; it is stored with the columns, and never changes. ``current`` is the
+    schema as last read or written; empty before ``open``, and while the table has no columns.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        table_root: str,
-        types: Mapping[str, pa.DataType],
-        iceberg: TableSchema | None = None,
-        time_zone: str = UTC_ZONE,
-    ) -> None:
-        self._store = store
-        self._iceberg = iceberg
-        self._widens = iceberg is None  # Iceberg knows no change from bigint to double
-        self._table_root = table_root
-        self._document = schema_document(store, table_root)
-        self._types = types
-        self._time_zone = time_zone
-        self._current = EMPTY
+    store: ObjectStore
+    table_root: str
+    types: Mapping[str, pa.DataType]
+    iceberg: TableSchema | None = None
+    time_zone: str = UTC_ZONE
+    current: TableSchema = field(init=False, default=EMPTY)
+    _document: Document[TableSchema] = field(init=False)
+    _widens: bool = field(init=False)
 
-    @property
-    def current(self) -> TableSchema:
-        """The schema as last read or written; empty before ``open``, and while the table has no columns."""
-        return self._current
+    def __post_init__(self) -> None:
+        self._document = schema_document(self.store, self.table_root)
+        self._widens = self.iceberg is None  # Iceberg knows no change from bigint to double
 
     def open(self) -> None:
         """Reads the schema; makes that of a table which has none yet from the footers of its newest files.
@@ -89,7 +82,7 @@ class SchemaStore:
             ConfigError: another member has given a column a type that contradicts ``COLUMN_TYPES`` here.
         """
         while True:
-            merged = self._merged(self._current, wanted)
+            merged = self._merged(self.current, wanted)
             if merged == (self._document.current or EMPTY):
                 return merged
             try:
@@ -105,35 +98,35 @@ class SchemaStore:
                 return merged
 
     def _find(self) -> TableSchema:
-        found = self._document.read() or (self._from_footers() if self._iceberg is None else EMPTY)
+        found = self._document.read() or (self._from_footers() if self.iceberg is None else EMPTY)
         self._check_zone(found)
-        if self._iceberg is not None:
-            found = self._merged(self._iceberg, found)
+        if self.iceberg is not None:
+            found = self._merged(self.iceberg, found)
         self._check(found)
         return found
 
     def _merged(self, first: TableSchema, second: TableSchema) -> TableSchema:
-        return replace(first.merge(second, widens=self._widens), time_zone=self._time_zone)
+        return replace(first.merge(second, widens=self._widens), time_zone=self.time_zone)
 
     def _fixed(self, schema: TableSchema) -> TableSchema:
         """Returns the columns of the schema with a type fixed by the settings."""
-        return TableSchema({name: kind for name, kind in self._types.items() if name in schema.columns})
+        return TableSchema({name: kind for name, kind in self.types.items() if name in schema.columns})
 
     def _from_footers(self) -> TableSchema:
         """Makes the schema from the newest files. Where two types have no common one, the newer file's is taken."""
         newest = heapq.nlargest(
             _FILES_LOOKED_AT,
-            (found for found in self._store.list(self._table_root + "/") if is_data_file(found.key, self._table_root)),
+            (found for found in self.store.list(self.table_root + "/") if is_data_file(found.key, self.table_root)),
             key=lambda found: (found.last_modified, found.key),
         )
         schema = EMPTY
         for file in newest:
-            footer = read_footer(self._store, file.key, file.size)
+            footer = read_footer(self.store, file.key, file.size)
             try:
                 schema = schema.merge(TableSchema.from_arrow(footer.schema.to_arrow_schema()))
             except (ValueError, pa.ArrowException) as error:
                 raise FatalError(
-                    f"taking the table's schema from {self._store.uri}/{file.key}",
+                    f"taking the table's schema from {self.store.uri}/{file.key}",
                     str(error),
                     "Move that file out of the table's folder, or set TABLE_NAME to begin another table",
                 ) from error
@@ -143,11 +136,11 @@ class SchemaStore:
         return schema
 
     def _check_zone(self, schema: TableSchema) -> None:
-        if schema.columns and schema.time_zone != self._time_zone:
+        if schema.columns and schema.time_zone != self.time_zone:
             raise ConfigError(
                 "checking the table's partitioning",
-                f"the folders of {self._store.uri}/{self._table_root} have their times in {schema.time_zone}, "
-                f"TIME_ZONE says {self._time_zone}",
+                f"the folders of {self.store.uri}/{self.table_root} have their times in {schema.time_zone}, "
+                f"TIME_ZONE says {self.time_zone}",
                 f"Set TIME_ZONE={schema.time_zone} to go on with this table, or TABLE_NAME to begin another",
             )
 
@@ -155,12 +148,12 @@ class SchemaStore:
         """Refuses fixed types into which the table's do not widen."""
         wrong = [
             f"column {name!r} is {type_name(schema.columns[name])} in the table and {type_name(kind)} in COLUMN_TYPES"
-            for name, kind in self._types.items()
+            for name, kind in self.types.items()
             if name in schema.columns and join_types(schema.columns[name], kind, widens=self._widens) != kind
         ]
         if wrong:
             raise ConfigError(
-                f"comparing COLUMN_TYPES with the schema of the table {self._store.uri}/{self._table_root}",
+                f"comparing COLUMN_TYPES with the schema of the table {self.store.uri}/{self.table_root}",
                 "; ".join(wrong),
                 "Set the table's type or leave the column out, or set TABLE_NAME to begin another table",
             )
@@ -169,7 +162,7 @@ class SchemaStore:
         """Takes the schema, and logs columns that now have two types in the table's files."""
         paths = [
             path
-            for column, kind in self._current.columns.items()
+            for column, kind in self.current.columns.items()
             for path in _now_double(column, kind, schema.columns.get(column, kind))
         ]
         if paths:
@@ -181,7 +174,7 @@ class SchemaStore:
                 ", ".join(cut(repr(path), _SHOWN) for path in paths[:_NAMED]),
                 more,
             )
-        self._current = schema
+        self.current = schema
 
 
 def _now_double(path: str, before: pa.DataType, after: pa.DataType) -> Iterator[str]:
