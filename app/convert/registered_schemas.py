@@ -5,6 +5,7 @@ them. In Protobuf the data begin with the message's path in its file, which stan
 """
 
 import math
+import threading
 import time
 import zlib
 from abc import ABC, abstractmethod
@@ -125,7 +126,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
     def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
         self._clock = clock
-        self._patiently: Callable[[Callable[[], Any]], Any] = lambda work: work()
+        self._here = threading.local()  # tables take turns, also while one of them waits
         self._known: dict[SchemaId, _Schema] = {}
         self._refused: dict[SchemaId, tuple[float, Reason]] = {}  # until when the registry is not asked again, and why
         self._not_asked: dict[SchemaId, None] = {}
@@ -136,8 +137,8 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         """Makes a schema of what the registry has; raises ``ValueError`` with the reason if it is of no use."""
 
     def ask_with(self, patiently: Callable[[Callable[[], Any]], Any]) -> None:
-        """Asks the registry by ``patiently`` from now on, which repeats a call until the registry answers."""
-        self._patiently = patiently
+        """Lets this thread ask the registry by ``patiently``, which repeats a call until the registry answers."""
+        self._here.patiently = patiently
 
     def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
         """Decodes a key or value of a message; ``ValueError`` if it has no schema, or does not fit it."""
@@ -172,7 +173,8 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
             until, _ = self._refused.get(schema, (-math.inf, _NOT_ASKED))
             if until <= self._clock() and self._may_ask(schema):
                 self._refused.pop(schema, None)
-                self._patiently(partial(self._ask, schema))
+                patiently = getattr(self._here, "patiently", lambda ask: ask())
+                patiently(partial(self._ask, schema))
         if schema not in self._known:
             raise ValueError(self._refused[schema][1] if schema in self._refused else _NOT_ASKED)
         return self._known[schema]

@@ -2,10 +2,12 @@
 
 import logging
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
@@ -144,7 +146,10 @@ class Gathering:
         self._flow.share.hold(-waiting.size)
 
     def _converted(self, batch: "_Open", records: Batch) -> Converted:
-        patiently = partial(batch.in_flight.until_it_works, SCHEMA)
+        def patiently(work: Callable[[], Any]) -> Any:
+            with released(self._flow.buffer.converting):
+                return batch.in_flight.until_it_works(SCHEMA, work)
+
         try:
             converted = batch.in_flight.step("convert", lambda: self._convert_alone(records, patiently))
         except Stopped:
@@ -229,6 +234,16 @@ class _Unconverted:
         self.pieces += portion.pieces
         self.size += portion.size
         self.records += sum(each.records for each in portion.pieces)
+
+
+@contextmanager
+def released(lock: AbstractContextManager[Any]) -> Iterator[None]:
+    """Lets others have the lock of this thread inside of the block: it may wait there."""
+    lock.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        lock.__enter__()
 
 
 def _joined(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition, int]]:

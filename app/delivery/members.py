@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
+from types import MappingProxyType
 from typing import Protocol
 
 from app.delivery.assignment import Assignment, Partition
@@ -49,6 +50,7 @@ class Members:
     Args:
         of: the members that are there, by topic.
         opener: opens others; without it, what fails ends the process.
+        opening: those that are being opened, by topic.
 
     Attributes:
         waiting: assigned partitions of topics whose tables are being opened, or are set aside.
@@ -61,13 +63,14 @@ class Members:
         runtime: Runtime,
         of: Mapping[str, Member],
         opener: Opener | None = None,
+        opening: Mapping[str, Future[Member | None]] = MappingProxyType({}),
     ) -> None:
         self.group = group
         self.buffer = buffer
         self.runtime = runtime
         self._of = dict(of)
         self._opener = opener
-        self._opening: dict[str, Future[Member | None]] = {}
+        self._opening = dict(opening)
         self._aside: Mapping[str, Aside] = {}  # also of tables that are open again
         self._errors: dict[str, ConnectorError] = {}  # of these
         self._failure: ConnectorError | None = None
@@ -100,6 +103,18 @@ class Members:
         return [each for assignment in self.assignments for each in assignment.claimed]
 
     @property
+    def has_others(self) -> bool:
+        """Whether there may be several tables."""
+        return self._opener is not None
+
+    @property
+    def greedy(self) -> list[Partition]:
+        """The claimed partitions of a table of several that holds half of the buffer."""
+        most = self.buffer.limits.max_buffer_bytes // 2 if self._opener else math.inf
+        held = (each.assignment for each in self.all if each.flow.share.held_bytes >= most)
+        return [each for assignment in held if assignment for each in assignment.claimed]
+
+    @property
     def aside(self) -> dict[str, Aside]:
         """Those of the assigned topics whose tables are set aside."""
         topics, aside = {tp.topic for tp in self.waiting}, self._aside
@@ -124,9 +139,10 @@ class Members:
         if self._failure:
             raise self._failure
         if found := self.group.watch.take_found():
-            if found.topic not in self._of:
+            if not (self._opener and found.topic):
                 raise found
-            yield found.topic, found
+            if found.topic in self._of:  # else it has been set aside already
+                yield found.topic, found
         for topic, member in self.by_topic:
             if failure := member.flow.failure:
                 yield topic, failure

@@ -3,12 +3,13 @@
 import logging
 import shutil
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Thread
 
 from app.config.fields import checked
 from app.config.parsers import name
@@ -17,14 +18,14 @@ from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.errors import ConnectorError
 from app.journal.first_topics import noted_topics
 from app.service.connector import Connector
 from app.service.lake import check_journals, open_lake
 
 logger = logging.getLogger(__name__)
 
-_OPENED_AT_ONCE = 8
+_OPENED_AT_ONCE = 16
+_START_SECONDS = 20.0  # a table that is not open then is opened while others are written
 _CLOSING_SECONDS = 1.0
 
 
@@ -40,37 +41,32 @@ class Tables:
         self._runtime = connector.runtime
         self._buffer = Buffer(connector.limits, connector.runtime.threads)
         self._pool = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="open")
+        self._again = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="open-again")
+        self._begun: set[str] = set()
         self._ends: dict[str, ExitStack] = {}  # of open tables, by topic
         self.reopens = connector.settings.until is None
 
     def members(self, topics: Collection[str]) -> Members:
-        """Opens the tables of these topics, and of others once their partitions are assigned."""
+        """Begins to open the tables of these topics; waits a while, and raises an error that all of them have."""
         opening = {topic: self.open(topic) for topic in topics}
-        failed: dict[str, ConnectorError] = {}
-        found: dict[str, Member] = {}
-        for topic, future in opening.items():
-            try:
-                if member := future.result():
-                    found[topic] = member
-            except ConnectorError as error:
-                failed[topic] = error
-        if failed and not found:
-            raise next(iter(failed.values()))
-        members = Members(self._group, self._buffer, self._runtime, found, self)
-        for topic, why in failed.items():
-            members.set_aside(topic, why)
-        return members
+        done, _ = wait(opening.values(), _START_SECONDS)
+        failures = [error for each in done if (error := each.exception())]
+        if failures and len(failures) == len(opening):
+            raise failures[0]
+        return Members(self._group, self._buffer, self._runtime, {}, self, opening)
 
     def open(self, topic: str) -> Future[Member | None]:
         """Begins to open the table of this topic; it has none if its name cannot be that of a table."""
-        return self._pool.submit(self._open, topic)
+        pool = self._again if topic in self._begun else self._pool
+        self._begun.add(topic)
+        return pool.submit(self._open, topic)
 
     def close(self, topic: str) -> None:
-        if topic in self._ends:
-            self._pool.submit(self._ends.pop(topic).close)
+        Thread(target=self._ends.pop(topic).close, name="close", daemon=True).start()
 
     def stop(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._again):
+            pool.shutdown(wait=False, cancel_futures=True)
         for ends in tuple(self._ends.values()):
             ends.close()
 

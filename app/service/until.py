@@ -78,7 +78,8 @@ class RunEnd:
         while not self._stop.wait(_LOOK_SECONDS):
             try:
                 if self._is_reached():
-                    logger.info("UNTIL is reached: all records before it are in the lake")
+                    missing = ", but for those of tables that failed" if self.aside() else ""
+                    logger.info("UNTIL is reached: all records before it are in the lake%s", missing)
                     self.stop_lane()
                     return
             except ConnectorError as error:

@@ -128,6 +128,10 @@ class ConnectorThread:
         return self.count_waiting() + self.lane.members.all[0].pipeline.gathering.size.records if self.lane else 0
 
     @property
+    def is_waiting(self) -> bool:
+        return bool(self.lane and self.lane.members.runtime.metrics.waits.current())
+
+    @property
     def is_paused(self) -> bool:
         return bool(self.lane and (self._now.is_paused or self.lane.members.all[0].flow.obstacle))
 
@@ -294,7 +298,7 @@ class Place:
         self._connectors: list[ConnectorThread] = []
         kafka.create_topic(self.topic, partitions)
         for name, value in {
-            "app.service.lake.new_store": lambda settings: current().store or app.service.stores.new_store(settings),
+            "app.service.run.new_store": lambda settings: current().store or app.service.stores.new_store(settings),
             "app.service.run.load_customised": _customised,
             "app.service.run.Connector": _Connector,
             "app.service.framework_lane.Application": _Application,

@@ -5,8 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.errors import ConfigError
+from app.errors import ConfigError, RetryableError
+from app.storage.base import ObjectStore
 from app.table.layout import schema_key
+from tests.fakes.moody_store import MoodyStore
 from tests.faults.conftest import same
 from tests.faults.connector_thread import ConnectorThread, Place, answered
 from tests.support.waiting import wait_until
@@ -38,11 +40,13 @@ class Topics:
     def of(self, name: str) -> str:
         return f"{self.place.topic}.{name}"
 
-    def connector(self, *names: str, variables: Mapping[str, str] | None = None) -> ConnectorThread:
+    def connector(
+        self, *names: str, variables: Mapping[str, str] | None = None, store: ObjectStore | None = None
+    ) -> ConnectorThread:
         """One that reads these, or all whose names begin with the place's."""
         read = ",".join(map(self.of, names)) or f"^{self.place.topic}[.].*"
         given = {"input": read, "TABLE_NAME": "", **(variables or {})}
-        return self.place.connector(given, kafka=SEES_TOPICS)
+        return self.place.connector(given, kafka=SEES_TOPICS, store=store)
 
     def produce(self, name: str, count: int, field: str = "") -> None:
         first, self.produced[name] = self.produced[name], self.produced[name] + count
@@ -192,6 +196,27 @@ class TestATableIsSetAside:
         schema.write_bytes(before)
         connector.wait_until(topics.are_whole, "all records")
         topics.produce("payments", 100)
+        connector.wait_until(topics.are_whole, "all records")
+        connector.stop()
+        topics.assert_whole()
+
+    def test_not_while_its_store_is_waited_for_and_the_others_go_on(self, place: Place) -> None:
+        topics = Topics(place, "orders", "payments")
+        store = MoodyStore(place.store_folder)
+        connector = topics.connector(store=store)
+        topics.produce("orders", 10)
+        topics.produce("payments", 10)
+        connector.wait_until(topics.are_whole, "all records")
+        schema = schema_key(f"data/{topics.of('payments')}")
+        away = RetryableError("writing the schema", "503")
+        store.refuse_small = lambda key: away if key == schema else None
+        topics.produce("payments", 10, field="new")
+        connector.wait_until(lambda: connector._now.consumed == 30, "the record whose column waits")
+        connector.wait_until(lambda: connector.is_waiting, "the wait")
+        topics.produce("orders", 10, field="new")
+        connector.wait_until(lambda: topics.are_whole("orders"), "the records of the other topic")
+        assert not topics.are_whole("payments")
+        store.refuse_small = lambda _: None
         connector.wait_until(topics.are_whole, "all records")
         connector.stop()
         topics.assert_whole()

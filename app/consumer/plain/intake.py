@@ -47,16 +47,18 @@ class Backpressure:
         self._size = _POLL_BYTES // _FIRST_MESSAGES  # of a message in memory on average, in bytes
         self._in_time = _POLL_MESSAGES  # messages that are taken in a turn
         self._full_since: float | None = None
+        self._held_back = frozenset[TopicPartition]()
         self.is_paused = False
         self.consumed = 0
 
     def unassigned(self) -> None:
-        self._full_since, self.is_paused = None, False
+        self._full_since, self.is_paused, self._held_back = None, False, frozenset()
 
     @property
     def most_messages(self) -> int:
         """How many to poll; fewer where they are large, or ``transform()`` is slow."""
-        return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, self._buffer.room) // self._size))
+        room = self._buffer.room // (2 if self._members.has_others else 1)
+        return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, room) // self._size))
 
     def took(self, messages: int, size: int, seconds: float) -> None:
         """Count messages; note their bytes in memory, and how long it took to take them."""
@@ -79,6 +81,17 @@ class Backpressure:
         self._pause(wanted=True)
         return True
 
+    def hold_back(self) -> None:
+        """Pause the partitions of a table with half of the buffer, and leave the rest to the other tables.
+
+        Else one whose records cannot be written would stop them all.
+        """
+        greedy = frozenset(each.tp for each in self._members.greedy)
+        if greedy != self._held_back:
+            for act, tps in ((self._client.pause, greedy), (self._client.resume, self._held_back - greedy)):
+                act([KafkaTopicPartition(*tp) for tp in tps])
+            self._held_back = greedy
+
     def begin(self) -> None:
         """Read the claimed partitions, each from where it is."""
         claimed = self._members.claimed
@@ -86,6 +99,7 @@ class Backpressure:
         # librdkafka keeps a pause over assignments, also of a partition that another member had in between.
         again = self._client.pause if self.is_paused else self._client.resume
         again([KafkaTopicPartition(*each.tp) for each in claimed])
+        self._held_back = frozenset()
 
     def _pause(self, *, wanted: bool) -> None:
         if wanted == self.is_paused:
@@ -97,6 +111,7 @@ class Backpressure:
             logger.warning("the buffer is full: consuming pauses until there is room")
         else:
             self._client.resume(tps)
+            self._held_back = frozenset()
             logger.info("there is room in the buffer again: consuming continues")
         self.is_paused = wanted
 

@@ -159,6 +159,7 @@ class PlainLoop:
             self._begin(self._members.waiting)
         self._claim_again()
         self._admit()
+        self._backpressure.hold_back()
         has_come = self._may_poll() and self._poll()
         self._intake.observer.turn(is_in_trouble=self._members.is_in_trouble)
         self._set_failed_aside()

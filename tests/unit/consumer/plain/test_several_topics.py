@@ -162,7 +162,7 @@ class TestATableIsSetAside:
 
     def test_of_a_topic_that_was_recreated(self, both: Bench) -> None:
         def recreate() -> None:
-            errors = [recreated_error(B0, "it has another id")]
+            errors = [recreated_error(B0, "it has another id")] * 2  # the second is of before
             both.members.group.watch.take_found = lambda: errors.pop() if errors else None  # type: ignore[method-assign]
 
         def look() -> None:
@@ -213,6 +213,17 @@ def test_a_topic_that_does_not_exist_any_more_leaves_the_others_alone(both: Benc
     assert both.run(_turn, delete, look, _turn)
     assert both.client.committed[A0] == 4
     assert both.b.assignment is None
+
+
+def test_a_table_with_half_of_the_buffer_leaves_the_rest_to_the_others(both: Bench) -> None:
+    half = both.members.buffer.limits.max_buffer_bytes // 2
+
+    def look() -> None:
+        assert both.client.paused == {B0}
+        both.b.flow.share.hold(-half)
+
+    both.run(_turn, lambda: both.b.flow.share.hold(half), look, _turn)
+    assert both.client.paused == set()
 
 
 def test_the_buffer_is_one_for_all(both: Bench) -> None:
