@@ -139,12 +139,10 @@ class Registrar:
             self.new_registration(files, marks, has_counted=True).run()
 
     def has(self, marks: Sequence[Mark]) -> bool:
-        """Whether the catalog knows that it has the rows up to these marks."""
         with self._lock, blaming("catalog"):
             return self._catalog is not None and self._catalog.has(marks)
 
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-        """Divides files into those that one request takes."""
         return self._catalog.portions(files) if self._catalog else iter(())
 
     def add(self, files: Sequence[DataFile], marks: Sequence[Mark], *, count: bool) -> None:

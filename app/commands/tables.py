@@ -14,11 +14,11 @@ def tables_of(settings: Settings, options: Namespace) -> Sequence[Settings]:
 
     Kafka is not asked: a topic may be gone while its table has rows. ``check`` finds the topics that are there itself.
     """
-    named = vars(options).get("table") or [None]
-    if "table" not in options or (options.command == "check" and named == [None]):
+    named = vars(options).get("table")
+    if not named and (not settings.has_tables or options.command in ("check", "config-schema")):
         return [settings]
-    if named != [None] or not settings.has_tables or options.command == "try":  # whose records are those of one topic
-        return [settings.of_table(each) for each in dict.fromkeys(named)]
+    if named or options.command == "try":  # whose records are those of one topic
+        return [settings.of_table(each) for each in dict.fromkeys(named or [None])]
     store, group = new_store(settings), settings.consumer_group
     names = (group, f"{settings.workspace_id}-{group}")  # as the platform has it
     noted = (found.key.rpartition("/")[2] for name in names for found in store.list(noted_topics(settings.root, name)))

@@ -119,8 +119,6 @@ class ProtobufSchema:
 
 
 class _Messages:
-    """Messages of one kind."""
-
     def __init__(self, descriptor: Descriptor) -> None:
         self._class = GetMessageClass(descriptor)
         kinds = _within(descriptor)

@@ -49,7 +49,6 @@ def outside(some: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
 
 
 def count(some: pa.RecordBatch) -> int:
-    """How many offsets are in the ranges."""
     return int(pc.sum(_sizes(some), min_count=0).as_py())
 
 

@@ -101,8 +101,6 @@ def _opened(settings: Settings) -> tuple[ObjectStore, str, Rewrite]:
 
 
 class _Selection:
-    """Decides which files become one."""
-
     def __init__(
         self,
         rewrite: Rewrite,
@@ -114,17 +112,16 @@ class _Selection:
         self._rewrite = rewrite
         self._with_columns = with_columns
         self._root = root
-        self._globs: Sequence[str] = options.folder
+        self._options = options
         self._target_bytes: int = options.target_mb << 20
         cold = datetime.now(UTC) - options.when_cold
         self._young = {key for key, found in listed.items() if found.last_modified > cold}
-        self._age = duration(options.when_cold.total_seconds())
         self.warm = 0
         self._with_deletes = self._elsewhere = 0
 
     def is_chosen(self, key: str) -> bool:
         """Whether the file is in one of the folders that the user wants."""
-        return is_chosen(_folder_of(key, self._root), self._globs)
+        return is_chosen(_folder_of(key, self._root), self._options.folder)
 
     def bins(self, files: Sequence[LiveFile]) -> Iterator[Fitting]:
         """Yield files that become one, by their specs and partitions."""
@@ -149,7 +146,8 @@ class _Selection:
 
     def tell(self) -> None:
         if self.warm:
-            print_line(f"left for later: {counted(self.warm, 'file')} younger than {self._age}")
+            age = duration(self._options.when_cold.total_seconds())
+            print_line(f"left for later: {counted(self.warm, 'file')} younger than {age}")
         if self._with_deletes:
             left = counted(self._with_deletes, "file")
             print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")
