@@ -53,7 +53,9 @@ class QuixCatalog:
         doing = f"connecting to the catalog at {self._url}"
         answer = self._ask("GET", "/health", doing)
         if answer.status not in _DONE:
-            raise answer.refused(doing, "Check CATALOG_URL, its path included: the catalog's /health lies below it")
+            raise FatalError(
+                doing, answer.summary, "Check CATALOG_URL, its path included: the catalog's /health lies below it"
+            )
         return self.table()
 
     def table(self) -> CatalogTable | None:
@@ -128,7 +130,7 @@ class QuixCatalog:
             body["source"] = self._source(topic)
         answer = self._ask("POST", f"{self._path}/manifest/add-files", doing, body)
         if answer.status == HTTPStatus.NOT_FOUND:
-            raise answer.refused(doing, "The table is gone from the catalog; restart to create it again")
+            raise FatalError(doing, answer.summary, "The table is gone from the catalog; restart to create it again")
         if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             self._most_bytes = max(1, self._most_bytes // 2)
             raise TooLargeError(doing, answer.summary, "Raise what it takes, or name fewer columns in STATS_COLUMNS")
@@ -192,7 +194,9 @@ def _listed(stored: object) -> list[str] | None:
 
 def _require_done(answer: Answer, doing: str) -> None:
     if answer.status not in _DONE:
-        raise answer.refused(doing, "The same request will be refused again; check the settings against the answer")
+        raise FatalError(
+            doing, answer.summary, "The same request will be refused again; check the settings against the answer"
+        )
 
 
 def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:

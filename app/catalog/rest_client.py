@@ -76,7 +76,10 @@ class Patience:
 
 
 class Answer:
-    """The answer to a request that arrived and was authorised: 2xx, or a 4xx or 501 for the caller to judge."""
+    """The answer to a request that arrived and was authorised: 2xx, or a 4xx or 501 for the caller to judge.
+
+    ``summary`` is what an error tells of it, in the other side's own words.
+    """
 
     def __init__(self, service: Service, status: int, reason: str, body: bytes, shown: str) -> None:
         self.status = status
@@ -84,10 +87,6 @@ class Answer:
         self.summary = f"{service.name} answered {status} {reason}".rstrip() + (f": {shown}" if shown else "")
         self._service = service
         self._shown = shown
-
-    def refused(self, doing: str, hint: str) -> FatalError:
-        """Returns the answer as an error, in the other side's own words."""
-        return FatalError(doing, self.summary, hint)
 
     def json_object(self, doing: str) -> Mapping[str, Any]:
         """Returns the body as a JSON object.
@@ -181,9 +180,11 @@ class RestClient:
         if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
             location = response.headers.get("Location", "an address it does not name")
             hint = f"Set {self._service.url_variable} to the address that answers itself; this one points to {location}"
-            raise answer.refused(doing, hint)
+            raise FatalError(doing, answer.summary, hint)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise answer.refused(doing, f"{'Check' if self._secret else 'Set'} {self._service.token_variable}")
+            raise FatalError(
+                doing, answer.summary, f"{'Check' if self._secret else 'Set'} {self._service.token_variable}"
+            )
         if response.ok and len(body) > limit:
             raise FatalError(
                 doing, f"the answer is larger than {limit >> 20} MiB", f"Check {self._service.url_variable}"

@@ -153,7 +153,7 @@ class SchemaRegistry:
         if answer.status == HTTPStatus.NOT_FOUND and _is_of_registry(answer):
             return None
         if answer.status != HTTPStatus.OK:
-            raise answer.refused(doing, f"Check {SERVICE.url_variable}")
+            raise FatalError(doing, answer.summary, f"Check {SERVICE.url_variable}")
         found = answer.json_object(doing)
         if not isinstance(found.get("schema"), str):
             raise FatalError(doing, "the answer has no schema", f"Check {SERVICE.url_variable}")

@@ -232,10 +232,6 @@ def _within(array: pa.Array, first: int | Decimal, last: int | Decimal) -> pa.Ar
     return array
 
 
-def _dates(array: pa.Array) -> pa.Array:
-    return _within(array, _FIRST_DAY, _LAST_DAY).cast(pa.int32()).cast(pa.date32())
-
-
 def _times(micros: int) -> _Convert:
     """Converts to text, as ``time.isoformat()`` has it: Spark writes no time of day to Parquet."""
 
@@ -254,7 +250,7 @@ def _moments(unit: str, kind: pa.DataType) -> _Convert:
 
 
 _LOGICAL: Mapping[str, _Convert] = {
-    "date": _dates,
+    "date": lambda array: _within(array, _FIRST_DAY, _LAST_DAY).cast(pa.int32()).cast(pa.date32()),
     "time-millis": _times(1_000),
     "time-micros": _times(1),
     "timestamp-millis": _moments("ms", ZONED),

@@ -246,7 +246,8 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, growth: Grow
     misfit = next((each.misfit for each in fits if each.misfit is not None), None)
     if misfit is not None:
         growth.left = growth_before
-        return Fit(None, kind, Misfit(elements, _of_an_element(misfit.reason)))
+        reason = misfit.reason if misfit.reason.endswith(_IN_LIST) else misfit.reason.also(_IN_LIST)
+        return Fit(None, kind, Misfit(elements, reason))
     if after is None:
         return _refused(elements, kind, "in a column of lists whose elements have no type yet")
     if len(elements) > _FEW_ELEMENTS and len(elements) * scalar_count(after) > _MOST_CELLS:
@@ -254,10 +255,6 @@ def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, growth: Grow
         return _refused(elements, kind, f"has {len(elements):,} elements with {scalar_count(after):,} fields each")
     grown = kind if after is before else pa.list_(after)
     return Fit([each.stored for each in fits], grown)
-
-
-def _of_an_element(reason: Reason) -> Reason:
-    return reason if reason.endswith(_IN_LIST) else reason.also(_IN_LIST)
 
 
 def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED) -> "Column":

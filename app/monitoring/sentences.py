@@ -129,22 +129,18 @@ def _ending(s: Status) -> Iterator[Sentence]:
     yield Sentence("bad", title, "operations#exit-codes", _reason(failure), next_, to_do, _kept(s))
 
 
-def _when(seconds: float) -> str:
-    return "by the next run" if seconds == inf else f"in {duration(seconds)}"
-
-
 def _waiting(s: Status) -> Iterator[Sentence]:
     live, lane = s.live, s.live.consumption
     if lane.aside:
         aside = min(lane.aside.values(), key=lambda each: each.since)
         names = sorted(map(s.identity.table_of, lane.aside))
+        when = "by the next run" if aside.again_at == inf else f"in {duration(aside.again_at - s.counts.at)}"
         yield Sentence(
             "bad",
             f"{counted(len(names), 'table')} set aside: {', '.join(names[:_NAMED])}",
             "operations#lakesinktableaside",
             reason=_reason(aside.trouble),
-            next=f"It is tried again {_when(aside.again_at - s.counts.at)}, "
-            f"after {counted(aside.tries, 'try', 'tries')}. Other tables go on",
+            next=f"It is tried again {when}, after {counted(aside.tries, 'try', 'tries')}. Other tables go on",
             to_do=aside.trouble.hint,
             records="None is lost by this. Kafka has those that are not in the table, as long as the topic keeps them",
             seconds=s.counts.at - aside.since,

@@ -222,10 +222,6 @@ def _due(seconds: float) -> str:
     return ("in " if seconds >= 0 else "late by ") + formatting.duration(abs(seconds))
 
 
-def _age(seconds: float) -> str:
-    return formatting.duration(seconds) if seconds else "none"
-
-
 def _ago(now: float, at: float) -> str:
     return f"{formatting.duration(now - at)} ago"
 
@@ -255,7 +251,7 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.globals |= {"style": _STYLE, "bar_width": _BAR}
 _ENVIRONMENT.filters |= {
-    "age": _if_known(_age),
+    "age": _if_known(lambda seconds: formatting.duration(seconds) if seconds else "none"),
     "counted": formatting.counted,
     "duration": formatting.duration,
     "headline": headline,
