@@ -88,7 +88,9 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
         ``None`` if the result could differ from that of a JSON library and ``app.convert.values``.
     """
     text = b"\n".join(messages)
-    if not _is_one_object_each(messages, text) or not _is_utf8(text) or _may_be_deep(messages):
+    if not _is_one_object_each(messages, text) or not _is_utf8(text):
+        return None
+    if max(map(len, messages)) > 2 * _SAFE_LEVELS and any(map(_is_deep, messages)):
         return None
     if len(messages) * sum(map(scalar_count, columns.values())) > _MOST_CELLS:
         return None
@@ -158,12 +160,8 @@ def _is_one_object_each(messages: Sequence[bytes], text: bytes) -> bool:
     )
 
 
-def _may_be_deep(messages: Sequence[bytes]) -> bool:
-    """Whether any of them has, or may have, more levels than are safe."""
-    return max(map(len, messages)) > 2 * _SAFE_LEVELS and any(map(_is_deep, messages))
-
-
 def _is_deep(message: bytes) -> bool:
+    """Whether it has, or may have, more levels than are safe."""
     if message.count(b"{") + message.count(b"[") <= _SAFE_LEVELS:
         return False
     if b"\\" in message:

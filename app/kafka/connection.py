@@ -105,7 +105,9 @@ class MskToken:
 
             token, expires_ms = MSKAuthTokenProvider.generate_auth_token(self.region)
         except Exception as error:
-            self.failure = _why(error)
+            without = isinstance(error, AttributeError)  # of the credentials, which are None
+            told = f"{type(error).__name__}: {error}"
+            self.failure = "no credentials of AWS were found" if without else one_line(told)
             logger.error("signing the login at Amazon MSK: %s. %s", self.failure, MSK_HINT)  # noqa: TRY400
             raise
         self.failure = None
@@ -131,9 +133,3 @@ MSK_HINT = (
     "Check the role, profile or AWS_ACCESS_KEY_ID that the connector runs with, and that the region is the cluster's: "
     "it is read from KAFKA_BOOTSTRAP_SERVERS, else from AWS_REGION"
 )
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, AttributeError):  # of the credentials, which are None
-        return "no credentials of AWS were found"
-    return one_line(f"{type(error).__name__}: {error}")
