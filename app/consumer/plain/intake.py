@@ -62,10 +62,12 @@ class Backpressure:
 
     def took(self, messages: int, size: int, seconds: float) -> None:
         """Count messages; note their bytes in memory, and how long it took to take them."""
-        self.consumed += messages
         if messages:
-            self._size = size // messages or self._size
+            # Topics have messages of different sizes: after small ones, a poll could bring many large ones.
+            least = self._size * 15 // 16 if self._members.has_others and self.consumed else 1
+            self._size = max(size // messages, least)
             self._in_time = int(TURN_SECONDS * messages / max(seconds, 1e-6))
+        self.consumed += messages
 
     def may_poll(self) -> bool:
         """Whether to poll. Waits a moment for room; if there is none for long, the client is paused and polled."""
