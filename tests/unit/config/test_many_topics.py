@@ -9,6 +9,7 @@ import pytest
 from app import commands
 from app.config.environment import SettingsError
 from app.errors import ConfigError
+from app.journal.entry import group_folder
 from app.journal.first_topics import noted_topics
 from app.service.stores import new_store
 from tests.support.commands import run_command
@@ -109,6 +110,9 @@ class TestTheTableOfACommand:
         store.connect("data/")
         for topic, group in (("payments", "ours"), ("refused", "ours"), ("orders", "ours"), ("secrets", "theirs")):
             store.overwrite(f"{noted_topics('data', group)}{topic}", b"{}")
+            store.overwrite(f"{group_folder(f'data/raw_{topic}', group)}{topic}/0.claim", b"{}")
+        for forged in ("secrets", "a b"):  # by who may write into the bucket
+            store.overwrite(f"{noted_topics('data', 'ours')}{forged}", b"{}")
         assert run_command(settings, "erase", "--where", "device = 'x'") == 2
         assert [each.table for each in told] == ["raw_orders", "raw_payments", "raw_refused"]
         printed = capsys.readouterr()
