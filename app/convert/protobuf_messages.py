@@ -1,20 +1,20 @@
 """Reads messages in Protobuf by the descriptors of their schemas in a registry, without generated code."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 from google.protobuf import json_format, wrappers_pb2
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from app.convert.columns import infer
-from app.convert.protobuf_descriptors import descriptors, nested
+from app.convert.protobuf_descriptors import compiled, descriptors, nested
 from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payload
 from app.convert.scalars import moment_at
 from app.model import RegisteredSchema, SchemaId
@@ -33,6 +33,7 @@ _OF_AN_OBJECT: Final = 4
 _VARINT, _SIZED, _GROUP = 0, 2, 3  # kinds of fields in the bytes
 _FIXED: Final = {1: 8, 5: 4}  # bytes of others
 _Read = Callable[[Any], Any]
+_Readers = Callable[[Descriptor | EnumDescriptor], _Read]
 
 
 class ProtobufSchema:
@@ -48,16 +49,19 @@ class ProtobufSchema:
             pool.AddSerializedFile(file.serialized_pb)
         known = {*_STANDARD}
         names, texts = (*registered.names, _OWN_NAME), (*registered.references, registered.text)
+        self._is_of_glue = registered.is_of_glue
         for name, text in zip(names, texts, strict=True):
-            *imported, file = descriptors(text)
+            *imported, file = (compiled if self._is_of_glue else descriptors)(text)
             for each in imported:
                 _add(pool, each, each.name, known)
             _add(pool, file, name, known)
         kinds = pool.FindFileByName(_OWN_NAME).message_types_by_name.values()
-        self._is_of_glue = registered.is_of_glue
         if self._is_of_glue:
             kinds = sorted(nested(kinds, "nested_types"), key=attrgetter("full_name"))
         self._first = [*kinds]
+        # How many values an empty message has, with those that its object itself takes.
+        self._cells = cache(lambda kind: _OF_AN_OBJECT + sum(not field.has_presence for field in kind.fields))
+        self._reader: _Readers = cache(lambda kind: _reader(kind, self._reader))
         self._known: dict[tuple[int, ...], _Messages | ValueError] = {}  # or why there is none
 
     def read(self, data: bytes) -> Any:
@@ -97,7 +101,7 @@ class ProtobufSchema:
         if path not in self._known:
             described = self._message(path)
             try:
-                self._known[path] = _Messages(described)
+                self._known[path] = _Messages(described, self._cells, self._reader)
             except RecursionError:
                 self._known[path] = ValueError(Reason("its schema has messages within messages, in too many levels"))
             except Exception as error:  # noqa: BLE001 - as below
@@ -119,16 +123,11 @@ class ProtobufSchema:
 
 
 class _Messages:
-    def __init__(self, descriptor: Descriptor) -> None:
+    def __init__(self, descriptor: Descriptor, cells: Callable[[Descriptor], int], reader: _Readers) -> None:
         self._class = GetMessageClass(descriptor)
-        kinds = _within(descriptor)
-        # How many values an empty message has, with those that its object itself takes.
-        self._cells = {
-            each.full_name: _OF_AN_OBJECT + sum(not field.has_presence for field in each.fields) for each in kinds
-        }
-        has_parts = any(field.message_type for each in kinds for field in each.fields)
-        self._widest = max(self._cells.values()) if has_parts else 0
-        self._value = _reader(descriptor)
+        self._cells = cells
+        self._widest = max(map(cells, _parts(descriptor)), default=0)
+        self._value = reader(descriptor)
         self._descriptor = descriptor
         self._name = descriptor.full_name
         self.names = frozenset(descriptor.fields_by_name)
@@ -136,11 +135,11 @@ class _Messages:
     def most_cells(self, data: Sequence[bytes]) -> int:
         """Bounds the values that come of these messages: a message of two bytes may have a hundred zeros."""
         size = sum(map(len, data))
-        return len(data) * self._cells[self._name] + size + size // 2 * self._widest
+        return len(data) * self._cells(self._descriptor) + size + size // 2 * self._widest
 
     def _counted(self, data: bytes) -> int:
         """Counts the values of a message, or enough of them."""
-        found, parts = self._cells[self._name], [(0, len(data), self._descriptor)]
+        found, parts = self._cells(self._descriptor), [(0, len(data), self._descriptor)]
         while parts and found <= _MOST_CELLS:
             at, end, descriptor = parts.pop()
             while at < end and found <= _MOST_CELLS:
@@ -152,7 +151,7 @@ class _Messages:
                     continue
                 field = descriptor.fields_by_number.get(tag >> 3)
                 if tag & 7 == _SIZED and field is not None and field.message_type is not None:
-                    found += self._cells[field.message_type.full_name]
+                    found += self._cells(field.message_type)
                     parts.append((at, min(at + size, end), field.message_type))
                 at += size
         return found
@@ -170,15 +169,15 @@ class _Messages:
             raise ValueError(Reason(f"it does not fit the message {self._name}").also("", f": {error!r}")) from error
 
 
-def _within(descriptor: Descriptor) -> Collection[Descriptor]:
-    """Returns a kind of message, and all that may be within it."""
-    found, todo = {descriptor.full_name: descriptor}, [descriptor]
+def _parts(descriptor: Descriptor) -> Collection[Descriptor]:
+    """Returns the kinds of messages that may be within one."""
+    found: set[Any] = set()
+    todo = [descriptor]
     while todo:
-        for field in todo.pop().fields:
-            if (inner := field.message_type) is not None and inner.full_name not in found:
-                found[inner.full_name] = inner
-                todo.append(inner)
-    return found.values()
+        new = {field.message_type for field in todo.pop().fields} - found - {None}
+        found |= new
+        todo += new
+    return found
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -220,12 +219,16 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _reader(descriptor: Descriptor) -> _Read:
-    """Returns what makes an object of a message, without fields that are not set and could tell it."""
-    if descriptor.full_name in _WELL_KNOWN:
-        return _WELL_KNOWN[descriptor.full_name]
+def _reader(kind: Descriptor | EnumDescriptor, readers: _Readers) -> _Read:
+    """Returns what names a value of an enum, or makes an object of a message, without unset fields that tell it."""
+    if kind.full_name in _WELL_KNOWN:
+        return _WELL_KNOWN[kind.full_name]
+    if isinstance(kind, EnumDescriptor):
+        names = {value.number: value.name for value in reversed(kind.values)}  # the first of its aliases
+        return lambda number: names.get(number, str(number))
     fields = [
-        (field.name, field.has_presence and not field.has_default_value, _field(field)) for field in descriptor.fields
+        (field.name, field.has_presence and not field.has_default_value, _field(field, readers))
+        for field in kind.fields
     ]
 
     def read(message: Any) -> dict[str, Any]:
@@ -238,25 +241,23 @@ def _reader(descriptor: Descriptor) -> _Read:
     return read
 
 
-def _field(field: FieldDescriptor) -> _Read:
+def _field(field: FieldDescriptor, readers: _Readers) -> _Read:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
-        key, value = _key, _scalar(kind.fields_by_name["value"])
+        key, value = _key, _scalar(kind.fields_by_name["value"], readers)
         return lambda entries: {key(name): value(entries[name]) for name in entries}
-    one = _scalar(field)
+    one = _scalar(field, readers)
     return (lambda values: [*map(one, values)]) if field.is_repeated else one
 
 
-def _scalar(field: FieldDescriptor) -> _Read:
+def _scalar(field: FieldDescriptor, readers: _Readers) -> _Read:
     if field.enum_type is not None:
-        names = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first of its aliases
-        return lambda number: names.get(number, str(number))
-    if field.message_type is None:
+        return readers(field.enum_type)
+    if (kind := field.message_type) is None:
         return lambda value: value
-    made = cache(partial(_reader, field.message_type))  # at the first value: messages may hold others of their kind
 
     def read(message: Any) -> Any:
-        return made()(message)
+        return readers(kind)(message)  # made at the first value: messages may hold others of their kind
 
     return read
 

@@ -33,8 +33,9 @@ _SIZES = {_BY_GUID: 1 + _UUID_BYTES, _OF_GLUE: 2 + _UUID_BYTES}
 _MOST_UNPACKED, _MOST_TIMES = 16 << 20, 100
 _MOST_UNPACKED_AT_ONCE = 64 << 20
 _REFUSED_SECONDS = 30.0  # a registry may have replicas, which get a new schema later
-_MOST_REMEMBERED = 10_000  # ids
+_MOST_REMEMBERED, _MOST_KNOWN = 10_000, 500  # ids; schemas, of up to 30 MB
 _AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, for half of the time at the most
+_LONG_SECONDS = 1.0  # to make a schema, which count as in vain: an enemy may have more of these
 
 _NOT_ASKED = Reason(f"its schema id is new, and too many others were asked for in vain within {_AT_ONCE_SECONDS:g} s")
 
@@ -169,29 +170,33 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         Raises:
             ValueError: there is none, or it is of no use.
         """
-        if schema not in self._known:
+        if (found := self._known.get(schema)) is None:
             until, _ = self._refused.get(schema, (-math.inf, _NOT_ASKED))
             if until <= self._clock() and self._may_ask(schema):
                 self._refused.pop(schema, None)
                 patiently = getattr(self._here, "patiently", lambda ask: ask())
-                patiently(partial(self._ask, schema))
-        if schema not in self._known:
+                found = patiently(partial(self._ask, schema))
+        if found is None:
             raise ValueError(self._refused[schema][1] if schema in self._refused else _NOT_ASKED)
-        return self._known[schema]
+        return found
 
-    def _ask(self, schema: SchemaId) -> None:
-        begun, told = self._clock(), ""  # an id without a schema may be any bytes
+    def _ask(self, schema: SchemaId) -> _Schema | None:
+        begun, told, made = self._clock(), "", None  # an id without a schema may be any bytes
         try:
             found = self._find(schema)
-            told = f" (id {schema})"
+            begun, told = self._clock(), f" (id {schema})"
             if found.kind != self._format.upper():
                 raise ValueError(Reason(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
-            self._known[schema] = self._parse(found)
+            made = self._parse(found)
+            _make_room(self._known, _MOST_KNOWN)
+            self._known[schema] = made
         except ValueError as error:
             _make_room(self._refused)
-            now = self._clock()
-            self._refused[schema] = now + _REFUSED_SECONDS, reason_of(error).also(told, f" (id {schema})")
+            self._refused[schema] = self._clock() + _REFUSED_SECONDS, reason_of(error).also(told, f" (id {schema})")
+        now = self._clock()
+        if made is None or now - begun > _LONG_SECONDS:
             self._asked_in_vain.append((now, now - begun))
+        return made
 
     def _may_ask(self, schema: SchemaId) -> bool:
         """Whether there is time to ask for an id that may be junk, which seldom names one twice."""
@@ -215,6 +220,6 @@ def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> d
     return {name: table[name].combine_chunks() for name in table.column_names}
 
 
-def _make_room(ids: dict[SchemaId, Any]) -> None:
-    if len(ids) >= _MOST_REMEMBERED:
+def _make_room(ids: dict[SchemaId, Any], most: int = _MOST_REMEMBERED) -> None:
+    if len(ids) >= most:
         ids.clear()

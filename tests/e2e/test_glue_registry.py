@@ -94,7 +94,8 @@ def test_protobuf_by_the_texts_that_glue_has(glue: LocalGlue, scenario: Scenario
     place = "Place place = 2; message Place { string name = 1; }"
     text = f'syntax = "proto3"; package lab; message Reading {{ int64 n = 1; {place} }}'
     later = text.replace("int64 n = 1;", "int64 n = 1; repeated .lab.Reading.TagsEntry tags = 3;").replace(
-        "message Place", "message TagsEntry { option map_entry = true; string key = 1; int64 value = 2; } message Place"
+        "message Place",
+        "message TagsEntry {\n  option map_entry = true;\n  string key = 1; int64 value = 2; } message Place",
     )
     hostile = text.replace("package lab;", 'package lab; import "/etc/passwd";')
     old, new, bad = frames(glue, scenario.topic, "PROTOBUF", text, later, hostile)
