@@ -16,6 +16,7 @@ import bench.__main__
 import bench.calm
 import bench.compaction
 import bench.iceberg_commits
+import bench.many_topics
 import bench.replicas
 import bench.scaling
 import bench.self_compaction
@@ -46,6 +47,7 @@ BENCHES = {
     "bench.replicas": bench.replicas.main,
     "bench.iceberg_commits": bench.iceberg_commits.main,
     "bench.calm": bench.calm.main,
+    "bench.many_topics": bench.many_topics.main,
     "bench.compaction": bench.compaction.main,
     "bench.self_compaction": bench.self_compaction.main,
 }
