@@ -90,8 +90,8 @@ class TableVariables(StoreVariables):
         of_topic = self.of_topic(topic)
         if self.has_tables and of_topic.table == table and self.has_table(topic):
             return of_topic
-        cause = f"{table} is the table of no topic that it names" if table else "each of its topics has a table"
-        hint = f"Name one with --table, such as {self.table}"
+        cause = f"there is no table {table} of these" if table else "each of its topics has a table"
+        hint = f"Name one with --table, such as {self.of_topic(self.topics[0]).table}"
         raise ConfigError("choosing the table", f"input={self.input_topic}: {cause}", hint)
 
     @property

@@ -190,6 +190,8 @@ class Members:
         if member:
             self._of[topic] = member
             del self._opening[topic]
+            if topic in self._aside:
+                logger.info("the table of topic %s is open again", topic)
         return True
 
     def set_aside(self, topic: str, error: ConnectorError) -> None:

@@ -19,6 +19,7 @@ from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.journal.first_topics import noted_topics
+from app.kafka.topics import missing_topic
 from app.service.connector import Connector
 from app.service.lake import check_journals, open_lake
 
@@ -97,11 +98,14 @@ class Tables:
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
     """Those of the visible topics that have a table, as Kafka has them: with the platform's ``prefix``.
 
-    Warns of names without a topic.
+    Warns of names without a topic; raises ``ConfigError`` for one where the run has an end.
     """
     plain = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
     found = [topic for topic, its in plain.items() if settings.has_table(its)]
     known = {plain[each] for each in found} | ({settings.input_topic} if found else set())
-    if missing := [each for each in settings.topics if each not in known]:
-        logger.warning("no topic is there for %s: it is read once there is one", ", ".join(missing))
+    for missing in (each for each in settings.topics if each not in known):
+        error = missing_topic(missing, plain.values())
+        if settings.until is not None and not settings.is_expression:
+            raise error
+        logger.warning("%s: %s. It is read once it is there", error.doing, error.cause)
     return found

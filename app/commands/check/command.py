@@ -31,7 +31,7 @@ from app.formatting import counted
 from app.journal.survey import warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
-from app.kafka.topics import Topics, listing_topics, new_admin, open_topic
+from app.kafka.topics import Topics, listing_topics, missing_topic, new_admin, open_topic
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.service.background import MAIN
@@ -169,6 +169,8 @@ class _Attempts:
         self._prefix = prefix_of(self._application)
         if self._settings.has_several:
             self._topics = topics_among(self._settings, self._visible, self._prefix)
+            if not self._topics:
+                raise missing_topic(self._settings.input_topic, self._visible)
             return counted(len(self._topics), "topic")
         with asking_for_topics(self._settings):
             topic = open_topic(self._application, self._settings.input_topic, self._visible, variable="input")

@@ -139,14 +139,16 @@ class PlainLoop:
         self._end_all()
 
     def _end_all(self) -> None:
+        self._metrics.ended(self._members.waiting)
         self._members.waiting = ()
         for member in self._members.all:
             self._end(member)
 
-    def _end(self, member: Member) -> None:
+    def _end(self, member: Member, *, is_given_up: bool = True) -> None:
         if (assignment := member.assignment) is not None:
             tps = tuple(assignment.partitions)
-            self._metrics.ended(tps)
+            if is_given_up:  # else its lag is still told
+                self._metrics.ended(tps)
             self._intake.observer.unassigned(tps)
             self._backpressure.unassigned()
             member.end()
@@ -213,7 +215,7 @@ class PlainLoop:
         member = self._members.of(topic)
         self._members.set_aside(topic, error)
         if member:
-            self._end(member)
+            self._end(member, is_given_up=False)
             self._backpressure.begin()
 
     @contextmanager
@@ -298,7 +300,7 @@ class PlainLoop:
                 if not (self._has_topics and failure.code == KafkaError.UNKNOWN_TOPIC_OR_PART):
                     with self._else_aside(topic) if self._members.of(topic) else nullcontext():
                         consuming_failed(failure)
-                elif topic not in gone:
+                elif topic not in gone and not topic.startswith("^"):
                     gone.add(topic)
                     self._gone(topic)
                 continue

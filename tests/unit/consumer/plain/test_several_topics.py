@@ -140,6 +140,7 @@ class TestATableIsSetAside:
 
         def look() -> None:
             assert both.closed == ["b"]
+            assert B0 in both.members.runtime.metrics.counts().positions, "its lag is still told"
             assert failed.assignment is None
             both.a.deliver()
             assert both.members.buffer.held_bytes == 0
@@ -150,6 +151,7 @@ class TestATableIsSetAside:
 
         assert both.run(_turn, fail, look, _turn, both.open_again, _turn, _turn)
         assert both.client.committed == {A0: 4, A1: 3, B0: 3}
+        assert both.members.runtime.metrics.counts().positions == {}
 
     def test_that_others_take_over(self, both: Bench) -> None:
         def gone() -> None:
