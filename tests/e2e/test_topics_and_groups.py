@@ -109,7 +109,7 @@ def test_a_group_begins_at_a_time_and_follows_another_one(new_scenario: NewScena
     since = datetime.fromtimestamp(value(90)["ts_ms"] / 1000, UTC)
     wanted += [*range(90, 100), *range(1_000, 1_020)]
     assert written(10, 1_010, "once") == sorted(wanted)
-    scenario.partitions, added = 3, 10
+    scenario.topics[scenario.topic], added = 3, 10
     scenario.kafka.add_partitions(scenario.topic, 3)
     scenario.produce((key, body, value(0)["ts_ms"], 2) for key, body, _, _ in records(added, 2_000))
     assert written(10, 1_020, "once") == sorted([*wanted, *range(1_020, 1_030), *range(2_000, 2_010)])
