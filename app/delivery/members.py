@@ -110,8 +110,8 @@ class Members:
     @property
     def greedy(self) -> list[Partition]:
         """The claimed partitions of a table of several that holds half of the buffer."""
-        most = self.buffer.limits.max_buffer_bytes // 2 if self._opener else math.inf
-        held = (each.assignment for each in self.all if each.flow.share.held_bytes >= most)
+        is_crowded = self.buffer.limits.is_crowded
+        held = (each.assignment for each in self.all if self._opener and is_crowded(each.flow.share.held_bytes))
         return [each for assignment in held if assignment for each in assignment.claimed]
 
     @property

@@ -186,7 +186,7 @@ class Metrics:
         """Returns these metrics as one of several tables uses them: waits and failed tries have its name."""
         its = copy(self)
         its.table = table
-        its.waits = self.waits.of_table(table, partial(self.failed_try, table=table))
+        its.waits = self.waits.of_table(table, its.failed_try)
         return its
 
     def counts(self) -> Counts:
@@ -212,10 +212,10 @@ class Metrics:
         with self._lock:
             self._all._counts = replace(self._all._counts, consuming_since=self._clock())
 
-    def failed_try(self, operation: Operation, table: str = "") -> None:
+    def failed_try(self, operation: Operation) -> None:
         self._retries.labels(operation).inc()
-        if table:
-            self._retries_of_tables.labels(table, operation).inc()
+        if self.table:
+            self._retries_of_tables.labels(self.table, operation).inc()
 
     def paused(self) -> None:
         """Counts a pause of consuming because the destination takes too long."""

@@ -72,10 +72,7 @@ def check(settings: Settings, options: Namespace) -> int:
     log_warnings_only()
     begin = time.monotonic()
     failed, told = 0, set[str]()
-    with (
-        warnings_to_tell(by_answer=options.json) as warnings,
-        contextlib.closing(_Attempts(settings)) as attempts,
-    ):
+    with warnings_to_tell(by_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
         for warning in settings.warnings:
             logger.warning("%s", warning)
         for column in settings.spec.columns:
