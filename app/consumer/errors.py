@@ -62,6 +62,11 @@ def ended(error: BaseException) -> FatalError:
 
 
 def translated(error: Exception) -> ConnectorError:
+    met: BaseException | None = error
+    while met is not None:  # an error of the closing client hides the one before it
+        if isinstance(met, ConnectorError):
+            return met
+        met = met.__context__
     if isinstance(error, PartitionAssignmentError):
         error = of_rebalance(error)
     if isinstance(error, ConnectorError):

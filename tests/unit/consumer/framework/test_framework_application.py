@@ -2,6 +2,8 @@
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -184,3 +186,32 @@ def test_sys_exit_in_transform_ends_the_process_with_a_message() -> None:
     application = Mock(**{"run.side_effect": SystemExit(3)})
     with pytest.raises(ConnectorError, match=r"sys.exit\(3\)"):
         run(application)
+
+
+def test_an_error_of_the_closing_client_does_not_hide_the_one_that_ended_the_process() -> None:
+    denied = FatalError("uploading to the lake", "access denied")
+
+    @contextmanager
+    def client() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            _fail_rebalance("assign", KafkaException(KafkaError(KafkaError._DESTROY)))
+
+    def running() -> None:
+        with ExitStack() as ends:
+            ends.enter_context(client())
+            _fail_rebalance("revoke", denied)
+
+    with pytest.raises(FatalError) as raised:
+        run(Mock(**{"run.side_effect": running}))
+
+    assert raised.value is denied
+
+
+def _fail_rebalance(callback: str, error: Exception) -> None:
+    """As quixstreams does where its callback raises this."""
+    try:
+        raise error
+    except Exception as cause:
+        raise PartitionAssignmentError(callback) from cause
