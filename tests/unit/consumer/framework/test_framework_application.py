@@ -212,6 +212,6 @@ def test_an_error_of_the_closing_client_does_not_hide_the_one_that_ended_the_pro
 def _fail_rebalance(callback: str, error: Exception) -> None:
     """As quixstreams does where its callback raises this."""
     try:
-        raise error
+        raise error  # noqa: TRY301 - its context is what counts
     except Exception as cause:
         raise PartitionAssignmentError(callback) from cause
