@@ -37,8 +37,8 @@ class Opener(Protocol):
 
     reopens: bool
 
-    def open(self, topic: str) -> Future[Member | None]:
-        """Begin to open the table; there is none if the topic cannot have one."""
+    def open(self, topic: str) -> Future[Member | str]:
+        """Begin to open the table; the result is why the topic has none, or empty if it is none of ours."""
 
     def close(self, topic: str) -> None:
         """Begin to stop its member, and to remove what that leaves on the disk."""
@@ -54,6 +54,7 @@ class Members:
 
     Attributes:
         waiting: assigned partitions of topics whose tables are being opened, or are set aside.
+        left_out: topics that are not written, with the reasons.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Members:
         runtime: Runtime,
         of: Mapping[str, Member],
         opener: Opener | None = None,
-        opening: Mapping[str, Future[Member | None]] = MappingProxyType({}),
+        opening: Mapping[str, Future[Member | str]] = MappingProxyType({}),
     ) -> None:
         self.group = group
         self.buffer = buffer
@@ -75,6 +76,7 @@ class Members:
         self._errors: dict[str, ConnectorError] = {}  # of these
         self._failure: ConnectorError | None = None
         self.waiting: tuple[TopicPartition, ...] = ()
+        self.left_out: dict[str, str] = {}
 
     @classmethod
     def of_one(cls, topic: str, member: Member) -> "Members":
@@ -183,15 +185,17 @@ class Members:
         if not (opening := self._opening[topic]).done():
             return False
         try:
-            member = opening.result()
+            found = opening.result()
         except ConnectorError as error:
             self.set_aside(topic, error)
             return False
-        if member:
-            self._of[topic] = member
-            del self._opening[topic]
-            if topic in self._aside:
-                logger.info("the table of topic %s is open again", topic)
+        if isinstance(found, str):
+            self.left_out |= {topic: found} if found else {}
+            return True
+        self._of[topic] = found
+        del self._opening[topic]
+        if topic in self._aside:
+            logger.info("the table of topic %s is open again", topic)
         return True
 
     def set_aside(self, topic: str, error: ConnectorError) -> None:

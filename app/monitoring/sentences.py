@@ -24,7 +24,7 @@ _ENOUGH_FILES: Final = 20  # of the last batches; fewer give no reliable size
 _SMALL_SHARE: Final = 16  # a file is small below this share of TARGET_FILE_MB
 _DEFAULT_TARGET_MB: Final = 16
 _MISSED: Final = 2.1  # intervals; the alert has the same limit
-_NAMED: Final = 3  # of tables
+_NAMED: Final = 3  # of tables, and topics
 _OFTEN: Final = 5  # takeovers since the start
 
 _NAMES: Final[dict[System | None, str]] = {
@@ -275,6 +275,13 @@ def remarks(s: Status) -> Iterator[Sentence]:
             f"{counted(s.live.skipped, 'record')} left out since the start (ON_BAD_RECORD=skip)",
             "settings#input",
             "They could not become rows, and are not kept. ON_BAD_RECORD=dead-letter keeps such records",
+        )
+    if left_out := s.live.consumption.left_out:
+        yield Sentence(
+            "wait",
+            f"{counted(len(left_out), 'topic')} not written: {', '.join(sorted(left_out)[:_NAMED])}",
+            "many-topics#topics-that-come-and-go",
+            _together(*(f"{topic}: {why}" for topic, why in sorted(left_out.items())[:_NAMED])),
         )
     if totals.fenced > _OFTEN:
         yield Sentence(

@@ -48,6 +48,7 @@ class Consumption:
         unclaimed: those of them that wait for their claims.
         fenced: those of them that must not be written any more, with the reasons.
         aside: the tables that are set aside, by topic: their partitions are in ``tps``, and not in ``unclaimed``.
+        left_out: topics that are not written, with the reasons.
         oldest: of each partition with records that are not in the lake, when the first of them came into being, in
             seconds since the epoch.
         consumed: how many messages came.
@@ -64,6 +65,7 @@ class Consumption:
     unclaimed: frozenset[TopicPartition] = frozenset()
     fenced: Mapping[TopicPartition, str] = field(default_factory=dict)
     aside: Mapping[str, Aside] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
     oldest: Mapping[TopicPartition, float] = field(default_factory=dict)
     consumed: int = 0
     due_in: float | None = None

@@ -56,8 +56,8 @@ class Tables:
             raise failures[0]
         return Members(self._group, self._buffer, self._runtime, {}, self, opening)
 
-    def open(self, topic: str) -> Future[Member | None]:
-        """Begins to open the table of this topic; it has none if its name cannot be that of a table."""
+    def open(self, topic: str) -> Future[Member | str]:
+        """Begins to open the table of this topic, or finds out why it has none."""
         pool = self._again if topic in self._begun else self._pool
         self._begun.add(topic)
         return pool.submit(self._open, topic)
@@ -71,14 +71,14 @@ class Tables:
         for ends in tuple(self._ends.values()):
             ends.close()
 
-    def _open(self, topic: str) -> Member | None:
+    def _open(self, topic: str) -> Member | str:
         plain = topic.removeprefix(self._prefix)
         if not self._settings.reads(plain):  # Kafka's client may read an expression otherwise
-            return None
+            return ""
         settings = self._settings.of_topic(plain)
         for _, problem in checked("TABLE_NAME", name, settings.table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
-            return None
+            return f"its table's name {settings.table}: {problem}"
         with ExitStack() as ends:
             scratch = Path(mkdtemp(prefix="table-", dir=self._runtime.scratch))
             runtime = replace(self._runtime, scratch=scratch, metrics=self._runtime.metrics.of_table(settings.table))

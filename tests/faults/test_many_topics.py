@@ -161,6 +161,7 @@ class TestTopicsThatComeAndGo:
         )
         topics.delete("payments")
         wait_until_consuming(connector, 2)
+        assert topics.of("payments") in connector._now.left_out
         topics.produce("orders", 100)
         connector.wait_until(lambda: connector._now.consumed == 200, "the records of the other topic")
         connector.stop()
@@ -174,6 +175,7 @@ class TestTopicsThatComeAndGo:
         topics.produce("..odd", 10)
         topics.produce("orders", 10)
         connector.wait_until(lambda: topics.are_whole("orders"), "the records")
+        connector.wait_until(lambda: topics.of("..odd") in connector._now.left_out, "that the page tells of the other")
         connector.stop()
         topics.assert_whole("orders")
         assert f"topic {topics.of('..odd')} is passed over" in caplog.text

@@ -72,8 +72,8 @@ class Tables:
         self.made.append(self._new_member(topic))
         return self.made[-1]
 
-    def open(self, topic: str) -> Future[Member | None]:
-        opened: Future[Member | None] = Future()
+    def open(self, topic: str) -> Future[Member | str]:
+        opened: Future[Member | str] = Future()
 
         def work() -> None:
             while not opened.done():

@@ -101,6 +101,7 @@ class PlainLoop:
                 *(each.unclaimed for each in assignments)
             ),
             aside=aside,
+            left_out=self._members.left_out.copy(),
             fenced={tp: why for each in assignments for tp, why in each.fenced.items()},
             oldest={tp: at for each in assignments for tp, at in each.oldest_uncommitted.items()},
             consumed=self._backpressure.consumed,
@@ -115,6 +116,8 @@ class PlainLoop:
 
     def _assigned(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
         client.assign([])  # nothing is read before it is claimed
+        for tp in tps:
+            self._members.left_out.pop(tp.topic, None)
         if tps:
             self._begin([TopicPartition(tp.topic, tp.partition) for tp in tps])
         logger.info("assigned: %s", _listed(tps))
@@ -317,6 +320,7 @@ class PlainLoop:
             "yet is not written",
             topic,
         )
+        self._members.left_out[topic] = "Kafka does not have it. Once it does, it is read from its first record"
         member = self._members.of(topic)
         tps = member.assignment.partitions.keys() if member and member.assignment else set[TopicPartition]()
         others = [tp for tp in tps if tp.topic != topic]

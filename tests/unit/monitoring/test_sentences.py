@@ -9,8 +9,9 @@ from app.model import Maintenance
 from app.monitoring.metrics import Totals
 from app.monitoring.sentences import Sentence, headline, remarks
 from app.monitoring.status_page import View, render
+from app.monitoring.tables import of_tables
 from app.monitoring.waits import Trouble
-from tests.support.status_views import KAFKA_AWAY, NOW, VIEWS, changed, running
+from tests.support.status_views import KAFKA_AWAY, NOW, VIEWS, changed, running, several
 
 
 def top(view: View) -> Sentence:
@@ -83,6 +84,14 @@ def test_partitions_that_move_again_and_again_and_records_that_are_left_out() ->
         "3 records left out since the start (ON_BAD_RECORD=skip)",
         "Other members took over partitions 6 times since the start",
     ]
+
+
+def test_topics_that_are_not_written() -> None:
+    view = changed(several(2), left_out={"..odd": "its table's name ..odd: no dot first"})
+    [found] = remarks(view.status)
+    assert found.title == "1 topic not written: ..odd"
+    assert found.reason == "..odd: its table's name ..odd: no dot first"
+    assert all(not list(remarks(each)) for each in of_tables(view.status)), "each page tells of its own table"
 
 
 def test_a_refusal_to_erase_most_of_the_table_says_how_to_confirm_it() -> None:

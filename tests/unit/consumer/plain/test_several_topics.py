@@ -40,7 +40,7 @@ class Bench(ConsumerBench):
         self.a, self.b = self.member, ManualMember(self.clock, self.member.flow.buffer.limits)
         self.b.flow.buffer = self.a.flow.buffer
         self.b.flow.share = self.a.flow.buffer.new_share()
-        self.opening: Future[Member | None] = Future()
+        self.opening: Future[Member | str] = Future()
         self.closed: list[str] = []
         runtime = replace(self.a.runtime, now=self.clock)
         self.members = Members(self.a.group, self.a.flow.buffer, runtime, {"a": self.a}, self)
@@ -49,7 +49,7 @@ class Bench(ConsumerBench):
         self.loop = PlainLoop(played, intake, self.members, self._turn)
         self._steps: list[Callable[[], object]] = []
 
-    def open(self, _: str) -> Future[Member | None]:
+    def open(self, _: str) -> Future[Member | str]:
         return self.opening
 
     def close(self, topic: str) -> None:
@@ -115,10 +115,11 @@ def test_what_is_taken_away_while_its_table_is_opened_is_not_begun(bench: Bench)
 
 
 def test_a_topic_without_a_table_is_passed_over(bench: Bench) -> None:
-    bench.opening.set_result(None)
+    bench.opening.set_result("its name is too long")
     assert bench.run(_turn, _turn)
     assert bench.client.committed == {A0: 3, A1: 3}
     assert set(bench.loop.consumption().tps) == set()
+    assert bench.loop.consumption().left_out == {"b": "its name is too long"}
 
 
 class TestATableIsSetAside:
@@ -210,11 +211,17 @@ def test_a_topic_that_does_not_exist_any_more_leaves_the_others_alone(both: Benc
 
     def look() -> None:
         assert set(both.loop.consumption().tps) == {A0, A1}
+        assert [*both.loop.consumption().left_out] == ["b"]
+        assert both.b.assignment is None
         both.client.produce(A0, b'{"v":1}')
 
-    assert both.run(_turn, delete, look, _turn)
+    def make_anew() -> None:
+        both.client.take_away()
+        both.client.give(A0, A1, B0)
+
+    assert both.run(_turn, delete, look, make_anew, _turn)
     assert both.client.committed[A0] == 4
-    assert both.b.assignment is None
+    assert both.loop.consumption().left_out == {}
 
 
 def test_a_table_with_half_of_the_buffer_leaves_the_rest_to_the_others(both: Bench) -> None:
