@@ -21,7 +21,7 @@ from fastavro.read import LOGICAL_READERS
 
 from app.convert.avro_columns import OURS, ColumnReader, NotReadError, columns_of
 from app.convert.avro_fit import DatumCheck, Node
-from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payloads
+from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payloads
 from app.convert.scalars import OutOfRange, moment_at
 from app.model import RegisteredSchema, SchemaId
 from app.reasons import Reason
@@ -142,7 +142,7 @@ class AvroMessages(RegisteredSchemas[AvroSchema]):
     def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
         return self._reader(schema).read(data)
 
-    def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
+    def has_field(self, values: Values, headers: AllHeaders, name: str) -> bool:
         return any(name in self._reader(schema).names for schema in payloads(values, headers))
 
     def _reader(self, schema: SchemaId) -> ColumnReader:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from app.bad_records.refusals import BadRecords, BadRowsError, ReadMessage, Refusal, not_written
 from app.convert.chunks import Chunk, Rows, chunks, in_one
+from app.convert.columns import Columns
 from app.convert.kafka_columns import lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import moments_of, partition_columns, refuse_too_long
 from app.convert.rows import Conversion, Rules, convert
@@ -222,9 +223,7 @@ class BatchConverter:
             raise BadRowsError(reasons, _RENAME_HINT)
         return ruled
 
-    def _conversion(
-        self, work: _Work, rows: Sequence[Row], known: TableSchema, extra: Mapping[str, pa.Array]
-    ) -> Conversion:
+    def _conversion(self, work: _Work, rows: Sequence[Row], known: TableSchema, extra: Columns) -> Conversion:
         """Returns the rows as a table in the types that all members share; without columns if no row has a value."""
         lost = lost_metadata(self.metadata, rows)
         while True:

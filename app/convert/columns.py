@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 
 from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Growth, coerce_column
-from app.table.type_names import parts
+from app.table.type_names import Types, parts
+
+Columns = Mapping[str, pa.Array]  # by name, all of one length
 
 # Arrow raises these for values of several types, numbers too large for any type, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -272,9 +274,7 @@ def _differs(value: Any, kind: pa.DataType) -> bool:
     return pa.types.is_binary(kind) and isinstance(value, str)
 
 
-def in_types(
-    arrays: Mapping[str, pa.Array], wanted: Mapping[str, pa.DataType], fixed: Container[str]
-) -> dict[str, pa.Array]:
+def in_types(arrays: Columns, wanted: Types, fixed: Container[str]) -> dict[str, pa.Array]:
     """Casts columns to the table's types where these take all values; columns without a value get no type.
 
     Raises one of ``CONVERSION_ERRORS`` if a value must be converted by itself.

@@ -12,7 +12,7 @@ Such messages are then converted record by record. These differences are detecte
 """
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from app.convert.columns import accepts, recast
-from app.convert.registered_schemas import AllHeaders, payload, payloads
+from app.convert.columns import Columns, accepts, recast
+from app.convert.registered_schemas import AllHeaders, Values, payload, payloads
 from app.convert.values import MAX_DEPTH
 from app.exact_json import loads
 from app.model import Headers
-from app.table.type_names import parts, scalar_count
+from app.table.type_names import Types, parts, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
@@ -44,9 +44,7 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n
 
 
 class JsonMessages:
-    def parse(
-        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], _: Container[str]
-    ) -> Mapping[str, pa.Array] | None:
+    def parse(self, values: Values, headers: AllHeaders, wanted: Types, _: Container[str]) -> Columns | None:
         """Returns the fields, or ``None``; a column whose type Arrow does not parse is parsed as text."""
         kinds = {name: kind if is_native(kind) else pa.string() for name, kind in wanted.items()}
         try:
@@ -55,7 +53,7 @@ class JsonMessages:
             return None
         return parse(texts, kinds)
 
-    def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
+    def has_field(self, values: Values, headers: AllHeaders, name: str) -> bool:
         return has_field(self._json_of(values, headers), name)
 
     def _json_of(self, values: Sequence[bytes], _: AllHeaders) -> Sequence[bytes]:
@@ -65,7 +63,7 @@ class JsonMessages:
 class JsonSchemaMessages(JsonMessages):
     """Parses messages where the id of a schema, which nobody asks for, stands before the JSON or in a header."""
 
-    def _json_of(self, values: Sequence[bytes], headers: AllHeaders) -> Sequence[bytes]:
+    def _json_of(self, values: Values, headers: AllHeaders) -> Sequence[bytes]:
         groups = payloads(values, headers).values()
         by_place = {place: each for group in groups for place, each in zip(*group, strict=True)}
         return [by_place[place] for place in range(len(values))]
@@ -80,7 +78,7 @@ def is_native(kind: pa.DataType) -> bool:
     return kind in _NATIVE or (kind.num_fields > 0 and all(map(is_native, parts(kind))))
 
 
-def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array] | None:
+def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
     """Parses messages, at least one, each to be one JSON object; ``is_native`` says which types ``columns`` may have.
 
     Returns:
@@ -112,7 +110,7 @@ def parse(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> Mapp
     return {name: recast(array, columns[name]) if name in columns else array for name, array in arrays.items()}
 
 
-def _expected_cells(messages: Sequence[bytes], columns: Mapping[str, pa.DataType]) -> int:
+def _expected_cells(messages: Sequence[bytes], columns: Types) -> int:
     """Estimates the cells of columns that are inferred, by how many more a second sample has: keys may be ids."""
     sample = [max(messages, key=len), *messages[:: max(1, len(messages) // (2 * _SAMPLE))]]
     parts = [_read(b"\n".join(sample[:size]), columns, "infer") for size in (_SAMPLE, len(sample))]
@@ -121,7 +119,7 @@ def _expected_cells(messages: Sequence[bytes], columns: Mapping[str, pa.DataType
     return len(messages) * (both + more)
 
 
-def _read(text: bytes, columns: Mapping[str, pa.DataType], other_fields: Literal["error", "infer"]) -> pa.Table | None:
+def _read(text: bytes, columns: Types, other_fields: Literal["error", "infer"]) -> pa.Table | None:
     try:
         return pyarrow.json.read_json(
             pa.BufferReader(text),

@@ -1,21 +1,20 @@
 """Reads messages in Protobuf by the descriptors of their schemas in a registry, without generated code."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, Final
 
-import pyarrow as pa
 from google.protobuf import json_format, wrappers_pb2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from app.convert.columns import infer
+from app.convert.columns import Columns, infer
 from app.convert.protobuf_descriptors import compiled, descriptors, nested
-from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, payload
+from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payload
 from app.convert.scalars import moment_at
 from app.model import RegisteredSchema, SchemaId
 from app.reasons import Reason
@@ -282,7 +281,7 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
     def _parse(self, registered: RegisteredSchema) -> ProtobufSchema:
         return ProtobufSchema(registered)
 
-    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
+    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Columns:
         rows = self.get(schema).read_all(data)
         names = dict.fromkeys(name for row in rows for name in row)
         arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
@@ -291,6 +290,6 @@ class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
             raise ValueError("no type for all values")
         return arrays
 
-    def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str) -> bool:
+    def has_field(self, values: Values, headers: AllHeaders, name: str) -> bool:
         found = (payload(*each) for each in zip(values, headers, strict=True))
         return any(name in self.get(schema).names(data) for schema, data in found)

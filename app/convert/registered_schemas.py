@@ -19,9 +19,10 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.columns import CONVERSION_ERRORS, in_types
+from app.convert.columns import CONVERSION_ERRORS, Columns, in_types
 from app.model import Headers, RegisteredSchema, SchemaId
 from app.reasons import Reason, reason_of
+from app.table.type_names import Types
 
 _KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
 
@@ -39,7 +40,7 @@ _LONG_SECONDS = 1.0  # to make a schema, which count as in vain: an enemy may ha
 
 _NOT_ASKED = Reason(f"its schema id is new, and too many others were asked for in vain within {_AT_ONCE_SECONDS:g} s")
 
-
+Values = Sequence[bytes]
 AllHeaders = Sequence[Headers | None]
 
 
@@ -49,7 +50,7 @@ def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> tup
     return _schema_id(named), data
 
 
-def payloads(values: Sequence[bytes], headers: AllHeaders) -> Mapping[SchemaId, tuple[Sequence[int], Sequence[bytes]]]:
+def payloads(values: Values, headers: AllHeaders) -> Mapping[SchemaId, tuple[Sequence[int], Sequence[bytes]]]:
     """Groups the bytes of many values by their schema, with their places; ``ValueError`` if one must be read alone."""
     size = _size(values[0])
     if not any(headers) and values[0][:2] != _PACKED:  # the usual case, and 5 times as fast
@@ -147,12 +148,10 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         return self.get(schema).read(data)
 
     @abstractmethod
-    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
+    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Columns:
         """Reads many values into the types that Arrow infers; raises ``ValueError`` if one must be read by itself."""
 
-    def parse(
-        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
-    ) -> Mapping[str, pa.Array] | None:
+    def parse(self, values: Values, headers: AllHeaders, wanted: Types, fixed: Container[str]) -> Columns | None:
         """Returns the fields, or ``None`` if one of the values must be read by itself."""
         try:
             groups = [
@@ -211,7 +210,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         return False
 
 
-def _joined(groups: Sequence[tuple[Sequence[int], Mapping[str, pa.Array]]]) -> dict[str, pa.Array]:
+def _joined(groups: Sequence[tuple[Sequence[int], Columns]]) -> dict[str, pa.Array]:
     """Joins the columns of several schemas in the order of the values; one of ``CONVERSION_ERRORS`` if types differ."""
     places = pa.array(chain.from_iterable(places for places, _ in groups), pa.int64())
     table = pa.concat_tables([pa.table(dict(arrays)) for _, arrays in groups], promote_options="default")

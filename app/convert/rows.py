@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.columns import coerce_array, has_values, infer
+from app.convert.columns import Columns, coerce_array, has_values, infer
 from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fields
 from app.convert.kafka_columns import in_form_of
 from app.convert.values import (
@@ -32,7 +32,7 @@ from app.model import KEY_COLUMN, Row, known_timestamp
 from app.reasons import Reason, about
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
-from app.table.type_names import scalar_count
+from app.table.type_names import Types, scalar_count
 
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
 _CASE = "has a name that differs only in case from another one"
@@ -59,7 +59,7 @@ class Rules:
 
     timestamp_column: str
     partition_columns: frozenset[str]
-    fixed: Mapping[str, pa.DataType] = field(default_factory=dict)
+    fixed: Types = field(default_factory=dict)
     timestamp_as: str | None = None
     is_iceberg: bool = False
     column_limit: int = MAX_SCALARS
@@ -119,9 +119,7 @@ def convert(
 class _Conversion:
     """Converts one batch: adds its columns, then chooses the order of the new ones."""
 
-    def __init__(
-        self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Mapping[str, pa.Array], growth: Growth
-    ) -> None:
+    def __init__(self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Columns, growth: Growth) -> None:
         self._rows = rows
         self._values = [row.value for row in rows]
         self._known = schema.columns

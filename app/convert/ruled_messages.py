@@ -1,13 +1,15 @@
 """Drops, renames and hashes the fields of many messages at once, with the same result as ``FieldRules`` one by one."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container
 
 import pyarrow as pa
 
 from app.convert.chunks import FEW
-from app.convert.registered_schemas import AllHeaders
+from app.convert.columns import Columns
+from app.convert.registered_schemas import AllHeaders, Values
 from app.convert.whole_batches import MessageParser
 from app.table.field_rules import FieldRules
+from app.table.type_names import Types
 
 
 class RuledMessages:
@@ -18,17 +20,13 @@ class RuledMessages:
         self._rules = rules
         self._kinds: dict[str, pa.DataType] = {}  # of dropped and hashed fields, which no column tells
 
-    def parse(
-        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
-    ) -> Mapping[str, pa.Array] | None:
+    def parse(self, values: Values, headers: AllHeaders, wanted: Types, fixed: Container[str]) -> Columns | None:
         parsed = self._parse(values, headers, wanted, fixed)
         if parsed is None and self._learn(values, headers):
             parsed = self._parse(values, headers, wanted, fixed)
         return parsed
 
-    def _parse(
-        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str]
-    ) -> Mapping[str, pa.Array] | None:
+    def _parse(self, values: Values, headers: AllHeaders, wanted: Types, fixed: Container[str]) -> Columns | None:
         rules = self._rules
         columns = {name: column for column in wanted if not rules.is_hashed(column) for name in rules.fields_of(column)}
         asked = {name: wanted[column] for name, column in columns.items()}
@@ -52,7 +50,7 @@ class RuledMessages:
             found[column] = hashes
         return {column: pa.nulls(len(values), kind) for column, kind in wanted.items() if column not in found} | found
 
-    def _learn(self, values: Sequence[bytes], headers: AllHeaders) -> bool:
+    def _learn(self, values: Values, headers: AllHeaders) -> bool:
         """Looks for the types of the fields that no column tells; returns whether one is new."""
         sample = self._parser.parse(values[:FEW], headers[:FEW], {}, ()) or {}
         rules, before = self._rules, self._kinds
@@ -60,7 +58,7 @@ class RuledMessages:
         self._kinds = before | {name: _of_json(sample[name].type) for name in found}
         return self._kinds != before
 
-    def has_field(self, values: Sequence[bytes], headers: AllHeaders, column: str) -> bool:
+    def has_field(self, values: Values, headers: AllHeaders, column: str) -> bool:
         return any(self._parser.has_field(values, headers, name) for name in self._rules.fields_of(column))
 
 

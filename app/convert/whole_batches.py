@@ -10,16 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.chunks import FEW, Chunk, Rows
-from app.convert.columns import coerce_array, has_values, infer, is_void
+from app.convert.columns import Columns, coerce_array, has_values, infer, is_void
 from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import fill_null, texts_of
-from app.convert.registered_schemas import AllHeaders
+from app.convert.registered_schemas import AllHeaders, Values
 from app.convert.rows import Rules
 from app.convert.time_columns import moments_of_column, parts_of
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of_all, known_timestamp
 from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
+from app.table.type_names import Types
 
 # The schema has no types of partition columns, which are in no file. The folder shows values of these types unchanged,
 # whatever the other values of the column are.
@@ -39,9 +40,7 @@ ReadKey = Callable[[bytes, Headers | None], Any]
 class MessageParser(Protocol):
     """Parses the values of many messages into columns."""
 
-    def parse(
-        self, values: Sequence[bytes], headers: AllHeaders, wanted: Mapping[str, pa.DataType], fixed: Container[str], /
-    ) -> Mapping[str, pa.Array] | None:
+    def parse(self, values: Values, headers: AllHeaders, wanted: Types, fixed: Container[str], /) -> Columns | None:
         """Parses the fields of all values, of which there is at least one.
 
         ``wanted`` has the columns of the table with their types, and partition columns. ``fixed`` are those whose types
@@ -52,7 +51,7 @@ class MessageParser(Protocol):
             type than ``wanted`` says if that is the type of its values. ``None`` if messages must be read one by one.
         """
 
-    def has_field(self, values: Sequence[bytes], headers: AllHeaders, name: str, /) -> bool:
+    def has_field(self, values: Values, headers: AllHeaders, name: str, /) -> bool:
         """Whether a field of this name may occur in any of the values; ``False`` is certain."""
 
 
@@ -117,9 +116,7 @@ class WholeBatches:
         partition_values = self._partition_values(fields, extra, moments, keys)
         return Rows(pa.table(stored), partition_values, chunk.parts, moments is fields[self._rules.timestamp_column])
 
-    def _fields(
-        self, values: Sequence[bytes], headers: AllHeaders, known: Mapping[str, pa.DataType]
-    ) -> Mapping[str, pa.Array]:
+    def _fields(self, values: Values, headers: AllHeaders, known: Types) -> Columns:
         timestamp = self._rules.timestamp_column
         wanted = {name: kind for name, kind in known.items() if name not in self._own - {timestamp}} | self._hints
         if timestamp not in wanted:
@@ -135,13 +132,7 @@ class WholeBatches:
             raise OneByOneError
         return {name: parsed[name] for name in wanted}
 
-    def _moments(
-        self,
-        fields: Mapping[str, pa.Array],
-        values: Sequence[bytes],
-        headers: AllHeaders,
-        messages: Sequence[Message],
-    ) -> pa.Array:
+    def _moments(self, fields: Columns, values: Values, headers: AllHeaders, messages: Sequence[Message]) -> pa.Array:
         """Returns the timestamp column, or Kafka's timestamps if no message has the field; an explicit null is rare."""
         name = self._rules.timestamp_column
         if not fields[name].null_count and name not in self._metadata:
@@ -153,9 +144,7 @@ class WholeBatches:
             raise OneByOneError
         return moments
 
-    def _completed(
-        self, fields: Mapping[str, pa.Array], moments: pa.Array, known: Mapping[str, pa.DataType]
-    ) -> Mapping[str, pa.Array]:
+    def _completed(self, fields: Columns, moments: pa.Array, known: Types) -> Columns:
         """Adds the timestamp column of the file, if Kafka's timestamps fill it."""
         name = self._rules.timestamp_column
         if name not in known or moments is fields[name]:
@@ -163,7 +152,7 @@ class WholeBatches:
         values = [in_form_of(known[name], ms) for ms in moments.to_pylist()]
         return {name: self._fitted(name, infer(values), values, known[name])}
 
-    def _stored(self, name: str, array: pa.Array, known: Mapping[str, pa.DataType]) -> pa.Array:
+    def _stored(self, name: str, array: pa.Array, known: Types) -> pa.Array:
         if name not in known or array.type == known[name] or not has_values(array):
             return array
         return self._fitted(name, array, array.to_pylist(), known[name])
@@ -195,7 +184,7 @@ class WholeBatches:
             raise OneByOneError from None
         return array.take(pa.array(places, pa.int64()))
 
-    def _keys_column(self, keys: pa.Array, known: Mapping[str, pa.DataType]) -> Mapping[str, pa.Array]:
+    def _keys_column(self, keys: pa.Array, known: Types) -> Columns:
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._metadata or not has_values(keys):
             return {}
         if KEY_COLUMN not in known or (self._read_key is None and known[KEY_COLUMN] != keys.type):
@@ -208,8 +197,8 @@ class WholeBatches:
         messages: Sequence[Message],
         headers: AllHeaders,
         tps: Sequence[TopicPartition],
-        known: Mapping[str, pa.DataType],
-    ) -> Mapping[str, pa.Array]:
+        known: Types,
+    ) -> Columns:
         columns: dict[str, pa.Array] = {}
         if self._metadata:
             origins = [
@@ -225,14 +214,12 @@ class WholeBatches:
             raise OneByOneError
         return columns
 
-    def _partition_values(
-        self, fields: Mapping[str, pa.Array], extra: Mapping[str, pa.Array], moments: pa.Array, keys: pa.Array
-    ) -> list[pa.Array]:
+    def _partition_values(self, fields: Columns, extra: Columns, moments: pa.Array, keys: pa.Array) -> list[pa.Array]:
         parts = parts_of(_usable(moments).cast(pa.int64()), self._spec.time_zone) if self._derived else {}
         given = {KEY_COLUMN: keys, **fields, **extra, self._rules.timestamp_column: moments, **parts}
         return [fill_null(self._texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
 
-    def _texts(self, values: pa.Array, fields: Mapping[str, pa.Array], column: str) -> pa.Array:
+    def _texts(self, values: pa.Array, fields: Columns, column: str) -> pa.Array:
         """Returns the texts of a column; of rows without a value that of the field inside objects, if it has a path."""
         found, (first, *inner) = _text(values, column), self._spec.path(column)
         if not inner or not found.null_count:

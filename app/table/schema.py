@@ -4,7 +4,7 @@ Types are canonical: boolean, int, bigint, double, decimal, string, binary, date
 without a zone), lists and structs of these. New columns never get ``int``: it comes from files written before.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.table.layout import UTC_ZONE
-from app.table.type_names import MAX_DIGITS, parse_type, type_name
+from app.table.type_names import MAX_DIGITS, Types, parse_type, type_name
 
 _VERSION, _VERSION_WITH_ZONE = 1, 2  # releases that know no zone refuse the second one
 
@@ -32,7 +32,7 @@ _CANONICAL = {
 class TableSchema:
     """The columns of a table and their types, first seen first; ``time_zone`` is that of its folders."""
 
-    columns: Mapping[str, pa.DataType] = field(default_factory=dict)
+    columns: Types = field(default_factory=dict)
     time_zone: str = field(default=UTC_ZONE, compare=False)
 
     def merge(self, other: "TableSchema", *, widens: bool = True) -> "TableSchema":
@@ -100,9 +100,7 @@ def join_types(first: pa.DataType, second: pa.DataType, *, widens: bool = True) 
     return first
 
 
-def _merge_fields(
-    ours: Mapping[str, pa.DataType], theirs: Mapping[str, pa.DataType], *, widens: bool
-) -> dict[str, pa.DataType]:
+def _merge_fields(ours: Types, theirs: Types, *, widens: bool) -> dict[str, pa.DataType]:
     merged = dict(ours)
     folded = {name.lower() for name in merged}
     for name, kind in theirs.items():

@@ -3,7 +3,7 @@
 import heapq
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from app.storage.document import Document, Form
 from app.table.layout import UTC_ZONE, is_data_file, schema_key
 from app.table.parquet_reader import read_footer
 from app.table.schema import EMPTY, TableSchema, join_types
-from app.table.type_names import type_name
+from app.table.type_names import Types, type_name
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class SchemaStore:
 
     store: ObjectStore
     table_root: str
-    types: Mapping[str, pa.DataType]
+    types: Types
     iceberg: TableSchema | None = None
     time_zone: str = UTC_ZONE
     current: TableSchema = field(init=False, default=EMPTY)

@@ -1,9 +1,11 @@
 """Types by the names that Spark SQL has for them: ``bigint``, ``decimal(10,2)``, ``array<struct<a:double>>``."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
+
+Types = Mapping[str, pa.DataType]  # of columns, by name
 
 MAX_DIGITS = 38  # of a decimal in Spark, and in what most readers take
 
