@@ -146,7 +146,7 @@ class FirstOffsets:
 
     def _has_begun(self, tp: TopicPartition, kafka: PartitionOffsets) -> bool:
         """Whether the group has read another partition of this topic, and not of a deleted one of its name."""
-        if self._kafka.begun(tp.topic) - {tp.partition}:
+        if self._kafka.begun(tp.topic) - {tp}:
             return True
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
@@ -163,7 +163,7 @@ class FirstOffsets:
         return document.write_first(beginning)
 
     def _firsts(self, topic: str) -> Mapping[TopicPartition, int]:
-        ends = {TopicPartition(topic, partition): end for partition, end in self._kafka.ends(topic).items()}
+        ends = self._kafka.ends(topic)
         return ends if isinstance(self._since, str) else self._kafka.since(self._since, ends)
 
     def _log_passed_over(self, topic: str, beginning: _GroupBeginning, who: str) -> None:
@@ -172,7 +172,8 @@ class FirstOffsets:
         except ConnectorError as error:
             logger.debug("%s", error)  # the log alone would have them
             return
-        passed_over = sum(max(0, end - lows.get(int(partition), end)) for partition, end in beginning.offsets.items())
+        ends = {TopicPartition(topic, int(partition)): end for partition, end in beginning.offsets.items()}
+        passed_over = sum(max(0, end - lows.get(tp, end)) for tp, end in ends.items())
         if passed_over:
             logger.info(
                 "%s at %s of topic %s (AUTO_OFFSET_RESET): %s are passed over, if they are not in the table. To "

@@ -42,11 +42,10 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> Newest:
     Raises:
         ConnectorError: Kafka does not answer, or refuses.
     """
-    ends = {TopicPartition(topic, partition): end for partition, end in offsets.ends(topic).items()}
-    lows = offsets.beginnings(topic)
+    ends, lows = offsets.ends(topic), offsets.beginnings(topic)
     found: list[Message] = []
     for reach in (count, 8 * count, 64 * count):  # all may be of one partition, and offsets may have no record
-        begins = {tp: max(lows[tp.partition], end - reach) for tp, end in ends.items()}
+        begins = {tp: max(lows[tp], end - reach) for tp, end in ends.items()}
         wanted = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
         try:
             found = _read(offsets.consumer, topic, wanted, ends, count)
@@ -54,7 +53,7 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> Newest:
             if reach == count:
                 raise
             break  # so many take too long
-        if len(found) >= count or all(begin == lows[tp.partition] for tp, begin in begins.items()):
+        if len(found) >= count or all(begin == lows[tp] for tp, begin in begins.items()):
             break
     found.sort(key=lambda message: message.timestamp()[1])
     a_second, window = _rate(offsets, ends)
@@ -69,18 +68,18 @@ def readable_ends(offsets: GroupOffsets, topic: str, until: datetime | None) -> 
     Raises:
         ConnectorError: Kafka does not answer, or refuses.
     """
-    ends = {TopicPartition(topic, partition): end for partition, end in offsets.ends(topic).items()}
+    ends = offsets.ends(topic)
     if until is not None:
         ends = offsets.since(until, ends)
     lows, found = offsets.beginnings(topic), dict.fromkeys(ends, 0)
-    reach, left = 1, {tp for tp, end in ends.items() if lows[tp.partition] < end}
+    reach, left = 1, {tp for tp, end in ends.items() if lows[tp] < end}
     while left:
-        begins = {tp: max(lows[tp.partition], ends[tp] - reach) for tp in left}
+        begins = {tp: max(lows[tp], ends[tp] - reach) for tp in left}
         broken: set[TopicPartition] = set()
         for message in _read(offsets.consumer, topic, begins, ends, 1, broken):
             found[TopicPartition(topic, message.partition())] = message.offset() + 1
         found |= {tp: ends[tp] for tp in broken}
-        left = {tp for tp in left if not found[tp] and begins[tp] > lows[tp.partition]}
+        left = {tp for tp in left if not found[tp] and begins[tp] > lows[tp]}
         reach = max(1_000, 8 * reach)
     return found
 

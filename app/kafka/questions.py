@@ -1,7 +1,7 @@
 """Asks Kafka: one way for all questions, and one table of what the errors of its answers mean."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -120,13 +120,8 @@ class GroupOffsets:
 
     def topic_id(self, topic: str) -> str:
         """The id of the current topic of that name; empty if the broker does not give it."""
-        what = f"the id of topic {topic}"
-
-        def question() -> str:
-            answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
-            return known_id(str(answer[topic].result().topic_id or ""))
-
-        return ask(what, question, not_given="")
+        described = partial(self._described, topic)
+        return ask(f"the id of topic {topic}", lambda: known_id(str(described().topic_id or "")), not_given="")
 
     def cluster_id(self) -> str:
         """The id of the cluster; empty if the broker does not give it. Asks once."""
@@ -138,24 +133,21 @@ class GroupOffsets:
             self._cluster_id = ask("the id of the cluster", question, not_given="")
         return self._cluster_id
 
-    def begun(self, topic: str) -> set[int]:
-        """The partitions for which the group has an offset."""
-        known = ask(
-            f"the partitions of {topic}", lambda: self.consumer.list_topics(topic, timeout=self._answer_seconds)
-        )
-        tps = [TopicPartition(topic, partition) for partition in sorted(known.topics[topic].partitions)]
-        return {tp.partition for tp in self.committed_offsets(tps)}
+    def begun(self, topic: str) -> set[TopicPartition]:
+        """The partitions of the topic for which the group has an offset."""
+        known = ask(f"the partitions of {topic}", partial(self._described, topic)).partitions
+        return {*self.committed_offsets([TopicPartition(topic, each.id) for each in known])}
 
     def committed_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The group's offsets, where it has any."""
         found = self._committed(tps) if tps else []
         return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
-    def ends(self, topic: str) -> dict[int, int]:
+    def ends(self, topic: str) -> dict[TopicPartition, int]:
         """The offset of the next record, for each partition of the topic."""
         return self._of_all(topic, OffsetSpec.latest(), "ends")
 
-    def beginnings(self, topic: str) -> dict[int, int]:
+    def beginnings(self, topic: str) -> dict[TopicPartition, int]:
         """The offset of the first record that Kafka still has, for each partition of the topic."""
         return self._of_all(topic, OffsetSpec.earliest(), "beginnings")
 
@@ -163,36 +155,37 @@ class GroupOffsets:
         """The offset of the first record of this moment or later, for each partition; without one, of its end."""
         milliseconds = max(0, int(moment.timestamp() * 1000))  # negative numbers are words of Kafka
         wanted = [KafkaTopicPartition(*tp, milliseconds) for tp in ends]
-        what = f"the offsets since {moment.isoformat()}"
-        answers = ask(what, lambda: self.consumer.offsets_for_times(wanted, timeout=self._answer_seconds))
-        for answer in answers:
-            if answer.error:
-                raise failed(what, answer.error)
+        answers = self._each(f"the offsets since {moment.isoformat()}", self.consumer.offsets_for_times, wanted)
         found = {TopicPartition(answer.topic, answer.partition): answer.offset for answer in answers}
         return {tp: found[tp] if found[tp] >= 0 else end for tp, end in ends.items()}
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _of_all(self, topic: str, spec: OffsetSpec, what: str) -> dict[int, int]:
-        def question() -> dict[int, int]:
-            described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._answer_seconds)
-            asked = {
-                KafkaTopicPartition(topic, partition.id): spec for partition in described[topic].result().partitions
-            }
+    def _described(self, topic: str) -> Any:
+        """The topic with its partitions, by the brokers."""
+        topics = TopicCollection([topic])
+        return self._admin.describe_topics(topics, request_timeout=self._answer_seconds)[topic].result()
+
+    def _of_all(self, topic: str, spec: OffsetSpec, what: str) -> dict[TopicPartition, int]:
+        def question() -> dict[TopicPartition, int]:
+            asked = {KafkaTopicPartition(topic, each.id): spec for each in self._described(topic).partitions}
             answers = self._admin.list_offsets(
                 asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._answer_seconds
             )
-            return {tp.partition: answer.result().offset for tp, answer in answers.items()}
+            return {TopicPartition(topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
 
         found = ask(f"the {what} of topic {topic}", question)
         if min(found.values(), default=0) < 0:  # without an error, where a leader went away
             raise unanswered(f"the {what} of topic {topic}", "a leader does not answer")
         return found
 
-    def _committed(self, tps: Iterable[TopicPartition]) -> list[Any]:
+    def _committed(self, tps: Collection[TopicPartition]) -> list[Any]:
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
-        what = f"the offsets of {', '.join(f'{tp.topic}[{tp.partition}]' for tp in wanted)}"
-        answers: list[Any] = ask(what, lambda: self.consumer.committed(wanted, timeout=self._answer_seconds))
+        return self._each(f"the offsets of {', '.join(map(str, tps))}", self.consumer.committed, wanted)
+
+    def _each(self, what: str, question: Callable[..., list[Any]], wanted: Sequence[KafkaTopicPartition]) -> list[Any]:
+        """The answer of a consumer's method for each of these; raises if one of them is an error."""
+        answers = ask(what, lambda: question(wanted, timeout=self._answer_seconds))
         for answer in answers:
             if answer.error:
                 raise failed(what, answer.error)
@@ -230,7 +223,14 @@ def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[Top
     if not tps:
         _ask_for_nothing(admin)
         return {}
-    found = _ends(admin, tps)
+    latest = {KafkaTopicPartition(*tp): OffsetSpec.latest() for tp in tps}
+    found, unknown = _asked(admin, latest)
+    if unknown:  # the client's metadata is older than the partition
+        for topic in {tp.topic for tp in tps}:
+            error = admin.list_topics(topic, timeout=_ENDS_SECONDS).topics[topic].error
+            if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise unanswered(_ENDS, f"topic {topic} does not exist").of("topic")
+        found, _ = _asked(admin, latest)
     if not found:
         raise unanswered(_ENDS, f"no answer within {_ENDS_SECONDS:.0f} s")
     return found
@@ -243,18 +243,6 @@ def _ask_for_nothing(admin: AdminClient) -> None:
     except KafkaException as error:
         if error.args[0].code() in PASSING_ERRORS:  # others are an answer, such as a refusal
             raise unanswered(_ENDS, error.args[0].str()) from None
-
-
-def _ends(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    latest = {KafkaTopicPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
-    found, unknown = _asked(admin, latest)
-    if unknown:  # the client's metadata is older than the partition
-        for topic in {tp.topic for tp in tps}:
-            error = admin.list_topics(topic, timeout=_ENDS_SECONDS).topics[topic].error
-            if error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise unanswered(_ENDS, f"topic {topic} does not exist").of("topic")
-        found, _ = _asked(admin, latest)
-    return found
 
 
 def _asked(

@@ -149,7 +149,7 @@ def names_of_dataframes(application: Application) -> Collection[str]:
 
 def _commit_beginnings(member: Member, topics: Collection[str]) -> None:
     offsets = member.group.offsets
-    tps = sorted(TopicPartition(name, number) for name in topics for number in offsets.ends(name))
+    tps = sorted(tp for name in topics for tp in offsets.ends(name))
     with ThreadPoolExecutor(member.runtime.workers) as pool:
         commit_where_partitions_begin(offsets.consumer, zip(tps, pool.map(member.would_begin, tps), strict=True))
 

@@ -95,8 +95,7 @@ class RunEnd:
             return False
         if self.offsets is not None:
             for topic in self.internal:
-                ends = self.offsets.ends(topic)
-                self.until.goes_on({TopicPartition(topic, partition): end for partition, end in ends.items()})
+                self.until.goes_on(self.offsets.ends(topic))
         return not self._left(assigned)
 
     def _left(self, assigned: Collection[TopicPartition]) -> bool:

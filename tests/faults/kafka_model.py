@@ -65,12 +65,12 @@ class Group:
         is_set = tp in self.set_by_hand
         return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, is_set=is_set)
 
-    def ends(self, topic: str) -> dict[int, int]:
+    def ends(self, topic: str) -> dict[TopicPartition, int]:
         """What ``app.kafka.questions.GroupOffsets`` finds out, as the next one."""
-        return {tp.partition: len(records) for tp, records in self.records.items() if tp.topic == topic}
+        return {tp: len(records) for tp, records in self.records.items() if tp.topic == topic}
 
-    def begun(self, topic: str) -> set[int]:
-        return {tp.partition for tp in self.committed if tp.topic == topic}
+    def begun(self, topic: str) -> set[TopicPartition]:
+        return {tp for tp in self.committed if tp.topic == topic}
 
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if pause("ask Kafka for the offsets since a time") is not Fate.ANSWERED:

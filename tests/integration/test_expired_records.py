@@ -65,7 +65,8 @@ def topic(kafka: Broker) -> Iterator[Topic]:
 def test_the_ends_of_a_topic_are_what_kafka_still_has(topic: Topic) -> None:
     offsets = GroupOffsets(topic.consumer, topic.admin)
     topic.expire(25)
-    assert (offsets.beginnings(topic.name), offsets.ends(topic.name)) == ({0: 25}, {0: 100})
+    tp = TopicPartition(topic.name, 0)
+    assert (offsets.beginnings(topic.name), offsets.ends(topic.name)) == ({tp: 25}, {tp: 100})
 
 
 @pytest.mark.parametrize(

@@ -55,11 +55,11 @@ class Kafka(GroupOffsets):
         self.on_ask: Callable[[], None] = lambda: None
         self.times = {0: 0}  # by partition the offset since any time, now
 
-    def ends(self, topic: str) -> dict[int, int]:
-        return dict.fromkeys(self.times, self.offsets.high)
+    def ends(self, topic: str) -> dict[TopicPartition, int]:
+        return {TopicPartition(topic, partition): self.offsets.high for partition in self.times}
 
-    def begun(self, topic: str) -> set[int]:
-        return set(self.times)
+    def begun(self, topic: str) -> set[TopicPartition]:
+        return {*self.ends(topic)}
 
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {tp: self.times[tp.partition] for tp in ends}
@@ -73,8 +73,8 @@ class Kafka(GroupOffsets):
             raise self.errors_of[tp].pop(0)
         return self.offsets_of.get(tp, self.offsets)
 
-    def beginnings(self, topic: str) -> dict[int, int]:
-        return {P0.partition: self.offsets.low}
+    def beginnings(self, topic: str) -> dict[TopicPartition, int]:
+        return {P0: self.offsets.low}
 
     def topic_id(self, _: str) -> str:
         if self.id_errors:

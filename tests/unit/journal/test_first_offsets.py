@@ -33,21 +33,21 @@ class Kafka(GroupOffsets):
         self.later: dict[int, int] = {}  # the first offset of a partition since any moment
         self.asked: list[datetime] = []
 
-    def begun(self, topic: str) -> set[int]:
+    def begun(self, topic: str) -> set[TopicPartition]:
         assert topic == "sensors"
-        return self.committed
+        return {TopicPartition(topic, partition) for partition in self.committed}
 
-    def ends(self, topic: str) -> dict[int, int]:
-        return dict(self.high)
+    def ends(self, topic: str) -> dict[TopicPartition, int]:
+        return {TopicPartition(topic, partition): high for partition, high in self.high.items()}
 
     def since(self, moment: datetime, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self.asked.append(moment)
         return {tp: self.later.get(tp.partition, end) for tp, end in ends.items()}
 
-    def beginnings(self, topic: str) -> dict[int, int]:
+    def beginnings(self, topic: str) -> dict[TopicPartition, int]:
         if self.hides_beginnings:
             raise RetryableError("asking Kafka for the beginnings", "no answer")
-        return dict.fromkeys(self.high, 7)
+        return dict.fromkeys(self.ends(topic), 7)
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
         return PartitionOffsets(None, 7, self.high[tp.partition], self.topic, self.cluster)
