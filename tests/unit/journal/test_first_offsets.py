@@ -47,7 +47,7 @@ class Kafka(GroupOffsets):
     def beginnings(self, topic: str) -> dict[TopicPartition, int]:
         if self.hides_beginnings:
             raise RetryableError("asking Kafka for the beginnings", "no answer")
-        return dict.fromkeys(self.ends(topic), 7)
+        return {TopicPartition(topic, partition): 7 for partition in self.high}
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
         return PartitionOffsets(None, 7, self.high[tp.partition], self.topic, self.cluster)
@@ -194,9 +194,9 @@ def test_members_that_claim_at_the_same_time_agree(group: Group) -> None:
     ends = group.kafka.ends
     moments = iter((0, 1_000))
 
-    def later(topic: str) -> dict[int, int]:
+    def later(topic: str) -> dict[TopicPartition, int]:
         moment = next(moments)
-        return {partition: end + moment for partition, end in ends(topic).items()}
+        return {tp: end + moment for tp, end in ends(topic).items()}
 
     group.store.on_small = meet
     group.kafka.ends = later  # type: ignore[method-assign]
