@@ -7,7 +7,7 @@ Columns are converted as a whole, in C++, and value by value only if they mix ki
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,12 +36,6 @@ from app.table.type_names import Types, scalar_count
 
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
 _CASE = "has a name that differs only in case from another one"
-
-
-class _OfKafka(NamedTuple):
-    """Names a rescued value of Kafka's metadata; the record may have a field of the same name."""
-
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +102,11 @@ def convert(
     left = (rules.most_scalars(schema) if most is None else most) - _scalars(schema)
     growth = Growth(left, is_iceberg=rules.is_iceberg)
     batch = _Conversion(rows, schema, rules, extra, growth)
-    batch.add_lost(lost)
     batch.add_fields()
     batch.add_timestamps()
     batch.add_keys()
     batch.add_extra()
+    batch.add_lost(lost)
     return batch.finish()
 
 
@@ -126,7 +120,7 @@ class _Conversion:
         self._rules = rules
         self._extra = extra
         self._columns: dict[str, Column] = {}
-        self._left_over: dict[int, dict[str | _OfKafka, Any]] = {}
+        self._left_over: dict[int, dict[str, Any]] = {}
         self._rescued: dict[str, Rescue] = {}
         own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
         self._own = frozenset(own)
@@ -158,7 +152,7 @@ class _Conversion:
         """Rescues values that the metadata columns cannot store."""
         for name, values in lost.items():
             for row, value in values.items():
-                self._rescue(_OfKafka(name), row, value, "has no form in its column")
+                self._rescue(name, row, value, "has no form in its column", is_of_kafka=True)
 
     def add_fields(self) -> None:
         """Adds the records' own fields, except the timestamp."""
@@ -226,7 +220,7 @@ class _Conversion:
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
-        self._add(KEY_COLUMN, self._fitted_own(KEY_COLUMN, infer(keys), keys), _OfKafka(RESCUED_KEY))
+        self._add(KEY_COLUMN, self._fitted_own(KEY_COLUMN, infer(keys), keys), RESCUED_KEY)
 
     def add_extra(self) -> None:
         for name, array in self._extra.items():
@@ -236,7 +230,7 @@ class _Conversion:
             if kind in (None, array.type):
                 self._add(name, Column(array, array.type, {}, array.is_valid().index(True).as_py()))
             else:
-                self._add(name, self._fitted_own(name, None, array.to_pylist()), _OfKafka(name))
+                self._add(name, self._fitted_own(name, None, array.to_pylist()), name)
 
     def finish(self) -> Conversion:
         """Returns the columns in the order of the schema, new ones in the order they were first seen."""
@@ -259,7 +253,7 @@ class _Conversion:
         arrays = {name: column.array for name, column in self._columns.items()}
         if self._left_over:
             columns.setdefault(RESCUED_COLUMN, pa.string())
-            texts = {row: to_json(_by_name(fields)) for row, fields in self._left_over.items()}
+            texts = {row: to_json(fields) for row, fields in self._left_over.items()}
             arrays[RESCUED_COLUMN] = pa.array(map(texts.get, range(len(self._rows))), pa.string())
         stored = {name: arrays[name] for name in columns if has_values(arrays.get(name))}
         # Made of no columns, a table would have no rows either.
@@ -273,10 +267,10 @@ class _Conversion:
         place = fields.index(name) if name in fields else len(fields) + list(self._columns).index(name)
         return row, place
 
-    def _add(self, name: str, column: Column, rescued_as: _OfKafka | None = None) -> None:
+    def _add(self, name: str, column: Column, of_kafka: str | None = None) -> None:
         self._columns[name] = column
         for row, misfit in column.misfits.items():
-            self._rescue(rescued_as or name, row, misfit.value, misfit.reason)
+            self._rescue(of_kafka or name, row, misfit.value, misfit.reason, is_of_kafka=of_kafka is not None)
 
     def _rescue_all(self, name: str, values: Iterable[Any], why: str, equal_to: Iterable[Any] | None = None) -> None:
         others = equal_to if equal_to is not None else (None for _ in self._rows)
@@ -284,27 +278,16 @@ class _Conversion:
             if not is_empty(value) and not (type(value) is type(other) and value == other):
                 self._rescue(name, row, value, why)
 
-    def _rescue(self, field_name: str | _OfKafka, row: int, value: Any, why: str | Reason) -> None:
-        fields = self._left_over.setdefault(row, {})
-        fields[field_name] = value
-        name = field_name if isinstance(field_name, str) else field_name.name
+    def _rescue(self, name: str, row: int, value: Any, why: str | Reason, *, is_of_kafka: bool = False) -> None:
+        """Keeps what does not fit; Kafka's metadata under a name that no field of the record has."""
         so_far = self._rescued.get(name)
         if so_far:
             self._rescued[name] = Rescue(so_far.count + 1, so_far.example)
         else:
             self._rescued[name] = Rescue(1, why if isinstance(why, Reason) else about(value, f" {why}"))
-
-
-def _by_name(fields: Mapping[str | _OfKafka, Any]) -> Mapping[str, Any]:
-    """Returns the rescued fields of a row, each under a name of its own."""
-    named = {name: value for name, value in fields.items() if isinstance(name, str)}
-    for field_name, value in fields.items():
-        if isinstance(field_name, _OfKafka):
-            name = field_name.name
-            while name in named:
-                name = f"_{name}"
-            named[name] = value
-    return named
+        while is_of_kafka and name in self._rows[row].value:
+            name = f"_{name}"
+        self._left_over.setdefault(row, {})[name] = value
 
 
 def _appearing(column: Column) -> Column:
