@@ -24,9 +24,10 @@ _NAMES = {kind: name for name, kind in _BY_NAME.items()}
 _KNOWN = ", ".join([*_BY_NAME, "decimal(p,s)", "array<type>", "struct<name:type,...>"])
 _MARKS = frozenset("<>(),:")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# A name in backticks (doubled inside), a mark, or anything between marks.
+_DECIMAL = re.compile(r"decimal\s*\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)", re.IGNORECASE)
+# A decimal, a name in backticks (doubled inside), a mark, or anything between marks.
 _TOKEN = re.compile(
-    r"\s*(?:(?P<quoted>`(?:[^`]|``)*`)|(?P<mark>[<>(),:])|(?P<word>[^<>(),:`]+?)(?=\s*(?:[<>(),:`]|$)))"
+    rf"\s*({_DECIMAL.pattern}|`(?:[^`]|``)*`|[<>(),:]|[^<>(),:`]+?(?=\s*(?:[<>(),:`]|$)))", re.IGNORECASE
 )
 
 
@@ -93,11 +94,11 @@ class _Parser:
 
     def type(self) -> pa.DataType:
         token = self._next("a type")
+        if decimal := _DECIMAL.fullmatch(token):
+            return _decimal(*map(int, decimal.groups()))
         match token.lower():
             case name if name in _BY_NAME:
                 return _BY_NAME[name]
-            case "decimal":
-                return self._decimal()
             case "array":
                 self._expect("<", "after array, as in array<string>")
                 element = self.type()
@@ -128,22 +129,9 @@ class _Parser:
         if token := self._tokens[self._at]:
             raise ValueError(f"{token!r} is not expected there in {self._text!r}")
 
-    def _decimal(self) -> pa.DataType:
-        self._expect("(", "after decimal, as in decimal(10,2)")
-        precision = self._number()
-        self._expect(",", "between the digits of a decimal, as in decimal(10,2)")
-        scale = self._number()
-        self._expect(")", "after the digits of a decimal")
-        if not (1 <= precision <= MAX_DIGITS and scale <= precision):
-            raise ValueError(
-                f"decimal({precision},{scale}) is not possible: "
-                f"1 to {MAX_DIGITS} digits, at most as many of them after the point"
-            )
-        return pa.decimal128(precision, scale)
-
     def _name(self) -> str:
         token = self._next("a name")
-        if token in _MARKS:
+        if token[0] != "`" and not _MARKS.isdisjoint(token):
             raise ValueError(f"a name is missing before {token!r} in {self._text!r}")
         name = token[1:-1].replace("``", "`") if token.startswith("`") else token
         try:
@@ -151,12 +139,6 @@ class _Parser:
         except UnicodeEncodeError:
             raise ValueError(f"the name {name!r} is not Unicode") from None
         return name
-
-    def _number(self) -> int:
-        token = self._next("a number")
-        if not (token.isascii() and token.isdigit()):
-            raise ValueError(f"{token!r} is no number of digits, as in decimal(10,2)")
-        return int(token)
 
     def _expect(self, mark: str, where: str) -> None:
         if self._tokens[self._at] != mark:
@@ -171,12 +153,21 @@ class _Parser:
         return token
 
 
+def _decimal(precision: int, scale: int) -> pa.DataType:
+    if not (1 <= precision <= MAX_DIGITS and scale <= precision):
+        raise ValueError(
+            f"decimal({precision},{scale}) is not possible: "
+            f"1 to {MAX_DIGITS} digits, at most as many of them after the point"
+        )
+    return pa.decimal128(precision, scale)
+
+
 def _tokens(text: str) -> list[str]:
     tokens, at = [], 0
     while text[at:].strip():
         match = _TOKEN.match(text, at)
         if match is None:
             raise ValueError(f"a backtick is not closed in {text!r}")
-        tokens.append(match["quoted"] or match["mark"] or match["word"])
+        tokens.append(match[1])
         at = match.end()
     return tokens

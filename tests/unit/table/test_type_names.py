@@ -73,7 +73,7 @@ def test_the_types_of_columns() -> None:
         (parse_type, "array", "'<' is missing after array, as in array<string>"),
         (parse_type, "array<string", "'>' is missing after the type of the elements"),
         (parse_type, "array<string>>", "'>' is not expected there"),
-        (parse_type, "decimal", r"'\(' is missing after decimal"),
+        (parse_type, "decimal(10)", r"'decimal' is no type; known are .*decimal\(p,s\)"),
         (parse_type, "decimal(39,2)", r"decimal\(39,2\) is not possible: 1 to 38 digits"),
         (parse_type, "decimal(2,3)", "at most as many of them after the point"),
         (parse_type, "struct<>", "a name is missing before '>'"),
