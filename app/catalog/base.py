@@ -24,7 +24,7 @@ class RestartError(FatalError):
 
 
 class Catalog(Protocol):
-    """One table in a catalog.
+    """One table in a catalog; a method with a body is as catalogs have it that need no more.
 
     Every method may raise ``RetryableError`` (time-outs, 429, 5xx, refused connections; ``NotTakenError`` where that is
     sure) or ``FatalError`` (401, 403, other 4xx, 501, an answer that is not what the contract says).
@@ -39,17 +39,21 @@ class Catalog(Protocol):
     def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
         """Makes the table known at its location, a URI without a trailing slash; returns what the catalog holds."""
 
-    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
+    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:  # noqa: ARG002
         """Brings the properties of a known table in line with the settings. Never raises: a failure is logged."""
+        return
 
-    def add_source(self, topic: str) -> None:
+    def add_source(self, topic: str) -> None:  # noqa: ARG002
         """Registers the topic as a source of the table. Never raises: a failure is logged."""
+        return
 
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         """Divides files into those that one request takes, in their order."""
+        return iter([files] if files else [])
 
-    def has(self, marks: Sequence[Mark]) -> bool:
+    def has(self, marks: Sequence[Mark]) -> bool:  # noqa: ARG002
         """Whether the catalog knows that it has the rows up to these marks; ``False`` if it keys files by path."""
+        return False
 
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         """Registers the files in one request, with the topic they come from.

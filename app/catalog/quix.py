@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import quote
 
-from app.catalog.base import TooLargeError
+from app.catalog.base import Catalog, TooLargeError
 from app.catalog.column_stats import column_stats
 from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.catalog.targets import QuixTarget
@@ -35,7 +35,7 @@ _PATIENCE = Patience(connect=10.0, read=60.0, whole=120.0)
 _IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
 
 
-class QuixCatalog:
+class QuixCatalog(Catalog):
     """One table of the catalog; to be used by one thread at a time."""
 
     def __init__(self, target: QuixTarget, patience: Patience = _PATIENCE) -> None:
@@ -112,10 +112,6 @@ class QuixCatalog:
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         """Divides files into those that one request takes; after a refusal for its size, into half as large ones."""
         return portions(files, self._entry_with_bounds, self._most_bytes)
-
-    def has(self, marks: Sequence[Mark]) -> bool:  # noqa: ARG002 - paths are the keys
-        """Returns ``False``: this catalog knows no marks."""
-        return False
 
     def add_files(
         self,

@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -18,7 +18,7 @@ from uuid import UUID
 
 import pyarrow as pa
 from pydantic import ValidationError as InvalidAnswerError
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg import catalog as libraries
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     BadRequestError,
@@ -38,7 +38,7 @@ from pyiceberg.transforms import IDENTITY, TimeTransform, parse_transform
 from pyiceberg.utils.config import Config
 
 from app import DOCUMENTS
-from app.catalog.base import RestartError
+from app.catalog.base import Catalog, RestartError
 from app.catalog.iceberg.entries import columns_of_table, entries, fields_of_files, map_names, prepare, type_of
 from app.catalog.iceberg.expiry import expired
 from app.catalog.iceberg.marks import are_in, properties_of
@@ -84,8 +84,8 @@ _LASTING = (*REFUSALS, ArithmeticError, NotImplementedError, NotInstalledError, 
 _T = TypeVar("_T")
 
 
-class IcebergTable:
-    """One table of an Iceberg catalog; to be used by one thread at a time."""
+class IcebergTable(Catalog):
+    """One table of an Iceberg catalog, whose properties are the user's; to be used by one thread at a time."""
 
     def __init__(self, target: IcebergTarget, store: ObjectStore) -> None:
         own: dict[str, Any] = {**target.properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
@@ -102,7 +102,7 @@ class IcebergTable:
         self.words = f"the Iceberg table {'.'.join(self._identifier)}"
         self._group = target.group
         self._keep_days = target.keep_days
-        self._catalog: Catalog | None = None
+        self._catalog: libraries.Catalog | None = None
         self._table: Table | None = None  # as last seen; forgotten after each error
         self._uuid: UUID | None = None
         self._location: str | None = None  # as first seen
@@ -136,17 +136,6 @@ class IcebergTable:
             hint = "If a view has this name, set TABLE_NAME to another one"
             raise RetryableError(f"creating {self.words}", "the catalog does not know it yet", hint)
         return created
-
-    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
-        """Does nothing: the properties are the user's."""
-
-    def add_source(self, topic: str) -> None:
-        """Does nothing: the marks name the topic."""
-
-    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-        """Puts all files in one commit."""
-        if files:
-            yield files
 
     def has(self, marks: Sequence[Mark]) -> bool:
         def has() -> bool:
@@ -188,7 +177,7 @@ class IcebergTable:
 
     def load(self) -> Table | None:
         if self._catalog is None:
-            self._catalog = restrict(load_catalog(NAME, **self._properties))
+            self._catalog = restrict(libraries.load_catalog(NAME, **self._properties))
         try:
             table = self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
