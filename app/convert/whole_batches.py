@@ -107,7 +107,8 @@ class WholeBatches:
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
-        extra = self._extra_columns(moments, messages, headers, tps, schema.columns)
+        origins = _origins(messages, headers) if self._metadata else []
+        extra = self._extra_columns(moments, origins, tps, schema.columns)
         arrays |= extra
         in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
         stored = {name: arrays[name] for name in in_file if has_values(arrays[name])}
@@ -192,21 +193,11 @@ class WholeBatches:
         return {KEY_COLUMN: self._stored(KEY_COLUMN, keys, known)}
 
     def _extra_columns(
-        self,
-        moments: pa.Array,
-        messages: Sequence[Message],
-        headers: AllHeaders,
-        tps: Sequence[TopicPartition],
-        known: Types,
+        self, moments: pa.Array, origins: Sequence[Row], tps: Sequence[TopicPartition], known: Types
     ) -> Columns:
-        columns: dict[str, pa.Array] = {}
-        if self._metadata:
-            origins = [
-                Row({}, None, one.timestamp()[1], one.offset(), its) for one, its in zip(messages, headers, strict=True)
-            ]
-            if lost_metadata(self._metadata, origins):
-                raise OneByOneError
-            columns |= metadata_columns(self._metadata, origins, tps)
+        if lost_metadata(self._metadata, origins):
+            raise OneByOneError
+        columns = metadata_columns(self._metadata, origins, tps)
         if self._rules.timestamp_as:
             columns[self._rules.timestamp_as] = _usable(moments)
         stored = ((name, array) for name, array in columns.items() if name not in self._rules.partition_columns)
@@ -233,6 +224,11 @@ class WholeBatches:
         if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
             raise OneByOneError
         return pc.coalesce(found, _text(values, column))
+
+
+def _origins(messages: Sequence[Message], headers: AllHeaders) -> list[Row]:
+    """Returns what metadata columns are made of."""
+    return [Row({}, None, one.timestamp()[1], one.offset(), its) for one, its in zip(messages, headers, strict=True)]
 
 
 def _usable(timestamps: pa.Array) -> pa.Array:
