@@ -20,7 +20,7 @@ from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.formatting import counted
-from app.journal.survey import survey
+from app.journal.journal import survey
 from app.kafka.connection import EVERY_CLIENT
 from app.kafka.topics import listing_topics
 from app.model import Rejected

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.journal.entry import group_folder
-from app.journal.first_topics import noted_topics
+from app.journal.first_offsets import noted_topics
 from app.service.stores import new_store
 
 

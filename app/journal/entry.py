@@ -5,10 +5,10 @@ A group's folder has a claim for each topic-partition (``app.journal.journal``) 
 """
 
 import hashlib
-import re
 from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationError
 from pydantic_core import core_schema
@@ -18,7 +18,6 @@ from app.storage.document import Form
 from app.table.layout import journal_folder
 
 _LONGEST_NAME = 150  # of 255 bytes that a folder's name may have; the rest is for a hash
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _REMEDY = (
     "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
     "connector go on from the offset committed in Kafka, and rows may then come twice"
@@ -120,7 +119,7 @@ def is_log(key: str) -> bool:
 
 def _as_name(text: str) -> str:
     """The text as a folder's name: percent-encoded, also its dots; too long a one is cut and hashed."""
-    encoded = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), text)
+    encoded = quote(text, safe="").replace(".", "%2E").replace("~", "%7E")
     if len(encoded) <= _LONGEST_NAME:
         return encoded
     return f"{encoded[:_LONGEST_NAME]}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -16,6 +16,10 @@ Each text of ``FOLLOW_OFFSETS`` has one more such object. If a time is set when 
 in it begin at the time once; else it has none, also if a time is set later. It stays as it is: a later reckoning would
 pass over what was read since, and what was added since.
 
+A group of several topics has one object of its own beside the tables, ``first-topics.json``. A topic that appears later
+is read from its first record: else ``latest`` would skip what came before the group learns of the topic. The first
+member writes it, before anything is claimed; the store lets only one member create the object.
+
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They always begin with their first record.
 """
@@ -32,11 +36,12 @@ from typing import Any, Literal
 
 from app.errors import ConnectorError
 from app.formatting import counted
-from app.journal.entry import Stored, form_of
+from app.journal.entry import Stored, form_of, group_folder
 from app.journal.journal import Journal
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import ids_differ
 from app.model import TopicPartition
+from app.storage.base import ObjectStore
 from app.storage.document import Document
 
 logger = logging.getLogger(__name__)
@@ -184,3 +189,27 @@ class FirstOffsets:
                 topic,
                 counted(passed_over, "existing record"),
             )
+
+
+class _FirstTopics(Stored):
+    version: Literal[1] = 1
+    topics: list[str]
+
+
+_TOPICS_FORM = form_of(
+    _FirstTopics,
+    "the group's first topics",
+    "If a newer release wrote it, update this one. Else delete it: the topics that are there then count as the first",
+)
+
+
+def first_topics(store: ObjectStore, root: str, group: str, topics: Collection[str]) -> frozenset[str]:
+    """The first topics of this group, ``topics`` if it is new; ``root`` is the folder of the tables."""
+    document = Document(store, f"{group_folder(root, group)}first-topics.json", _TOPICS_FORM)
+    first = document.read() or document.write_first(_FirstTopics(topics=sorted(topics)))
+    return frozenset(first.topics)
+
+
+def noted_topics(root: str, group: str) -> str:
+    """The folder with an object for each topic of which the group has had a table: others beside it are not ours."""
+    return f"{group_folder(root, group)}topics/"

@@ -25,7 +25,7 @@ from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime
 from app.errors import RetryableError
-from app.journal.first_topics import first_topics
+from app.journal.first_offsets import first_topics
 from app.kafka.group import OtherTables, check_members, is_member
 from app.kafka.rights import check_topic_rights
 from app.kafka.topics import listing_topics, missing_topic, open_topic

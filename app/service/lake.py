@@ -17,7 +17,7 @@ from app.catalog.registrar import Registrar
 from app.catalog.targets import IcebergTarget, QuixTarget
 from app.config.settings import Settings
 from app.errors import ConfigError
-from app.journal.survey import warn_of_other_groups
+from app.journal.journal import warn_of_other_groups
 from app.monitoring.waits import Waits
 from app.service.stores import new_store
 from app.storage.base import ObjectStore

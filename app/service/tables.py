@@ -18,7 +18,7 @@ from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.journal.first_topics import noted_topics
+from app.journal.first_offsets import noted_topics
 from app.kafka.topics import missing_topic
 from app.service.connector import Connector
 from app.service.lake import check_journals, open_lake

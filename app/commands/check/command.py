@@ -28,7 +28,7 @@ from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
 from app.errors import ConfigError, ConnectorError, FatalError, cut
 from app.formatting import counted
-from app.journal.survey import warn_of_other_groups
+from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
 from app.kafka.topics import Topics, listing_topics, missing_topic, new_admin, open_topic

@@ -17,7 +17,7 @@ from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted
-from app.journal.survey import survey
+from app.journal.journal import survey
 from app.model import DataFile
 from app.service.lake import dead_letter_address
 from app.spark.merge import may_match

@@ -21,7 +21,7 @@ from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
-from app.journal.survey import Survey, survey
+from app.journal.journal import Survey, survey
 from app.service.lake import new_catalog, new_lake, new_location, require_table
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder

@@ -17,7 +17,7 @@ from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
 from app.formatting import counted
-from app.journal.survey import Survey, survey
+from app.journal.journal import Survey, survey
 from app.model import DataFile
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
-from app.journal.survey import survey
+from app.journal.journal import survey
 from app.model import DataFile
 from app.service.lake import new_catalog, new_lake, new_location, require_table
 from app.service.stores import new_store

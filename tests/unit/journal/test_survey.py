@@ -4,8 +4,8 @@ import pytest
 
 from app.errors import FatalError
 from app.journal.entry import log_key
+from app.journal.journal import survey
 from app.journal.log import AssignmentLog, Progress
-from app.journal.survey import survey
 from tests.unit.journal.journal_bench import P0, P1, P2, THEIRS, Bench, file, intent, key_of
 
 ROOT = "data/t"
