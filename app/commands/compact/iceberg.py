@@ -2,9 +2,8 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import groupby, starmap
 from operator import attrgetter
 
@@ -15,17 +14,15 @@ from app.catalog.iceberg.table import IcebergTable
 from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.commands.compact.erase import has_ended, note_erased, refuse_most
 from app.commands.compact.job import bins_worth_merging, by_size
-from app.commands.compact.table import is_chosen
+from app.commands.compact.table import TableAtWork, is_chosen
 from app.commands.output import print_line
 from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
-from app.journal.journal import Survey, survey
-from app.service.lake import new_catalog, new_lake, new_location, require_table
-from app.service.stores import new_store
+from app.journal.journal import survey
 from app.spark.scratch import scratch_folder
-from app.storage.base import ObjectStore, StoredObject
+from app.storage.base import StoredObject
 from app.table.last_maintenance import keep_maintenance
 from app.table.layout import UTC_ZONE, is_data_file
 from app.table.parquet_reader import read_footer
@@ -37,10 +34,9 @@ _LEFT_OVER = timedelta(days=1)  # older than a file whose batch may still be com
 def compact_iceberg(settings: Settings, options: Namespace) -> int:
     """Merge files, or list what would be merged."""
     begun = time.time()
-    store, root, rewrite = _opened(settings)
-    listed = {found.key: found for found in store.list(f"{root}/") if _is_own(found.key, root)}
-    with_columns = partial(_with_columns, store, settings.max_write_workers)
-    selection = _Selection(rewrite, listed, root, options, with_columns)
+    table, rewrite = _opened(settings)
+    listed = {found.key: found for found in table.store.list(f"{table.root}/") if _is_own(found.key, table.root)}
+    selection = _Selection(table, rewrite, listed, options)
     before = after = 0
     for _, of_spec in groupby(selection.bins(rewrite.files()), lambda fitting: fitting.files[0].group[0]):
         for some in by_size(of_spec, _FILES_AT_ONCE, lambda fitting: len(fitting.files)):
@@ -48,15 +44,15 @@ def compact_iceberg(settings: Settings, options: Namespace) -> int:
             for files, size in unchanged if options.dry_run else _merged(rewrite, some):
                 before, after = before + len(files), after + 1
                 former = f"{counted(len(files), 'file')}, {sum(each.size for each in files):,} bytes"
-                folder = _folder_of(files[0].key, root)
-                print_line(f"{folder}: {former} → 1 file" + (f", {size:,} bytes" if size else ""))
+                folder = table.folder_of(files[0].key)
+                print_line(f"{folder or '.'}: {former} → 1 file" + (f", {size:,} bytes" if size else ""))
     print_line(f"{counted(before, 'file')} {'would become' if options.dry_run else 'became'} {after:,}")
     selection.tell()
     if not options.dry_run:
         counts = {"before": before, "after": after, "later": selection.warm, "failed": 0}
-        keep_maintenance(store, root, begun=begun, ended=time.time(), **counts)
+        keep_maintenance(table.store, table.root, begun=begun, ended=time.time(), **counts)
     chosen = {key: found for key, found in listed.items() if selection.is_chosen(key)}
-    _list_orphans(rewrite, store.uri, chosen, survey(store, root))
+    _list_orphans(table, rewrite, chosen)
     return 0
 
 
@@ -65,7 +61,7 @@ def erase_iceberg(settings: Settings, options: Namespace) -> int:
     if options.where:
         hint = "Use DELETE FROM of Spark or Trino, and expire_snapshots"
         raise ConfigError("erasing rows", "the table is one of Iceberg", hint)
-    store, root, rewrite = _opened(settings)
+    table, rewrite = _opened(settings)
     live = rewrite.files((settings.timestamp_column, settings.timestamp_as))
     if live and not any(file.times for file in live):
         cause = "the table has none of the time of its records"
@@ -77,41 +73,30 @@ def erase_iceberg(settings: Settings, options: Namespace) -> int:
         ended = [has_ended(values, options.older_than, zones[is_local]) for is_local, values in file.times]
         return bool(ended) and all(ended)
 
-    refuse_most(options, store, root, ((file.size, is_old(file)) for file in live))
-    old = [file for file in live if is_old(file) and is_chosen(_folder_of(file.key, root), options.folder)]
+    refuse_most(options, table.store, table.root, ((file.size, is_old(file)) for file in live))
+    old = [file for file in live if is_old(file) and is_chosen(table.folder_of(file.key) or ".", options.folder)]
     if old and not options.dry_run:
         rewrite.commit([], old)
     rows = sum(file.rows for file in old)
-    note_erased(options, store, root, rows)
+    note_erased(options, table.store, table.root, rows)
     would = "would be erased" if options.dry_run else "erased"
     partitions = counted(len({file.group for file in old}), "partition")
     print_line(f"{counted(rows, 'row')} {would} from {counted(len(old), 'file')} in {partitions}")
     return 0
 
 
-def _opened(settings: Settings) -> tuple[ObjectStore, str, Rewrite]:
-    store = new_store(settings)
-    catalog = new_catalog(settings, store)
-    assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
-    known = catalog.check()
-    location = new_location(settings, store, known)
-    require_table(store, location)
-    new_lake(settings, store, location, known, catalog).schema.would_be()  # which refuses another time zone
-    return store, location.root, Rewrite(catalog, store, settings.spec.sort_column, settings.spark.row_group_rows)
+def _opened(settings: Settings) -> tuple[TableAtWork, Rewrite]:
+    table = TableAtWork(settings, writes=False)  # the catalog alone is written
+    assert isinstance(table.catalog, IcebergTable)  # noqa: S101 - the settings say so
+    return table, Rewrite(table.catalog, table.store, settings.spec.sort_column, settings.spark.row_group_rows)
 
 
 class _Selection:
     def __init__(
-        self,
-        rewrite: Rewrite,
-        listed: Mapping[str, StoredObject],
-        root: str,
-        options: Namespace,
-        with_columns: Callable[[Sequence[LiveFile]], Iterable[tuple[LiveFile, pa.Schema]]],
+        self, table: TableAtWork, rewrite: Rewrite, listed: Mapping[str, StoredObject], options: Namespace
     ) -> None:
+        self._table = table
         self._rewrite = rewrite
-        self._with_columns = with_columns
-        self._root = root
         self._options = options
         self._target_bytes: int = options.target_mb << 20
         cold = datetime.now(UTC) - options.when_cold
@@ -121,13 +106,13 @@ class _Selection:
 
     def is_chosen(self, key: str) -> bool:
         """Whether the file is in one of the folders that the user wants."""
-        return is_chosen(_folder_of(key, self._root), self._options.folder)
+        return is_chosen(self._table.folder_of(key) or ".", self._options.folder)
 
     def bins(self, files: Sequence[LiveFile]) -> Iterator[Fitting]:
         """Yield files that become one, by their specs and partitions."""
         groups: dict[tuple[int, Hashable], list[LiveFile]] = {}
         for file in files:
-            if not _is_own(file.key, self._root):
+            if not _is_own(file.key, self._table.root):
                 self._elsewhere += 1
             elif self.is_chosen(file.key):
                 groups.setdefault(file.group, []).append(file)
@@ -139,7 +124,7 @@ class _Selection:
                 self.warm += len(small) - len(cold)
             if not any(some[1:] for some in bins_worth_merging(cold, self._target_bytes)):
                 continue  # no footer is worth reading
-            for columns, fitting in self._rewrite.fitting(self._with_columns(cold)):
+            for columns, fitting in self._rewrite.fitting(_with_columns(self._table, cold)):
                 for bin_ in bins_worth_merging(fitting, self._target_bytes):
                     parts = by_size(sorted(bin_, key=attrgetter("key")), _FILES_AT_ONCE, lambda _: 1)
                     yield from (Fitting(columns, part) for part in parts if len(part) > 1)
@@ -152,12 +137,7 @@ class _Selection:
             left = counted(self._with_deletes, "file")
             print_line(f"left: {left} of which an engine has deleted rows; rewrite_data_files of Spark merges them")
         if self._elsewhere:
-            print_line(f"left: {counted(self._elsewhere, 'file')} outside of the table's folder {self._root}")
-
-
-def _folder_of(key: str, root: str) -> str:
-    """The path of a file's folder below the table."""
-    return key.removeprefix(f"{root}/").rpartition("/")[0] or "."
+            print_line(f"left: {counted(self._elsewhere, 'file')} outside of the table's folder {self._table.root}")
 
 
 def _is_own(key: str, root: str) -> bool:
@@ -165,8 +145,9 @@ def _is_own(key: str, root: str) -> bool:
     return is_data_file(key, root) or (key.startswith(f"{root}/data/") and key.endswith(".parquet"))
 
 
-def _with_columns(store: ObjectStore, workers: int, files: Sequence[LiveFile]) -> Iterator[tuple[LiveFile, pa.Schema]]:
-    for file, footer in side_by_side(workers, lambda its: read_footer(store, its.key, its.size), files):
+def _with_columns(table: TableAtWork, files: Sequence[LiveFile]) -> Iterator[tuple[LiveFile, pa.Schema]]:
+    workers = table.settings.max_write_workers
+    for file, footer in side_by_side(workers, lambda its: read_footer(table.store, its.key, its.size), files):
         yield file, footer.schema.to_arrow_schema().remove_metadata()
 
 
@@ -183,13 +164,14 @@ def _merged(rewrite: Rewrite, bins: Sequence[Fitting]) -> Iterator[tuple[Sequenc
         print_line(f"{counted(len(merged) - len(done), 'merge')} given up: their files have changed meanwhile")
 
 
-def _list_orphans(rewrite: Rewrite, uri: str, listed: Mapping[str, StoredObject], journals: Survey) -> None:
+def _list_orphans(table: TableAtWork, rewrite: Rewrite, listed: Mapping[str, StoredObject]) -> None:
     """List data files that no snapshot has and no batch may still commit."""
     old = datetime.now(UTC) - _LEFT_OVER
-    candidates = {key for key, found in listed.items() if found.last_modified < old} - journals.left_out
+    left_out = survey(table.store, table.root).left_out
+    candidates = {key for key, found in listed.items() if found.last_modified < old} - left_out
     orphans = sorted(candidates - rewrite.referenced())
     for key in orphans:
-        print_line(f"in no snapshot: {uri}/{key}")
+        print_line(f"in no snapshot: {table.store.uri}/{key}")
     if orphans:
         size = sum(listed[key].size for key in orphans)
         print_line(f"{counted(len(orphans), 'file')} of {size:,} bytes in no snapshot: this table does not need them")

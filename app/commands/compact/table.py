@@ -31,12 +31,12 @@ class TableAtWork:
         self.settings = settings
         self.writes = writes
         self.store = new_store(settings)
-        catalog = new_catalog(settings, self.store)
-        known = catalog.check() if catalog else None
+        self.catalog = new_catalog(settings, self.store)
+        known = self.catalog.check() if self.catalog else None
         location = new_location(settings, self.store, known)
         self.root = location.root
         require_table(self.store, location)
-        lake = new_lake(settings, self.store, location, known, catalog)
+        lake = new_lake(settings, self.store, location, known, self.catalog)
         self.spec, self.registrar, self._stored_schema = lake.spec, lake.registrar, lake.schema
         if writes:
             try_out(self.store, journal_folder(self.root))  # above all, whether files may be deleted

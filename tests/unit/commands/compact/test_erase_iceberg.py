@@ -83,7 +83,7 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def run(tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("app.commands.compact.iceberg.new_catalog", lambda *_: bench.new_member())
+    monkeypatch.setattr("app.commands.compact.table.new_catalog", lambda *_: bench.new_member())
     monkeypatch.setattr("app.catalog.iceberg.rewrite._LONGEST_PAUSE", 0.0)
     variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "TIMESTAMP_AS": "at"}
 
