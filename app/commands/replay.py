@@ -7,7 +7,7 @@ import logging
 import re
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -93,29 +93,21 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
 
 
 class Sender:
-    """Sends records, each to its own topic and partition if this group ``reads`` that one, or all to the topic ``to``.
+    """Sends records, each to its own topic and partition if this group reads that one, or all to the topic ``to``.
 
     ``topics`` are all there are, ``workspace`` is what the platform puts before their names.
     """
 
     def __init__(
-        self,
-        producer: Producer,
-        topics: Collection[str],
-        *,
-        input_topic: str,
-        reads: Callable[[str], bool],
-        group: str,
-        workspace: str,
-        to: str | None,
+        self, producer: Producer, topics: Collection[str], settings: Settings, workspace: str, to: str | None
     ) -> None:
         self._producer = producer
         self._topics = frozenset(topics)
-        self._input_topic = input_topic
-        self._reads = reads
+        self._settings = settings
+        input_topic = settings.input_topic
         # After the group a topic is named that it is made of: the input topic, or another one of this kind.
         nested = rf"(?:repartition\.)+{re.escape(input_topic.replace('--', '.'))}\."
-        names = rf"{REPARTITIONED}{re.escape(group)}--(?:{re.escape(input_topic)}--|{nested})"
+        names = rf"{REPARTITIONED}{re.escape(settings.consumer_group)}--(?:{re.escape(input_topic)}--|{nested})"
         self._repartitioned = re.compile(names)
         self._workspace = workspace
         self._to = self._existing(to) if to else None
@@ -156,7 +148,7 @@ class Sender:
             while self._producer.flush(_FLUSH_SECONDS):
                 self._raise_failure()
         except KafkaException as error:  # of the producer as a whole, as without the right to write
-            raise _translated(error.args[0], "records", self._to or self._input_topic) from None
+            raise _translated(error.args[0], "records", self._to or self._settings.input_topic) from None
         self._raise_failure()
 
     def _raise_failure(self) -> None:
@@ -166,8 +158,8 @@ class Sender:
     def _own(self, topic: str) -> str:
         """The record's topic: a file of the dead letter may name any, for others may write to the store."""
         name = topic.removeprefix(f"{self._workspace}-") if self._workspace else topic
-        if not (self._reads(topic) or self._reads(name) or self._repartitioned.match(name)):
-            cause = f"the input topic is {self._input_topic}"
+        if not (self._settings.reads(topic) or self._settings.reads(name) or self._repartitioned.match(name)):
+            cause = f"the input topic is {self._settings.input_topic}"
             raise ConfigError(f"sending records to topic {topic}", cause, "Name the topic with --to")
         return self._existing(topic)
 
@@ -237,15 +229,7 @@ def _new_sender(
         connection = application.config.broker_address
     topics = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=broker_seconds)
     workspace = application.config.consumer_group_prefix if application.is_quix_app else ""
-    return Sender(
-        application.get_producer(),
-        topics,
-        input_topic=settings.input_topic,
-        reads=settings.reads,
-        group=settings.consumer_group,
-        workspace=workspace,
-        to=to,
-    )
+    return Sender(application.get_producer(), topics, settings, workspace, to)
 
 
 def _translated(error: KafkaError, origin: str, topic: str) -> ConnectorError:

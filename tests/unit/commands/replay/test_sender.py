@@ -10,6 +10,7 @@ from app.commands.replay import Sender
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import Rejected, TopicPartition
 from app.reasons import Reason
+from tests.support.environment import load
 
 TP = TopicPartition("readings", 3)
 OF_GROUPS = [f"{prefix}repartition__{group}--readings--by-place" for prefix in ("", "acme-") for group in ("lake", "x")]
@@ -48,9 +49,8 @@ def send_one(producer: Sender) -> None:
 
 def sender(producer: Fate, *, workspace: str = "", to: str | None = None, also: str = "") -> Sender:
     topics = ["readings", "acme-readings", "acme-fixed", "other", *OF_GROUPS, NESTED, OF_A_LONGER_GROUP]
-    reads = ("readings", also).__contains__
-    producing = cast(Producer, producer)
-    return Sender(producing, topics, input_topic="readings", reads=reads, group="lake", workspace=workspace, to=to)
+    settings = load(input=",".join(filter(None, ["readings", also])), CONSUMER_GROUP="lake")
+    return Sender(cast(Producer, producer), topics, settings, workspace, to)
 
 
 @pytest.mark.parametrize(
