@@ -91,8 +91,6 @@ def unanswered(what: str, cause: str) -> RetryableError:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """The offsets of a topic-partition in Kafka."""
-
     committed: int | None  # the group's, ``None`` without one
     low: int  # the first offset that Kafka still has
     high: int  # the offset of the next record
@@ -220,8 +218,8 @@ def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[Top
     paused, as in an outage of the store, a lag computed from them would not change, although it grows.
     """
     admin.poll(0)  # the client writes its log lines only here
-    if not tps:
-        _ask_for_nothing(admin)
+    if not tps:  # in an outage Kafka takes all of them away: find out whether it answers
+        ask(_ENDS, lambda: admin.describe_cluster(request_timeout=_ENDS_SECONDS).result(), not_given=True)
         return {}
     latest = {KafkaTopicPartition(*tp): OffsetSpec.latest() for tp in tps}
     found, unknown = _asked(admin, latest)
@@ -234,15 +232,6 @@ def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[Top
     if not found:
         raise unanswered(_ENDS, f"no answer within {_ENDS_SECONDS:.0f} s")
     return found
-
-
-def _ask_for_nothing(admin: AdminClient) -> None:
-    """Find out whether Kafka answers while no partition is assigned: it takes all of them away in an outage."""
-    try:
-        admin.describe_cluster(request_timeout=_ENDS_SECONDS).result()
-    except KafkaException as error:
-        if error.args[0].code() in PASSING_ERRORS:  # others are an answer, such as a refusal
-            raise unanswered(_ENDS, error.args[0].str()) from None
 
 
 def _asked(
