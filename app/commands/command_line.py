@@ -102,7 +102,10 @@ def new_parser() -> ArgumentParser:
     compact = add_command(
         "compact", "Merge small files of the table, and bring old ones to the table's types, folder by folder."
     )
-    add_folders(compact)
+    erase = add_command("erase", "Delete rows from the table's files.", "compact.erase:erase")
+    for command in (compact, erase):
+        told = "only folders of the table like this, such as 'year=2024/*' (can be given several times)"
+        command.add_argument("--folder", action="append", metavar="GLOB", default=[], help=told)
     compact.add_argument(
         "--when-cold",
         metavar="TIME",
@@ -119,8 +122,6 @@ def new_parser() -> ArgumentParser:
     )
     compact.add_argument("--dry-run", action="store_true", help="write nothing, list what would be merged")
 
-    erase = add_command("erase", "Delete rows from the table's files.", "compact.erase:erase")
-    add_folders(erase)
     which = erase.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--where",
@@ -141,16 +142,6 @@ def new_parser() -> ArgumentParser:
 
     add_command("config-schema", "Print the settings as JSON Schema.", "config_schema:config_schema", needs="")
     return parser
-
-
-def add_folders(command: ArgumentParser) -> None:
-    command.add_argument(
-        "--folder",
-        action="append",
-        metavar="GLOB",
-        default=[],
-        help="only folders of the table like this, such as 'year=2024/*' (can be given several times)",
-    )
 
 
 def age(text: str) -> timedelta:

@@ -104,7 +104,6 @@ _KINDS: Final = (
 
 
 def login_hint(cause: str) -> str:
-    """The advice on this error of librdkafka."""
     return _kind_of(cause).advice
 
 

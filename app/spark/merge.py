@@ -151,7 +151,6 @@ class Merge:
             self._is_erased = reduce(and_, (_parsed(session, each) for each in erased)) if erased else f.lit(False)
 
     def count_erased(self) -> int:
-        """Counts the rows that are left out."""
         with _translated(f"looking for rows with {self._conditions}"):
             return self._frame.filter(self._is_erased).count()
 

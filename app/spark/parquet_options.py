@@ -16,7 +16,6 @@ _FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides a
 
 
 def parquet_options(staged: StagedFile) -> Mapping[str, str]:
-    """Returns the options for the files that become of a staged one."""
     largest_file = max(file.rows for file in staged.groups) * (staged.largest_row + _LENGTH_BYTES)
     rows_between_checks = min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, staged.largest_row))
     # In a setting's name a dot separates a column and its field; other names are left to Parquet.

@@ -110,8 +110,6 @@ def _by_batches(table: TableFiles) -> Iterator[_File]:
 
 
 class DeadLetter:
-    """The files with rejected records."""
-
     def __init__(self, store: ObjectStore, root: str, workers: int) -> None:
         self._store = store
         self._workers = workers
