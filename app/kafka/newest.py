@@ -3,7 +3,6 @@
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,22 +21,10 @@ _POLL_SECONDS = 0.1  # the client waits this long for so many
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 
 
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """The newest records by their timestamps, and the rate by the first of some windows that has any.
+def newest(offsets: GroupOffsets, topic: str, count: int) -> tuple[list[Message], float]:
+    """Returns the newest records by their timestamps, and how many came a second in the first window that has any.
 
-    Attributes:
-        a_second: 0 where none came in the longest window.
-        window: over which that is the average.
-    """
-
-    messages: list[Message]
-    a_second: float
-    window: timedelta
-
-
-def newest(offsets: GroupOffsets, topic: str, count: int) -> Newest:
-    """Reads them; ``offsets`` has a consumer that tells the ends of partitions.
+    That is 0 where none came in the longest one. ``offsets`` has a consumer that tells the ends of partitions.
 
     Raises:
         ConnectorError: Kafka does not answer, or refuses.
@@ -56,8 +43,7 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> Newest:
         if len(found) >= count or all(begin == lows[tp] for tp, begin in begins.items()):
             break
     found.sort(key=lambda message: message.timestamp()[1])
-    a_second, window = _rate(offsets, ends)
-    return Newest(found[-count:], a_second, window)
+    return found[-count:], _rate(offsets, ends)
 
 
 def readable_ends(offsets: GroupOffsets, topic: str, until: datetime | None) -> dict[TopicPartition, int]:
@@ -116,9 +102,9 @@ def _read(
     return [message for each in found.values() for message in each]
 
 
-def _rate(offsets: GroupOffsets, ends: Mapping[TopicPartition, int]) -> tuple[float, timedelta]:
+def _rate(offsets: GroupOffsets, ends: Mapping[TopicPartition, int]) -> float:
     for window in _WINDOWS:
         since = offsets.since(datetime.now(UTC) - window, ends)
         if came := sum(end - since[tp] for tp, end in ends.items()):
-            return came / window.total_seconds(), window
-    return 0.0, _WINDOWS[-1]
+            return came / window.total_seconds()
+    return 0.0

@@ -31,13 +31,14 @@ from app.delivery.assignment import Assignment, Portion
 from app.delivery.stage import Stager
 from app.errors import ConfigError
 from app.formatting import counted
-from app.kafka.newest import Newest, newest
+from app.kafka.newest import newest
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, new_admin, open_topic
 from app.lenient_json import to_json
 from app.model import (
     Batch,
     BatchPart,
+    Message,
     OffsetRange,
     Rejected,
     StagedFile,
@@ -74,11 +75,11 @@ def try_out(settings: Settings, options: Namespace) -> int:
         now, planner, find = int(time.time() * 1000), None, None
         records: Iterable[Record | None]
         if options.topic:
-            found = _newest(settings, scratch, options.topic)
-            planner = Planner(settings, scratch, found.a_second, options, warnings)
+            newest_messages, a_second = _newest(settings, scratch, options.topic)
+            planner = Planner(settings, scratch, a_second, options, warnings)
             records = [
                 (each.value(), each.key(), known_timestamp(each.timestamp()[1]) or now, headers_of(each))
-                for each in found.messages
+                for each in newest_messages
             ]
         elif is_avro_file(data := _read(options.file)):
             file = _opened(data, settings, options)
@@ -230,7 +231,7 @@ class _Trial:
             print_line(line)
 
 
-def _newest(settings: Settings, scratch: Path, count: int) -> Newest:
+def _newest(settings: Settings, scratch: Path, count: int) -> tuple[list[Message], float]:
     application = new_application(Application, settings, new_location(settings, new_store(settings), None), scratch)
     connection = application.config.broker_address
     visible = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=_BROKER_SECONDS)
