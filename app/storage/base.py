@@ -69,7 +69,7 @@ class ObjectStore(Protocol):
         """Stores a small object unconditionally."""
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yields the objects below ``prefix`` in the order of their keys, page by page."""
+        """Yields the objects below ``prefix`` in the order of their keys by UTF-8 bytes, page by page."""
 
     def find(self, key: str) -> StoredObject | None:
         """Returns the object with this key, or ``None``."""
@@ -90,7 +90,7 @@ class ObjectStore(Protocol):
         """
 
     def download(self, key: str, path: Path) -> str:
-        """Copies the object into a local file and returns the ETag of that version."""
+        """Copies the object into a local file, and returns the ETag of that version; removes an incomplete copy."""
 
     def delete(self, key: str) -> None:
         """Deletes the object; a missing one counts as deleted."""

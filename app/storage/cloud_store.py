@@ -112,7 +112,6 @@ class CloudStore(ABC):
         return self._documents.write(key, body, replaces).etag
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yields the objects in the order of their keys by UTF-8 bytes, page by page."""
         pages = self._pages(prefix)
         while True:
             with self._doing("listing", prefix):
@@ -140,7 +139,6 @@ class CloudStore(ABC):
         return body.getvalue()
 
     def download(self, key: str, path: Path) -> str:
-        """Copies the object into a local file; removes an incomplete one."""
         with self._doing("downloading", key) as doing:
             try:
                 with path.open("wb") as file:

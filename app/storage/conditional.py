@@ -75,7 +75,6 @@ class ConditionalWriter(Generic[_Body]):
         return self._put_or_find(self._put_in_place_of, key, body, None, ChangedError)
 
     def write(self, key: str, body: _Body, replaces: str | None) -> Version:
-        """Writes as ``ObjectStore.write`` does."""
         return self._put_or_find(self._put_in_place_of, key, body, replaces, ChangedError, RetryableError)
 
     def probe(self, key: str, first: _Body, second: _Body) -> bool:

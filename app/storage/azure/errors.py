@@ -30,18 +30,15 @@ _TLS_HINT = (
     "Check http:// or https:// in AZURE_ENDPOINT_URL; for a private authority set REQUESTS_CA_BUNDLE to its file"
 )
 
-# The service is busy, or got a damaged request: the same request may pass a moment later.
+# The service is busy, or got a damaged request: the same request may pass a moment later, as after a 5xx.
 _PASSING = (
     "AccountBeingCreated",
     "BlobOverwritten",
     "ConditionNotMet",  # in a read: the object was replaced between two chunks
     "ContainerBeingDeleted",
-    "InternalError",
     "InvalidBlobOrBlock",  # another writer stored the object while its blocks were sent
     "InvalidBlockList",
     "Md5Mismatch",
-    "OperationTimedOut",
-    "ServerBusy",
 )
 _RULES = ErrorRules(
     {

@@ -87,7 +87,6 @@ class LocalStore:
             _put_in_place(BytesIO(body), target)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Yields the files below ``prefix`` in the order of their keys, one folder at a time."""
         doing = f"listing {self.uri}/{prefix}"
         with os_translated(doing):
             self._require_root(doing)
@@ -135,7 +134,6 @@ class LocalStore:
         return _etag(body)
 
     def download(self, key: str, path: Path) -> str:
-        """Copies the file and returns its ETag, a hash of its content; removes an incomplete copy."""
         with self._reaching(f"downloading {self.uri}/{key}", key) as source, source.open("rb") as reader:
             try:
                 with path.open("wb") as writer:

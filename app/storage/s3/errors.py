@@ -19,7 +19,7 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the one issued with AWS_ACCESS_KEY_ID"
 _ROLE_HINT = "The keys of a role renew themselves; check the role if this goes on"
 
-# The store is busy, restarting, or got a damaged request: a retry may succeed.
+# The store is busy, or got a damaged request: a retry may succeed, as after a 5xx.
 _PASSING = (
     "SlowDown",
     "Throttling",
@@ -27,8 +27,6 @@ _PASSING = (
     "RequestThrottled",
     "RequestLimitExceeded",
     "RequestTimeout",
-    "InternalError",
-    "ServiceUnavailable",
     "OperationAborted",
     "ConditionalRequestConflict",  # another request writes the same object
     "TemporaryRedirect",  # a new bucket, before DNS knows its region
