@@ -30,16 +30,21 @@ _FETCHED_AT_ONCE_SMALL = 128 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """MB of rows held in Python, MB of Java heap, MB of rows that Spark sorts, and the container's limit if known.
+    """MB of rows held in Python, MB of Java heap, and the container's limit if known.
 
     ``beside`` is the setting, if any, whose process runs beside it: COMPACT or KEEP.
     """
 
     buffer_mb: int
     heap_mb: int
-    sort_mb: int
     limit: MemoryLimit | None = None
     beside: str = ""
+
+    @property
+    def sort_mb(self) -> int:
+        """Rows that Spark sorts: what the container has room for."""
+        of_heap = (self.heap_mb - _HEAP_WITHOUT_SORT_MB) // _SHARE_OF_HEAP
+        return max(_SORT_MB if _is_roomy(self.limit) else 0, of_heap)
 
     @property
     def off_heap_mb(self) -> int:
@@ -78,12 +83,6 @@ class MemoryPlan:
                 "give the deployment more, or leave these empty"
             )
         return None
-
-
-def plan_memory(limit: MemoryLimit | None, buffer_mb: int, heap_mb: int, *, beside: str = "") -> MemoryPlan:
-    """Shares out the memory: buffer and heap as set, and for the sort what the container has room for."""
-    sort_mb = max(_SORT_MB if _is_roomy(limit) else 0, (heap_mb - _HEAP_WITHOUT_SORT_MB) // _SHARE_OF_HEAP)
-    return MemoryPlan(buffer_mb, heap_mb, sort_mb, limit, beside)
 
 
 def _is_roomy(limit: MemoryLimit | None) -> bool:

@@ -20,7 +20,7 @@ from app.config.catalog import CatalogVariables
 from app.config.fields import Contradictions, env
 from app.config.input import InputVariables
 from app.config.kafka_login import KafkaLoginVariables
-from app.config.memory import MemoryPlan, plan_memory
+from app.config.memory import MemoryPlan
 from app.config.platform_connection import parse_connection
 from app.config.store import Url
 from app.container import OWN_ADDRESS, MemoryLimit, memory_limit
@@ -248,7 +248,7 @@ class Settings(WritingVariables):
         """Fitted to the container: to its limit by the platform, else by its group."""
         limit = memory_limit() if self.memory_limit_mb is None else MemoryLimit(self.memory_limit_mb, _LIMIT)
         beside = "COMPACT" if self.compact else "KEEP" if self.keep else ""
-        return plan_memory(limit, self.max_buffer_mb, self.heap_mb, beside=beside)
+        return MemoryPlan(self.max_buffer_mb, self.heap_mb, limit, beside)
 
     @property
     def warnings(self) -> list[str]:

@@ -51,6 +51,7 @@ class SparkWriter:
 
     Attributes:
         is_up: whether it has started.
+        versions: of Spark and Java, in words, since then.
         up: the end of its start.
         lost: gets the error once the JVM has died or hangs.
 
@@ -76,6 +77,7 @@ class SparkWriter:
         self._session: SparkSession | None = None
         self._process: Popen[bytes] | None = None
         self.is_up = False
+        self.versions = ""
         self.up: Future[None] = Future()
         self._closing = threading.Event()
         self.lost: Future[SparkLostError] = Future()
@@ -97,16 +99,6 @@ class SparkWriter:
 
     def jvm_pid(self) -> int | None:
         return self._process.pid if self._process else None
-
-    def versions(self) -> str:
-        """Returns the versions of Spark and Java, in words; raises as ``write``."""
-
-        def ask() -> str:
-            assert self._session is not None  # noqa: S101 - start() came first
-            java = SparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
-            return f"Spark {self._session.version} in Java {java}"
-
-        return self._call(ask, "asking Spark for its version")
 
     def write(self, staged: StagedFile, out: Path) -> list[DataFile]:
         """Writes one Parquet file per group of the staged batch below the new folder ``out``.
@@ -139,7 +131,8 @@ class SparkWriter:
         except (Py4JError, PySparkException, OSError) as error:
             # py4j raises ConnectionError unchanged for a refused connection.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
-                raise self._declare_lost(doing, self._death_or(error)) from None
+                code = self._process.poll() if self._process else None
+                raise self._declare_lost(doing, reason_of(error) if code is None else launch.death(code)) from None
             raise FatalError(doing, reason_of(error), hint_of(error)) from None
 
     def _start(self) -> None:
@@ -151,6 +144,8 @@ class SparkWriter:
             self._session = self._new_session()
             use_scratch_file_system(self._session)
             self._warm_up()
+            java = SparkContext._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+            self.versions = f"Spark {self._session.version} in Java {java}"
         except (ConnectorError, Py4JError, PySparkException, OSError) as error:
             failure = self._start_error(error)
             failure.ends_all = True
@@ -231,10 +226,6 @@ class SparkWriter:
             return self._process is None or self._process.wait(_ENDING_SECONDS) is not None
         except TimeoutExpired:
             return False
-
-    def _death_or(self, error: Exception) -> str:
-        code = self._process.poll() if self._process else None
-        return reason_of(error) if code is None else launch.death(code)
 
     def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
         error = SparkLostError(doing, cause, launch.RESTART_HINT)

@@ -308,7 +308,7 @@ class _Attempts:
     def _start_spark(self) -> str:
         self._spark = SparkWriter(self._settings.spark, self._scratch, java_options=[ONE_COMPILER])
         self._spark.start().result()
-        return f"{self._spark.versions()}; written a small table in four parts"
+        return f"{self._spark.versions}; written a small table in four parts"
 
 
 def _is_served_by_a_connector(host: str, port: int) -> bool:
