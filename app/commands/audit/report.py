@@ -29,11 +29,6 @@ class Report:
     other_files: Sequence[str]
     other_files_count: int
 
-    @property
-    def has_doubled(self) -> bool:
-        """Whether rows are, or may be, there twice."""
-        return self.misplaced_count > 0 or any(each.doubled_count for each in self.partitions)
-
 
 def as_json(report: Report) -> str:
     """One JSON object; offsets are numbers, and ranges include both of their ends."""

@@ -227,7 +227,7 @@ class _Trial:
     def _show_plan(self, planner: Planner, counts: Counter[str]) -> None:
         reasons = Counter(text for each in self._outcomes.values() for what, text in each if what == "bad")
         plan = planner.plan(len(self._messages), counts["bad"], reasons, self._rescued)
-        for line in [json.dumps(asdict(plan))] if planner.is_json else plan.lines():
+        for line in [json.dumps(asdict(plan))] if planner.options.json else plan.lines():
             print_line(line)
 
 

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -88,20 +88,17 @@ class Plan:
         )
 
 
+@dataclass
 class Planner:
     """Gathers the rows of staged batches."""
 
-    def __init__(
-        self, settings: Settings, scratch: Path, a_second: float, options: Namespace, warnings: RecentWarnings
-    ) -> None:
-        self._settings = settings
-        self._scratch = scratch
-        self._a_second = a_second
-        self._options = options
-        self.is_json: bool = options.json
-        self._tables: list[pa.Table] = []
-        self._folders: list[Mapping[str, str]] = []  # of each row
-        self._warnings = warnings
+    settings: Settings
+    scratch: Path
+    a_second: float
+    options: Namespace
+    warnings: RecentWarnings
+    _tables: list[pa.Table] = field(init=False, default_factory=list)
+    _folders: list[Mapping[str, str]] = field(init=False, default_factory=list)  # of each row
 
     def add(self, staged: StagedFile, without: Collection[str]) -> None:
         """Take its rows; columns ``without`` are there for this command alone."""
@@ -114,7 +111,7 @@ class Planner:
     def plan(self, records: int, bad: int, reasons: Counter[str], rescued: int) -> Plan:
         table = pa.concat_tables(self._tables, promote_options="permissive") if self._tables else pa.table({})
         rows, a_row = len(table), self._bytes_a_row(table)
-        a_second = self._a_second * rows / max(1, records)
+        a_second = self.a_second * rows / max(1, records)
         seconds = self._seconds_a_batch(a_second * a_row)
         in_batch = self._folders[-max(1, round(a_second * seconds)) :]
         folders = max(1, len({*map(folder, in_batch)}))
@@ -125,8 +122,8 @@ class Planner:
         requests = round(_MONTH_DAYS * (files + 2 * batches))  # a batch writes the journal twice
         shown = dict(reasons.most_common(_MOST_REASONS))
         shown |= {"other reasons": rest} if (rest := bad - sum(shown.values())) else {}
-        cost = gigabytes * self._options.gb_price + requests / 1_000 * self._options.put_price
-        names = ", ".join(self._settings.transforms)
+        cost = gigabytes * self.options.gb_price + requests / 1_000 * self.options.put_price
+        names = ", ".join(self.settings.transforms)
         told = f"HIVE_COLUMNS: folders by {names} are not counted, so there are more files and requests"
         return Plan(
             records=records,
@@ -134,7 +131,7 @@ class Planner:
             bad=bad,
             bad_reasons=shown,
             rescued=rescued,
-            records_a_second=self._a_second,
+            records_a_second=self.a_second,
             columns={name: type_name(kind) for name, kind in zip(table.column_names, table.schema.types, strict=True)},
             bytes_a_row=round(a_row),
             seconds_a_batch=round(seconds, 1),
@@ -146,7 +143,7 @@ class Planner:
             requests_a_month=requests,
             cost_a_month=round(cost, 2),
             advice=(
-                *dict.fromkeys(each.message for each in self._warnings.newest_first()),
+                *dict.fromkeys(each.message for each in self.warnings.newest_first()),
                 *([told] if names else ()),
                 *self._advice(a_file),
             ),
@@ -155,30 +152,30 @@ class Planner:
     def _bytes_a_row(self, table: pa.Table) -> float:
         if not len(table):
             return 0.0
-        path = self._scratch / "plan.parquet"
-        pq.write_table(table.replace_schema_metadata(), path, compression=self._settings.spark.compression)
+        path = self.scratch / "plan.parquet"
+        pq.write_table(table.replace_schema_metadata(), path, compression=self.settings.spark.compression)
         return max(1.0, (path.stat().st_size - _FOOTER_BYTES) / len(table))
 
     def _seconds_a_batch(self, bytes_a_second: float) -> float:
-        interval, target = self._settings.commit_interval, self._settings.target_file_mb << 20
+        interval, target = self.settings.commit_interval, self.settings.target_file_mb << 20
         folders = len({*map(folder, self._folders)})
         return min(interval, target * folders / bytes_a_second) if target and bytes_a_second else interval
 
     def _folders_a_day(self) -> int:
         """By other columns than those of the time, which the records do not show for a day."""
         others = {tuple(text for name, text in each.items() if name not in TIME_COLUMNS) for each in self._folders}
-        return len(others) * (24 if "hour" in self._settings.spec.columns else 1)
+        return len(others) * (24 if "hour" in self.settings.spec.columns else 1)
 
     def _advice(self, bytes_a_file: int) -> list[str]:
         if bytes_a_file >= _SMALL_FILE or not self._folders:
             return []
-        values = {name: {each[name] for each in self._folders} for name in self._settings.spec.columns}
+        values = {name: {each[name] for each in self._folders} for name in self.settings.spec.columns}
         most = max(values, key=lambda name: len(values[name]), default="")
         if most and len(values[most]) >= _MANY:
-            instead = "" if self._settings.is_iceberg else f", or make it ~{most}"
+            instead = "" if self.settings.is_iceberg else f", or make it ~{most}"
             return [
                 f"HIVE_COLUMNS: files are small, and {most} has {len(values[most]):,} values: leave it out{instead}"
             ]
-        if self._settings.compact:
+        if self.settings.compact:
             return []
         return ["files are small: a longer COMMIT_INTERVAL makes larger ones, and COMPACT merges them"]
