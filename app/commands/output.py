@@ -18,18 +18,16 @@ def print_line(line: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def log_warnings_only() -> None:
-    """Log warnings and errors alone, for commands that print what they find; LOGLEVEL=DEBUG still shows all."""
-    root = logging.getLogger()
+@contextmanager
+def warnings_alone(*, in_answer: bool) -> Iterator[RecentWarnings]:
+    """Logs nothing below warnings, for commands that print what they find, nor these if the answer tells them.
+
+    LOGLEVEL=DEBUG still logs all.
+    """
+    root, log, taken = logging.getLogger(), logging.getLogger("app"), RecentWarnings()
     if root.level > logging.DEBUG:
         root.setLevel(max(root.level, logging.WARNING))
-
-
-@contextmanager
-def warnings_to_tell(*, by_answer: bool) -> Iterator[RecentWarnings]:
-    """Takes the warnings out of the log if the answer tells them; LOGLEVEL=DEBUG still logs all."""
-    log, taken = logging.getLogger("app"), RecentWarnings()
-    if by_answer:
+    if in_answer:
         log.addHandler(taken)
         log.propagate = log.isEnabledFor(logging.DEBUG)
     try:

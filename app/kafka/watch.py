@@ -36,11 +36,9 @@ class TopicIds:
     def __init__(self, ask: Callable[[str], str]) -> None:
         self._ask = ask
         self._claimed: dict[TopicPartition, str] = {}
-        self._lock = threading.Lock()
 
     def claimed(self, tp: TopicPartition, topic_id: str) -> None:
-        with self._lock:
-            self._claimed[tp] = topic_id
+        self._claimed[tp] = topic_id
 
     def was_claimed(self, tp: TopicPartition) -> bool:
         """Whether this process has ever claimed the partition."""

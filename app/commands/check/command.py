@@ -22,7 +22,7 @@ from quixstreams.models.topics import Topic, TopicManager
 from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.commands.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.commands.offline import AnyTopic
-from app.commands.output import log_warnings_only, print_line, warnings_to_tell
+from app.commands.output import print_line, warnings_alone
 from app.commands.try_out.plan import Plan
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
@@ -69,10 +69,9 @@ _SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark itself says more of what w
 
 def check(settings: Settings, options: Namespace) -> int:
     """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for; 1 for a failure."""
-    log_warnings_only()
     begin = time.monotonic()
     failed, told = 0, set[str]()
-    with warnings_to_tell(by_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
+    with warnings_alone(in_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
         for warning in settings.warnings:
             logger.warning("%s", warning)
         for column in settings.spec.columns:

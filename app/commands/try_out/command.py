@@ -20,7 +20,7 @@ from quixstreams.models import Topic
 
 from app.bad_records.refusals import BadRecords
 from app.commands.offline import offline_reader
-from app.commands.output import log_warnings_only, print_line, warnings_to_tell
+from app.commands.output import print_line, warnings_alone
 from app.commands.try_out.avro_file import AvroFile, is_avro_file
 from app.commands.try_out.plan import Planner
 from app.config.settings import Settings
@@ -70,8 +70,7 @@ Record = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes]] | None]
 
 def try_out(settings: Settings, options: Namespace) -> int:
     """Put the records of standard input, a file or the topic through all steps but Spark's; returns 1 if any is bad."""
-    log_warnings_only()
-    with scratch_folder() as scratch, warnings_to_tell(by_answer=bool(options.topic)) as warnings:
+    with scratch_folder() as scratch, warnings_alone(in_answer=bool(options.topic)) as warnings:
         now, planner, find = int(time.time() * 1000), None, None
         records: Iterable[Record | None]
         if options.topic:
