@@ -124,11 +124,9 @@ class GroupOffsets:
     def cluster_id(self) -> str:
         """The id of the cluster; empty if the broker does not give it. Asks once."""
         if self._cluster_id is None:
-
-            def question() -> str:
-                return known_id(self._admin.describe_cluster(request_timeout=self._answer_seconds).result().cluster_id)
-
-            self._cluster_id = ask("the id of the cluster", question, not_given="")
+            describe = partial(self._admin.describe_cluster, request_timeout=self._answer_seconds)
+            what = "the id of the cluster"
+            self._cluster_id = ask(what, lambda: known_id(describe().result().cluster_id), not_given="")
         return self._cluster_id
 
     def begun(self, topic: str) -> set[TopicPartition]:

@@ -51,21 +51,16 @@ def listing_topics(connection: ConnectionConfig, answer_seconds: float = 5.0) ->
         except KafkaException as error:
             client.poll(0)  # the client reports the causes only here, through ``error_cb``
             refused = next((seen for seen in errors if is_refused(seen)), None)
+            if refused is not None and (failure := token_failure(connection)) is not None:
+                raise ConfigError(doing, f"no token for the login: {failure}", MSK_HINT) from None
             if refused is not None:
-                raise _login_refused(doing, connection, refused) from None
+                raise ConfigError(doing, refused.str(), login_hint(refused.str())) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
             cause = (specific[-1] if specific else error.args[0]).str().partition(_COUNTS)[0].replace("Local: ", "")
         hint = with_own_address(_outage_hint(connection, cause), f"{connection.bootstrap_servers} {cause}")
         raise RetryableError(doing, cause, hint)
 
     return topics
-
-
-def _login_refused(doing: str, connection: ConnectionConfig, refused: KafkaError) -> ConfigError:
-    failure = token_failure(connection)
-    if failure is not None:
-        return ConfigError(doing, f"no token for the login: {failure}", MSK_HINT)
-    return ConfigError(doing, refused.str(), login_hint(refused.str()))
 
 
 def _outage_hint(connection: ConnectionConfig, cause: str) -> str:

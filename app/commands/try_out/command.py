@@ -125,12 +125,7 @@ class _Trial:
     """Puts the records through all steps but Spark's, of a table that begins empty in the scratch folder."""
 
     def __init__(
-        self,
-        settings: Settings,
-        scratch: Path,
-        messages: Sequence[Any],
-        find: Find | None,
-        planner: Planner | None,
+        self, settings: Settings, scratch: Path, messages: Sequence[Any], find: Find | None, planner: Planner | None
     ) -> None:
         self._planner = planner
         self._settings = settings = settings.offline(scratch / "lake")
