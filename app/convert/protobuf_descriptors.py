@@ -31,11 +31,12 @@ _COMMAND: Final = (
 )
 _OF_MACHINE: Final = (2, 126, 127, -1, -2, -9, -15)  # the shell's own, and signals that others send
 _IS_MAP: Final = f"is_map_{token_hex()}"  # which nobody else can write
+_GIVEN: Final = "google/(protobuf|type)/|metadata/metadata|additionalTypes/decimal"  # imports that protoc has
 # What AWS's serializer writes for no parser but its own; it leaves out options of others, and not their imports.
 _OF_AWS: Final = {
     r"^ +option map_entry = true;$": f'reserved "{_IS_MAP}";',  # protoc takes the option from nobody
     r"(?<=[\s\[])metadata\.(metadata_(key|value))(?= =)": r"(.metadata.\1)",
-    r'^import (public )?"(?!google/(protobuf|type)/|metadata/metadata|additionalTypes/decimal).*";$': "",
+    rf"\bimport\s+(\w+\s+)?['\"](?!{_GIVEN})[^'\"\n]*['\"]\s*;": "",
 }
 
 

@@ -90,8 +90,8 @@ def _unpacked(data: bytes) -> bytes:
     except zlib.error as error:
         raise ValueError(Reason("zlib cannot unpack it").also("", f": {error}")) from None
     if not unpack.eof:
-        told = f"it is cut off, or becomes more than {_MOST_UNPACKED >> 20} MB or {_MOST_TIMES} times its size"
-        raise ValueError(Reason(f"zlib cannot unpack it: {told}"))
+        limit = f"it becomes more than {_MOST_UNPACKED >> 20} MB, or {_MOST_TIMES} times its size"
+        raise ValueError(Reason(f"zlib cannot unpack it: {limit if len(unpacked) == most else 'it is cut off'}"))
     return unpacked
 
 

@@ -129,6 +129,11 @@ OPTIONS_OF_AWS = """  int32 a = 1 [
                 ("public ", "gogoproto/gogo.proto"),
             )
         ),
+        (
+            'import \'a.proto\'; import weak "b.proto" ;  // why\r\nimport\t"c.proto";\r\nmessage R { string a = 1; }',
+            b"\0\x0a\1x",
+            {"a": "x"},
+        ),
     ],
 )
 def test_only_what_awss_serializer_writes_is_replaced(text: str, data: bytes, expected: Any) -> None:
