@@ -175,7 +175,8 @@ def _scalar(node: Node, name: str) -> _Reader:
     kind = node["type"]
     logical = (node.get("logicalType") or "").removeprefix(OURS)
     if kind == "enum":
-        return _Reader("long", _symbols(node["symbols"]))
+        texts = pa.array(node["symbols"], pa.string())
+        return _Reader("long", lambda array: texts.take(_within(array, 0, len(texts) - 1)))
     if kind == "boolean":
         return _Reader(_BYTE | {"name": name}, _booleans)
     if logical in _LOGICAL:
@@ -207,11 +208,6 @@ def _decimal(node: Node, name: str) -> _Reader:
 
 def _as(kind: pa.DataType) -> _Convert:
     return lambda array: array.cast(kind)
-
-
-def _symbols(symbols: Sequence[str]) -> _Convert:
-    texts = pa.array(symbols, pa.string())
-    return lambda array: texts.take(_within(array, 0, len(symbols) - 1))
 
 
 def _booleans(array: pa.Array) -> pa.Array:

@@ -99,12 +99,16 @@ class BatchConverter:
         Raises:
             DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
         """
-        if self.whole_batches is not None:
-            self.whole_batches.ask_with(patiently)
         before = self.schema.current
         most = self.rules.most_scalars(before)
         work = _Work(batch, patiently, most)
-        self._convert_in_turn(work)
+        if self.whole_batches is None:
+            self._convert_all_one_by_one(work, before)
+        else:
+            self.whole_batches.ask_with(patiently)
+            self._convert_lines(work, _rows_of(batch), before)
+            for chunk in chunks(batch):
+                self._convert_chunk(work, chunk, self.whole_batches)
         rows = self._in_one(work)
         if rows is None and work.converted:  # a column became double, and a whole number has too many digits for it
             work = _Work(batch, patiently, most)
@@ -113,14 +117,6 @@ class BatchConverter:
         refused = [refusal for _, refusal in sorted(work.refused, key=itemgetter(0))]
         kept = [each.rejected for each in refused if self.bad_records.keep(each.rejected, each.hint)]
         return Converted(rows, [*batch.rejected, *kept], work.rescued)
-
-    def _convert_in_turn(self, work: _Work) -> None:
-        if self.whole_batches is None:
-            self._convert_all_one_by_one(work, self.schema.current)
-            return
-        self._convert_lines(work, _rows_of(work.batch), self.schema.current)
-        for chunk in chunks(work.batch):
-            self._convert_chunk(work, chunk, self.whole_batches)
 
     def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
         lines = _rows_of(work.batch)

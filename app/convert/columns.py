@@ -279,23 +279,18 @@ def in_types(arrays: Columns, wanted: Types, fixed: Container[str]) -> dict[str,
 
     Raises one of ``CONVERSION_ERRORS`` if a value must be converted by itself.
     """
-    converted = {}
-    for name, array in arrays.items():
-        kind = wanted.get(name)
-        if kind == array.type:
-            converted[name] = recast(array, kind)  # a struct without any value is null
-            continue
-        if name in fixed:
-            converted[name] = array
-            continue
-        found = _without_voids(array)
-        if kind is None:
-            converted[name] = found
-        elif accepts(kind, found.type):
-            converted[name] = recast(found, kind)
-        else:
-            converted[name] = array
-    return converted
+    return {name: _in_type(array, wanted.get(name), is_fixed=name in fixed) for name, array in arrays.items()}
+
+
+def _in_type(array: pa.Array, kind: pa.DataType | None, *, is_fixed: bool) -> pa.Array:
+    if kind == array.type:
+        return recast(array, kind)  # a struct without any value is null
+    if is_fixed:
+        return array
+    found = _without_voids(array)
+    if kind is None:
+        return found
+    return recast(found, kind) if accepts(kind, found.type) else array
 
 
 def _without_voids(array: pa.Array) -> pa.Array:

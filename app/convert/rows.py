@@ -6,7 +6,7 @@ Columns are converted as a whole, in C++, and value by value only if they mix ki
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -272,9 +272,8 @@ class _Conversion:
         for row, misfit in column.misfits.items():
             self._rescue(of_kafka or name, row, misfit.value, misfit.reason, is_of_kafka=of_kafka is not None)
 
-    def _rescue_all(self, name: str, values: Iterable[Any], why: str, equal_to: Iterable[Any] | None = None) -> None:
-        others = equal_to if equal_to is not None else (None for _ in self._rows)
-        for row, (value, other) in enumerate(zip(values, others, strict=False)):
+    def _rescue_all(self, name: str, values: Iterable[Any], why: str, equal_to: Iterable[Any] = repeat(None)) -> None:
+        for row, (value, other) in enumerate(zip(values, equal_to, strict=False)):
             if not is_empty(value) and not (type(value) is type(other) and value == other):
                 self._rescue(name, row, value, why)
 
