@@ -108,7 +108,9 @@ def _after_journal(tp: TopicPartition, progress: Progress, kafka: PartitionOffse
             is_loss=True,
         )
     if keeps_state and committed is not None and (first := max(committed, kafka.low)) <= end:
-        return _for_state(first, end)
+        count = f"{end + 1 - first:,} records from offset {first} on are in the table already"
+        remark = f"{count}: they go through transform() again, for what it does beside rows, and are not written again"
+        return Start(first, remark, replayed_to=end)
     return Start(end + 1, skipped=0 if committed is None else max(0, end + 1 - committed))
 
 
@@ -140,12 +142,6 @@ def _gone_on(tp: TopicPartition, end: int, committed: int, *, is_set: bool) -> C
     )
 
 
-def _for_state(first: int, end: int) -> Start:
-    count = f"{end + 1 - first:,} records from offset {first} on are in the table already"
-    remark = f"{count}: they go through transform() again, for what it does beside rows, and are not written again"
-    return Start(first, remark, replayed_to=end)
-
-
 def _is_another_topic(progress: Progress, kafka: PartitionOffsets) -> bool:
     if progress.topic_id and kafka.topic_id:
         return progress.topic_id != kafka.topic_id
@@ -168,8 +164,6 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Beginnings:
-    """Chooses it."""
-
     offsets: GroupOffsets
     topic_ids: TopicIds  # of the partitions that this process has claimed
     first: FirstOffsets  # where the group has no offset nor journal, and what is followed

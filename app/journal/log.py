@@ -74,6 +74,10 @@ class Progress(Stored):
     def changed(self, **values: object) -> "Progress":
         return self.model_copy(update=values)
 
+    def moved(self, **values: object) -> "Progress":
+        """With the batch in the lake, if that has some of its offsets."""
+        return self if self.to is None else self.changed(end=max(self.end, self.to), first=None, **values)
+
 
 class AssignmentLog(Stored):
     """One version of the document.
@@ -153,10 +157,7 @@ class AssignmentLog(Stored):
         """The next version, in which these files of the pending batch belong to the table, and ``lost`` ones never."""
         return self.changed(
             state="kept",
-            partitions=tuple(
-                each if each.to is None else each.changed(end=max(each.end, each.to), first=None)
-                for each in self.partitions
-            ),
+            partitions=tuple(each.moved() for each in self.partitions),
             files=tuple(files),
             also={},
             revoked=(*self.revoked, *lost),
@@ -190,10 +191,7 @@ class AssignmentLog(Stored):
 
     def _moved(self) -> dict[TopicPartition, Progress]:
         """The partitions once the batch is in the lake."""
-        return {
-            each.tp: each if each.to is None else each.changed(end=max(each.end, each.to), first=None, to=None)
-            for each in self.partitions
-        }
+        return {each.tp: each.moved(to=None) for each in self.partitions}
 
 
 def log_form(table_root: str) -> Form[AssignmentLog]:

@@ -91,12 +91,13 @@ class Settlement:
             return None
         if lost:
             named = [f"{each.tp} {each.first} to {each.to}" for each in batch.in_batch]
+            more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
             logger.error(
                 "%s: %s of offsets %s are lost: Kafka no longer has all of these, and a former owner died before it "
                 "had stored all of its files. Raise the topic's retention",
                 where,
                 counted(lost, "row"),
-                _listed(named),
+                ", ".join(named[:_NAMED]) + more,
             )
         since = int(self.now())
         files = tuple(file for file in batch.files if file.key not in missing)
@@ -124,11 +125,6 @@ class Settlement:
 
 def _is_of_another(progress: Progress, topic_id: str, cluster_id: str) -> bool:
     return ids_differ(progress.topic_id, topic_id) or ids_differ(progress.cluster_id, cluster_id)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def roll_forward(

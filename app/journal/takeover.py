@@ -145,15 +145,23 @@ class _Round:
     ) -> AssignmentLog | None:
         """Close a former log, unless it is our own, and settle it; ``None`` if the claims name another one by now."""
         document = self.takeover.journal.log(owner)
+        doing = f"reading the journal {document.where}"
         log = document.read()
         if log is None:
             if all(claims[tp].is_unchanged() for tp in tps):
-                raise _gone(document.where, tps)
+                raise FatalError(
+                    doing,
+                    "it is gone, and the claim of " + ", ".join(map(str, tps)) + " names it",
+                    "Restore the object. If the claims beside it are deleted too, the connector goes on from the "
+                    "offset committed in Kafka, and rows may then come twice",
+                )
             return None
         for tp in tps:
             progress = log.of(tp)
             if progress is None:
-                raise _not_in_log(document.where, tp)
+                cause = f"the claim of {tp} names it, and it does not have that partition"
+                hint = "Restore the claim and the log from the same moment, or report this as a bug"
+                raise FatalError(doing, cause, hint)
             self.takeover.beginnings.check(tp, progress, self.cluster_id)
         return log if owner == self.own.token else self._closed(document)
 
@@ -187,20 +195,3 @@ class _Round:
         except ChangedError:
             return False
         return True
-
-
-def _gone(where: str, tps: Sequence[TopicPartition]) -> FatalError:
-    return FatalError(
-        f"reading the journal {where}",
-        "it is gone, and the claim of " + ", ".join(map(str, tps)) + " names it",
-        "Restore the object. If the claims beside it are deleted too, the connector goes on from the offset "
-        "committed in Kafka, and rows may then come twice",
-    )
-
-
-def _not_in_log(where: str, tp: TopicPartition) -> FatalError:
-    return FatalError(
-        f"reading the journal {where}",
-        f"the claim of {tp} names it, and it does not have that partition",
-        "Restore the claim and the log from the same moment, or report this as a bug",
-    )
