@@ -182,13 +182,16 @@ def test_all_are_there_and_something_is_wrong_with_each(
     assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
 
 
-def test_a_type_that_contradicts_the_table_and_silence_that_nobody_would_hear_of(
+def test_a_type_that_contradicts_the_table_records_that_are_all_bad_and_silence_that_nobody_would_hear_of(
     check: Checker, scenario: Scenario, s3_server: LocalMinio, bucket: str
 ) -> None:
     schema = json.dumps(TableSchema({"speed": pa.string()}).to_document())
     s3_server.client().put_object(Bucket=bucket, Key=f"data/{scenario.topic}/_journal/schema.json", Body=schema)
-    failures = check(*WITHOUT_SPARK, COLUMN_TYPES="speed:double", STREAM_TIMEOUT_MS="1000").failures("silence", "table")
+    scenario.produce([("key", "{", None, 0)])
+    checked = check(*WITHOUT_SPARK, COLUMN_TYPES="speed:double", STREAM_TIMEOUT_MS="1000")
+    failures = checked.failures("silence", "plan", "table")
 
+    assert "of 1 record 1 bad" in failures["plan"]
     assert "column 'speed' is string in the table and double in COLUMN_TYPES" in failures["table"]
     assert "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py" in failures["silence"]
 

@@ -235,6 +235,8 @@ class _Attempts:
             plan = Plan(**json.loads(ended.stdout))
         except ValueError:
             raise FatalError("planning by the newest records", cut(ended.stderr.strip(), _SHOWN), _ALONE) from None
+        if plan.records and plan.bad == plan.records:
+            raise FatalError("reading the newest records", plan.short(), "Set the deserializers to what comes")
         return plan.short()
 
     def _find_silence_hook(self) -> str:
