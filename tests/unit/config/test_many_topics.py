@@ -56,7 +56,7 @@ def test_without_the_topic_in_its_name_there_is_one_table() -> None:
         ({"input": "^a("}, "input"),
         ({"input": r"^orders\d"}, "input"),
         ({"input": "^(?!pay).*"}, "input"),
-        ({"input": "orders,^pay.*"}, "TABLE_NAME"),
+        ({"input": "orders,^pay.*"}, "input"),
         ({"input": "orders,_odd"}, "TABLE_NAME"),
         ({"input": "^s", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"}, "STREAM_TIMEOUT_TOPIC"),
         (
