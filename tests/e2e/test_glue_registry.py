@@ -97,7 +97,7 @@ def test_protobuf_by_the_texts_that_glue_has(glue: LocalGlue, scenario: Scenario
         "message Place",
         "message TagsEntry {\n  option map_entry = true;\n  string key = 1; int64 value = 2; } message Place",
     )
-    hostile = text.replace("package lab;", 'package lab; import "/etc/passwd";')
+    hostile = text.replace("package lab;", 'package lab; import "google/type/../../../../etc/passwd";')
     old, new, bad = frames(glue, scenario.topic, "PROTOBUF", text, later, hostile)
     settings = scenario.local_store | {
         "KAFKA_VALUE_DESERIALIZER": "protobuf",
@@ -119,7 +119,7 @@ def test_protobuf_by_the_texts_that_glue_has(glue: LocalGlue, scenario: Scenario
     dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
     found = dead.query('SELECT value, reason FROM {source} ORDER BY "offset"')
     assert [value for value, _ in found] == broken
-    for (_, reason), told in zip(found, ["/etc/passwd: File not found", "no message", "which message"], strict=True):
+    for (_, reason), told in zip(found, ["etc/passwd", "no message", "which message"], strict=True):
         assert told in reason
 
 
