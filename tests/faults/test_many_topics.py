@@ -3,7 +3,10 @@
 import json
 from collections.abc import Mapping
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from quixstreams import message_context
 
 from app.errors import ConfigError, RetryableError
 from app.storage.base import ObjectStore
@@ -179,6 +182,20 @@ class TestTopicsThatComeAndGo:
         connector.stop()
         topics.assert_whole("orders")
         assert f"topic {topics.of('..odd')} is passed over" in caplog.text
+
+
+def test_transform_gets_the_records_of_all_topics_and_can_tell_them_apart(place: Place) -> None:
+    place.transform = lambda sdf: sdf.apply(lambda value: {**value, "of": message_context().topic})
+    topics = Topics(place, "orders", "payments")
+    connector = topics.connector()
+    topics.produce("orders", 100)
+    topics.produce("payments", 100)
+    connector.wait_until(topics.are_whole, "all records")
+    connector.stop()
+    topics.assert_whole()
+    for topic in map(topics.of, topics.produced):
+        named = pa.concat_tables(pq.read_table(file, columns=["of"]) for file in place.files(topic))["of"]
+        assert set(named.to_pylist()) == {topic}
 
 
 class TestATableIsSetAside:
