@@ -34,7 +34,8 @@ _SIZES = {_BY_GUID: 1 + _UUID_BYTES, _OF_GLUE: 2 + _UUID_BYTES}
 _MOST_UNPACKED, _MOST_TIMES = 16 << 20, 100
 _MOST_UNPACKED_AT_ONCE = 64 << 20
 _REFUSED_SECONDS = 30.0  # a registry may have replicas, which get a new schema later
-_MOST_REMEMBERED, _MOST_KNOWN = 10_000, 500  # ids; schemas, of up to 30 MB
+_MOST_REMEMBERED = 10_000  # ids
+_MOST_TEXT, _LEAST_TEXT = 2 << 20, 5_000  # of known schemas together, and of each: a byte may take 200 of memory
 _AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, for half of the time at the most
 _LONG_SECONDS = 1.0  # to make a schema, which count as in vain: an enemy may have more of these
 
@@ -130,6 +131,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         self._clock = clock
         self._here = threading.local()  # tables take turns, also while one of them waits
         self._known: dict[SchemaId, _Schema] = {}
+        self._known_text = 0
         self._refused: dict[SchemaId, tuple[float, Reason]] = {}  # until when the registry is not asked again, and why
         self._not_asked: dict[SchemaId, None] = {}
         self._asked_in_vain: deque[tuple[float, float]] = deque(maxlen=2 * _AT_ONCE)  # when, and for how long
@@ -187,8 +189,12 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
             if found.kind != self._format.upper():
                 raise ValueError(Reason(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
             made = self._parse(found)
-            _make_room(self._known, _MOST_KNOWN)
+            size = max(_LEAST_TEXT, sum(map(len, (found.text, *found.references))))
+            if self._known_text + size > _MOST_TEXT:
+                self._known.clear()
+                self._known_text = 0
             self._known[schema] = made
+            self._known_text += size
         except ValueError as error:
             _make_room(self._refused)
             self._refused[schema] = self._clock() + _REFUSED_SECONDS, reason_of(error).also(told, f" (id {schema})")
@@ -219,6 +225,6 @@ def _joined(groups: Sequence[tuple[Sequence[int], Columns]]) -> dict[str, pa.Arr
     return {name: table[name].combine_chunks() for name in table.column_names}
 
 
-def _make_room(ids: dict[SchemaId, Any], most: int = _MOST_REMEMBERED) -> None:
-    if len(ids) >= most:
+def _make_room(ids: dict[SchemaId, Any]) -> None:
+    if len(ids) >= _MOST_REMEMBERED:
         ids.clear()

@@ -342,12 +342,13 @@ def test_the_registry_is_asked_once_for_each_schema(tmp_path: Path) -> None:
     assert avro.read(framed(9, b"\6"), None) == 3, "a replica of the registry may know it later"
 
 
-def test_schemas_make_room_for_others() -> None:
-    registry = MemoryRegistry(dict.fromkeys(range(502), "long"))
+@pytest.mark.parametrize(("schema", "count"), [("long", 502), ({"type": "long", "doc": "x" * 900_000}, 3)])
+def test_schemas_make_room_for_others(schema: Any, count: int) -> None:
+    registry = MemoryRegistry(dict.fromkeys(range(count), schema))
     avro = AvroMessages(registry.find, lambda: 0.0)
-    for number in (*range(502), 501, 0):
+    for number in (*range(count), count - 1, 0):
         assert avro.read(framed(number, b"\6"), None) == 3
-    assert [registry.asked.count(number) for number in (501, 0)] == [1, 2]
+    assert [registry.asked.count(number) for number in (count - 1, 0)] == [1, 2]
 
 
 def test_junk_does_not_ask_for_each_new_id(tmp_path: Path) -> None:
