@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
+from time import monotonic
 from typing import Any, Final
 
 from google.protobuf import json_format, wrappers_pb2
@@ -25,6 +26,7 @@ _NAMES: Final = "any descriptor duration empty field_mask source_context struct 
 _STANDARD: Final = {
     f"google/protobuf/{name}.proto": import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR for name in _NAMES.split()
 }
+_SECONDS: Final = 30.0  # for the texts of a schema, of which 100 take 20 s
 _NUMBER_BITS: Final = 35
 _MORE: Final = 0x80  # in a byte that is not the last one
 _MOST_CELLS: Final = 8 * 2**20  # of 40 to 50 bytes
@@ -49,7 +51,10 @@ class ProtobufSchema:
         known = {*_STANDARD}
         names, texts = (*registered.names, _OWN_NAME), (*registered.references, registered.text)
         self._is_of_glue = registered.is_of_glue
+        until = monotonic() + _SECONDS
         for name, text in zip(names, texts, strict=True):
+            if monotonic() > until:
+                raise ValueError(Reason(f"its references take more than {_SECONDS:.0f} s to compile"))
             *imported, file = (compiled if self._is_of_glue else descriptors)(text)
             for each in imported:
                 _add(pool, each, each.name, known)

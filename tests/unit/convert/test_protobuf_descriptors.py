@@ -282,3 +282,11 @@ def test_the_numbers_of_all_messages_take_little_memory() -> None:
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 4 << 20
+
+
+def test_texts_that_it_refers_to_take_no_longer_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1_000, 20))
+    monkeypatch.setattr("app.convert.protobuf_messages.monotonic", lambda: next(now))
+    others = [f"{SYNTAX} message A{n} {{}}" for n in range(3)]
+    with pytest.raises(ValueError, match="references take more than 30 s"):
+        ProtobufSchema(RegisteredSchema("PROTOBUF", SYNTAX, others, ["a", "b", "c"]))
