@@ -63,10 +63,10 @@ def ended(error: BaseException) -> FatalError:
 
 def translated(error: Exception) -> ConnectorError:
     met: BaseException | None = error
-    while met is not None:  # an error of the closing client hides the one before it
-        if isinstance(met, ConnectorError):
-            return met
-        met = met.__context__
+    while isinstance(met, PartitionAssignmentError | KafkaException):
+        met = met.__context__  # an error of the closing client hides those before it
+    if isinstance(met, ConnectorError):
+        return met
     if isinstance(error, PartitionAssignmentError):
         error = of_rebalance(error)
     if isinstance(error, ConnectorError):

@@ -35,7 +35,7 @@ _MOST_UNPACKED, _MOST_TIMES = 16 << 20, 100
 _MOST_UNPACKED_AT_ONCE = 64 << 20
 _REFUSED_SECONDS = 30.0  # a registry may have replicas, which get a new schema later
 _MOST_REMEMBERED = 10_000  # ids
-_MOST_TEXT, _LEAST_TEXT = 2 << 20, 5_000  # of known schemas together, and of each: a byte may take 200 of memory
+_MOST_TEXT, _LEAST_TEXT = 8 << 20, 16 << 10  # of known schemas together, and of each: a byte may take 50 of memory
 _AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, for half of the time at the most
 _LONG_SECONDS = 1.0  # to make a schema, which count as in vain: an enemy may have more of these
 

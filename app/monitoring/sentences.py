@@ -279,7 +279,7 @@ def remarks(s: Status) -> Iterator[Sentence]:
     if left_out := s.live.consumption.left_out:
         yield Sentence(
             "wait",
-            f"{counted(len(left_out), 'topic')} not written: {', '.join(sorted(left_out)[:_NAMED])}",
+            f"{counted(len(left_out), 'topic')} not written by this replica: {', '.join(sorted(left_out)[:_NAMED])}",
             "many-topics#topics-that-come-and-go",
             _together(*(f"{topic}: {why}" for topic, why in sorted(left_out.items())[:_NAMED])),
         )

@@ -236,7 +236,7 @@ class _Attempts:
         except ValueError:
             raise FatalError("planning by the newest records", cut(ended.stderr.strip(), _SHOWN), _ALONE) from None
         if plan.records and plan.bad == plan.records:
-            raise FatalError("reading the newest records", plan.short(), "Set the deserializers to what comes")
+            raise FatalError("reading the newest records", plan.short(), "Check the deserializers")
         return plan.short()
 
     def _find_silence_hook(self) -> str:

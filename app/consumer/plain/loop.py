@@ -320,7 +320,7 @@ class PlainLoop:
             "yet is not written",
             topic,
         )
-        self._members.left_out[topic] = "Kafka does not have it. Once it does, it is read from its first record"
+        self._members.left_out[topic] = "Kafka did not have it. Once it does, it is read from its first record"
         member = self._members.of(topic)
         tps = member.assignment.partitions.keys() if member and member.assignment else set[TopicPartition]()
         others = [tp for tp in tps if tp.topic != topic]

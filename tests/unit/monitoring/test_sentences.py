@@ -89,7 +89,7 @@ def test_partitions_that_move_again_and_again_and_records_that_are_left_out() ->
 def test_topics_that_are_not_written() -> None:
     view = changed(several(2), left_out={"..odd": "its table's name ..odd: no dot first"})
     [found] = remarks(view.status)
-    assert found.title == "1 topic not written: ..odd"
+    assert found.title == "1 topic not written by this replica: ..odd"
     assert found.reason == "..odd: its table's name ..odd: no dot first"
     assert all(not list(remarks(each)) for each in of_tables(view.status)), "each page tells of its own table"
 
