@@ -1,7 +1,8 @@
 """Formats numbers and texts for people."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
@@ -13,11 +14,7 @@ _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u206
 
 def size(count: int) -> str:
     """Formats bytes as ``950 bytes``, ``1.2 MB``: in powers of 1,024, as memory and buffers are set."""
-    value, unit = float(count), _BYTES[0]
-    for unit in _BYTES:
-        if value < _LONG or unit == _BYTES[-1]:  # "1,003 KB" would be longer than "1.0 MB"
-            break
-        value /= 1_024
+    value, unit = _scaled(count, _BYTES, 1_024)  # "1,003 KB" would be longer than "1.0 MB"
     digits = 0 if unit == _BYTES[0] or value >= _WIDE else 1
     return f"{value:,.{digits}f} {unit}"
 
@@ -47,23 +44,23 @@ def rate(a_second: float) -> str:
 
 def short(value: float) -> str:
     """Formats a number for the axis of a chart: ``0.2``, ``950``, ``1.5k``, ``200k``."""
-    unit = _THOUSANDS[0]
-    for unit in _THOUSANDS:
-        if abs(value) < _LONG or unit == _THOUSANDS[-1]:
-            break
-        value /= 1_000
-    return f"{value:.4g}{unit}"
+    scaled, unit = _scaled(value, _THOUSANDS, 1_000)
+    return f"{scaled:.4g}{unit}"
+
+
+def _scaled(value: float, units: Sequence[str], base: int) -> tuple[float, str]:
+    for unit in units[:-1]:
+        if abs(value) < _LONG:
+            return value, unit
+        value /= base
+    return value, units[-1]
 
 
 def ranges(numbers: Iterable[int]) -> str:
     """Formats whole numbers in their order, each once: ``0-23, 30``."""
-    runs: list[tuple[int, int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = runs[-1][0], number
-        else:
-            runs.append((number, number))
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    runs = groupby(enumerate(sorted(set(numbers))), key=lambda each: each[1] - each[0])  # the same within a run
+    found = [[number for _, number in run] for _, run in runs]
+    return ", ".join(f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in found)
 
 
 def sentence(text: str) -> str:
