@@ -115,6 +115,8 @@ class InputVariables(Area):
         if (self.registry_url or "").startswith("glue://"):
             others = (f"SCHEMA_REGISTRY_{name}" for name in ("TOKEN", "SSL_CA_LOCATION", "SSL_CERTIFICATE"))
             yield from self.refuse("has no effect with AWS Glue", *others)
+        if not self.is_expression and any(name.startswith("^") for name in self.topics):
+            yield "input", "must have an expression alone, as in ^(orders|payments)$"
         try:
             is_read = self.reads(self.stream_timeout_topic or "any")
         except re.error as error:

@@ -118,11 +118,8 @@ class TableVariables(StoreVariables):
         yield from super().contradictions()
         yield from self._contradictions_of_fields()
         yield from self._contradictions_of_paths()
-        for topic in () if self.is_expression else self.topics:
-            if topic.startswith("^"):
-                yield "input", "must have an expression alone, as in ^(orders|payments)$"
-                return
-            for variable, problem in checked("TABLE_NAME", parse.name, table := self.of_topic(topic).table):
+        for table in [self.of_topic(each).table for each in self.topics if not each.startswith("^")]:
+            for variable, problem in checked("TABLE_NAME", parse.name, table):
                 yield variable, f'must be set, because the topic\'s name "{table}" cannot name a table: it {problem}'
         if self.column_types.get(RESCUED_COLUMN, pa.string()) != pa.string():
             yield "COLUMN_TYPES", f"must leave out {RESCUED_COLUMN}, which is always text"
