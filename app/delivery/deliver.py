@@ -139,8 +139,7 @@ class Delivery:
         log = batch.in_flight.assignment.log
 
         def ask() -> ConnectorError | None:
-            if batch.in_flight.table:  # one of several: a topic that was deleted never answers, and the others go on
-                log.check_open()
+            log.check_open()  # Kafka never gives the id of a deleted topic, and its partitions are revoked
             return self._recreated(tps)
 
         if (error := batch.in_flight.step("intend", ask, KAFKA)) is not None:

@@ -169,6 +169,11 @@ class Flow:
         return self.runtime.metrics.waits.failing(*_OPERATIONS)
 
     @property
+    def lacks_topic(self) -> bool:
+        """Whether a batch waits for a topic that Kafka does not have: one that was deleted never comes back."""
+        return self.obstacle is not None and self.obstacle.system == "topic"
+
+    @property
     def is_in_trouble(self) -> bool:
         """Whether another system is waited for, or all has failed."""
         return self.obstacle is not None or self.failure is not None

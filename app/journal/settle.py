@@ -112,10 +112,17 @@ class Settlement:
     def _left_in_kafka(self, progress: Progress) -> range:
         """The batch's offsets that Kafka still has: none if the topic was recreated or the cluster is another one.
 
-        The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have.
+        The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have. Records
+        of a topic that is missing count as still there: it may be back soon, and other topics must not wait for it.
         """
         offsets = self.offsets
-        if _is_of_another(progress, offsets.topic_id(progress.topic), offsets.cluster_id()):
+        try:
+            topic_id = offsets.topic_id(progress.topic)
+        except RetryableError as error:
+            if error.system == "topic":
+                return progress.batch_offsets
+            raise
+        if _is_of_another(progress, topic_id, offsets.cluster_id()):
             return range(0)
         kafka = offsets.of(progress.tp)
         if _is_of_another(progress, kafka.topic_id, kafka.cluster_id):  # since the first question

@@ -189,9 +189,10 @@ class Waits:
                 self._asked.pop(me, None)
 
     def failing(self, *operations: Operation) -> ConnectorError | None:
-        """Returns the error of one of these operations that is tried again at present."""
+        """Returns the error of one of these operations that is tried again at present, for this table."""
         with self._lock:
-            return next((error for _, error, what, _ in self._failing.values() if what in operations), None)
+            failing = [(error, what) for _, error, what, table in self._failing.values() if table == self._table]
+        return next((error for error, what in failing if what in operations), None)
 
     def current(self) -> tuple[Trouble, ...]:
         """Returns the present waits, the longest first."""

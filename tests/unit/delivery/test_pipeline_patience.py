@@ -125,3 +125,18 @@ def test_whether_a_topic_was_recreated_is_asked_until_kafka_answers(new_line: Ne
     line.batches(1)
     assert line.delivered()
     assert line.values() == [1]
+
+
+def test_a_batch_of_a_topic_that_was_deleted_is_dropped_once_its_partitions_are_revoked(new_line: NewLine) -> None:
+    """Though another topic has a part in the batch: its records are read again."""
+
+    def recreated(_: Sequence[TopicPartition]) -> None:
+        raise RetryableError("asking Kafka for the id of the topic", "it does not exist").of("topic")
+
+    line = new_line(recreated=recreated)
+    line.batches(1)
+    wait_until(lambda: line.flow.lacks_topic, "the question for the topic")
+    line.assignment.end()
+    wait_until(lambda: line.flow.obstacle is None, "the end of the batch")
+    assert line.flow.failure is None
+    assert line.values() == []

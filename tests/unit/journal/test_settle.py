@@ -180,6 +180,17 @@ def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_r
     assert "sensors[0] 5 to 9, sensors[1] 5 to 8" in text
 
 
+def test_a_batch_is_undone_though_one_of_its_topics_was_deleted(bench: Bench) -> None:
+    """The other topic's records are read again; the deleted one may be back soon."""
+    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    bench.store_files("1")
+    bench.kafka.id_errors = [RetryableError("asking Kafka for the id", "Unknown topic or partition").of("topic")]
+    bench.claimed(tps=[P1])
+    assert bench.registered == []
+    assert bench.end(THEIRS, P1) == 4
+    assert not bench.has("1")
+
+
 @pytest.mark.parametrize(
     "now", [PartitionOffsets(None, 0, 99, "another"), PartitionOffsets(None, 0, 99, "id", "other cluster")]
 )
