@@ -46,17 +46,27 @@ def newest(offsets: GroupOffsets, topic: str, count: int) -> tuple[list[Message]
     return found[-count:], _rate(offsets, ends)
 
 
-def readable_ends(offsets: GroupOffsets, topic: str, until: datetime | None) -> dict[TopicPartition, int]:
-    """Returns the offset after the last record of each partition, now or before a time; 0 where there is no record.
+def readable_ends(
+    offsets: GroupOffsets, topic: str, ends: Mapping[TopicPartition, int], until: datetime | None
+) -> dict[TopicPartition, int]:
+    """Returns the offset after the last record of each partition before these ends and a time; 0 without a record.
 
     Behind it there may be offsets without a record: of aborted transactions, or compacted. ``offsets`` as above.
 
     Raises:
+        RetryableError: a transaction before the end is open, so nobody can read its records and those behind it.
         ConnectorError: Kafka does not answer, or refuses.
     """
-    ends = offsets.ends(topic)
+    readable = offsets.ends(topic)
     if until is not None:
         ends = offsets.since(until, ends)
+    for tp, end in sorted(ends.items()):
+        if (first := readable[tp]) < end:
+            cause = f"the transaction at offset {first} of {tp} is open, so nobody can read on"
+            hint = (
+                "It ends with its producer, or after its transaction.timeout.ms; kafka-transactions.sh finds the others"
+            )
+            raise RetryableError(f"finding the end of this run in {topic}", cause, hint)
     lows, found = offsets.beginnings(topic), dict.fromkeys(ends, 0)
     reach, left = 1, {tp for tp, end in ends.items() if lows[tp] < end}
     while left:

@@ -140,8 +140,12 @@ class GroupOffsets:
         return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
     def ends(self, topic: str) -> dict[TopicPartition, int]:
-        """The offset of the next record, for each partition of the topic."""
+        """The offset of the next record that can be read, for each partition of the topic."""
         return self._of_all(topic, OffsetSpec.latest(), "ends")
+
+    def uncommitted_ends(self, topic: str) -> dict[TopicPartition, int]:
+        """The offset of the next record, for each partition of the topic; transactions before it may be open."""
+        return self._of_all(topic, OffsetSpec.latest(), "ends", IsolationLevel.READ_UNCOMMITTED)
 
     def beginnings(self, topic: str) -> dict[TopicPartition, int]:
         """The offset of the first record that Kafka still has, for each partition of the topic."""
@@ -162,12 +166,12 @@ class GroupOffsets:
         topics = TopicCollection([topic])
         return self._admin.describe_topics(topics, request_timeout=self._answer_seconds)[topic].result()
 
-    def _of_all(self, topic: str, spec: OffsetSpec, what: str) -> dict[TopicPartition, int]:
+    def _of_all(
+        self, topic: str, spec: OffsetSpec, what: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[TopicPartition, int]:
         def question() -> dict[TopicPartition, int]:
             asked = {KafkaTopicPartition(topic, each.id): spec for each in self._described(topic).partitions}
-            answers = self._admin.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._answer_seconds
-            )
+            answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=self._answer_seconds)
             return {TopicPartition(topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
 
         found = ask(f"the {what} of topic {topic}", question)

@@ -199,6 +199,9 @@ class Connector:
                 "the offsets of some rows could not be committed",
                 "The next start reads them again: none is lost",
             )
+        if lane.run_end and not lane.run_end.is_reached:
+            hint = "The next start goes on where this run has ended"
+            raise RetryableError("running until UNTIL", "the run was stopped before that", hint)
         logger.info("stopped: everything consumed is in the lake and committed")
 
     def _can_write(self, spark_up: Future[None]) -> None:

@@ -24,10 +24,12 @@ from app.kafka.newest import readable_ends
 from app.kafka.questions import GroupOffsets
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
+from app.monitoring.waits import Request
 
 logger = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
+_TRANSACTION_SECONDS = 900.0  # brokers allow no longer transaction by default
 
 
 def new_until(
@@ -37,12 +39,15 @@ def new_until(
     if (wanted := settings.until) is None:
         return None
     moment = datetime.now(UTC) - wanted if isinstance(wanted, timedelta) else wanted
+    before = moment if isinstance(moment, datetime) else None
     ends: dict[TopicPartition, int] = {}
+    waits = runtime.metrics.waits
     with closing(new_client(application.config, {"enable.partition.eof": True})) as consumer:
         offsets = GroupOffsets(consumer, admin, runtime.timings.kafka_answer_seconds)
-        for topic in topics:
-            question = partial(readable_ends, offsets, topic, moment if isinstance(moment, datetime) else None)
-            ends |= runtime.metrics.waits.at_start("Kafka", question)
+        last = {topic: waits.at_start("Kafka", partial(offsets.uncommitted_ends, topic)) for topic in topics}
+        for topic, last_of_topic in last.items():
+            question = partial(readable_ends, offsets, topic, last_of_topic, before)
+            ends |= waits.retry(Request("Kafka"), question, give_up_seconds=_TRANSACTION_SECONDS)
     listed = ", ".join(f"{tp}: {end}" for tp, end in sorted(ends.items()))
     logger.info("UNTIL=%s: this run ends before these offsets: %s", wanted, listed)
     return Until(ends)
@@ -66,6 +71,7 @@ class RunEnd:
     offsets: GroupOffsets | None = None
     internal: Collection[str] = ()
     aside: Callable[[], Collection[str]] = tuple
+    is_reached: bool = field(init=False, default=False)
     _stop: Event = field(init=False, default_factory=Event)
 
     def start(self) -> None:
@@ -77,7 +83,8 @@ class RunEnd:
     def _run(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
             try:
-                if self._is_reached():
+                if self._has_all():
+                    self.is_reached = True
                     missing = ", but for those of tables that failed" if self.aside() else ""
                     logger.info("UNTIL is reached: all records before it are in the lake%s", missing)
                     self.stop_lane()
@@ -85,7 +92,7 @@ class RunEnd:
             except ConnectorError as error:
                 logger.debug("%s", error)  # the next look asks again
 
-    def _is_reached(self) -> bool:
+    def _has_all(self) -> bool:
         assigned = self.assigned()
         if not assigned:
             return self.until.is_empty

@@ -1,7 +1,7 @@
 """Runs that end (``UNTIL``): each takes the records up to its end once, and the next one goes on there."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,15 +24,15 @@ SECONDS = 30
 FIRST = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def abort(scenario: Scenario, count: int) -> None:
-    """Produce records that no reader gets, to partition 0."""
+def in_transaction(scenario: Scenario, produced: Iterable[Record]) -> Producer:
+    """Produce records that no reader gets before the producer that is returned commits."""
     producer = Producer({"bootstrap.servers": scenario.kafka.bootstrap_servers, "transactional.id": scenario.topic})
     producer.init_transactions(SECONDS)
     producer.begin_transaction()
-    for _ in range(count):
-        producer.produce(scenario.topic, b"{}", partition=0)
+    for _, value, _, partition in produced:
+        producer.produce(scenario.topic, value, partition=partition or 0)
     producer.flush(SECONDS)
-    producer.abort_transaction(SECONDS)
+    return producer
 
 
 def ended(members: Sequence[ConnectorProcess]) -> bool:
@@ -47,7 +47,7 @@ def test_members_end_together_where_the_topic_ended_and_the_next_run_goes_on(
     scenario = new_scenario(partitions=3)
     scenario.produce(records(3_000, partitions=2))  # the third partition is empty
     scenario.produce([("key", "no JSON", None, 1)])
-    abort(scenario, 1_500)
+    in_transaction(scenario, records(1_500)).abort_transaction(SECONDS)
     tree = tree_of(lane, tmp_path)
 
     members = [scenario.connector(root=tree, UNTIL="now") for _ in range(2)]
@@ -76,6 +76,27 @@ def test_a_run_that_was_killed_is_ended_by_the_next_one(new_scenario: NewScenari
     scenario.produce(records(500, first=2_000, partitions=2))
     assert ended([scenario.connector(root=tree, UNTIL="now")])
     assert scenario.lake.numbers() == [*range(2_500)]
+
+
+def test_a_run_waits_for_the_records_of_an_open_transaction(new_scenario: NewScenario) -> None:
+    scenario = new_scenario(partitions=1)
+    scenario.produce(records(10))
+    producer = in_transaction(scenario, records(5, first=10))
+    connector = scenario.connector(UNTIL="now")
+    connector.wait_for_log(r"the transaction at offset 10 of .*\[0\] is open")
+    producer.commit_transaction(SECONDS)
+    assert ended([connector])
+    assert scenario.lake.numbers() == [*range(15)]
+
+
+def test_a_run_that_is_stopped_before_its_end_says_so_and_the_next_one_goes_on(new_scenario: NewScenario) -> None:
+    scenario = new_scenario(partitions=1)
+    scenario.produce(records(100))
+    stopped = scenario.connector(UNTIL="now", COMMIT_INTERVAL="600", BATCH_SIZE="1000000")
+    stopped.wait_for_log("claimed: ")
+    assert stopped.stop() == 75
+    assert ended([scenario.connector(UNTIL="now")])
+    assert scenario.lake.numbers() == [*range(100)]
 
 
 def test_two_times_bound_what_a_run_takes(new_scenario: NewScenario) -> None:
