@@ -106,6 +106,10 @@ class Member:
         """The present one."""
         return self._last if self._last is not None and not self._last.log.has_ended else None
 
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether the partition is in the present assignment."""
+        return self.assignment is not None and tp in self.assignment.partitions
+
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
         """Begin an assignment of these partitions, and to claim them; the former one ends.
 

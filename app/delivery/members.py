@@ -53,7 +53,8 @@ class Members:
         opening: those that are being opened, by topic.
 
     Attributes:
-        waiting: assigned partitions of topics whose tables are being opened, or are set aside.
+        assigned: the partitions that this process has, without those of topics that are not written. A change replaces
+            the whole value, because other threads read it while members begin and end one by one.
         left_out: topics that are not written, with the reasons.
     """
 
@@ -75,7 +76,7 @@ class Members:
         self._aside: Mapping[str, Aside] = {}  # also of tables that are open again
         self._errors: dict[str, ConnectorError] = {}  # of these
         self._failure: ConnectorError | None = None
-        self.waiting: tuple[TopicPartition, ...] = ()
+        self.assigned: tuple[TopicPartition, ...] = ()
         self.left_out: dict[str, str] = {}
 
     @classmethod
@@ -117,10 +118,15 @@ class Members:
         return [each for assignment in held if assignment for each in assignment.claimed]
 
     @property
+    def waiting(self) -> list[TopicPartition]:
+        """Assigned partitions of topics whose tables are being opened, or are set aside."""
+        return [tp for tp in self.assigned if not ((member := self.of(tp.topic)) and member.has(tp))]
+
+    @property
     def aside(self) -> dict[str, Aside]:
         """Those of the assigned topics whose tables are set aside."""
-        topics, aside = {tp.topic for tp in self.waiting}, self._aside
-        return {topic: aside[topic] for topic in sorted(topics & aside.keys())}
+        topics, aside = {tp.topic for tp in self.assigned}, self._aside
+        return {topic: aside[topic] for topic in sorted(topics & aside.keys()) if topic not in self._of}
 
     @property
     def failure(self) -> ConnectorError | None:
@@ -161,18 +167,19 @@ class Members:
 
         Those whose table is not open yet are in ``waiting``, to be given to this again.
         """
-        waiting = [tp for tp in self.waiting if tp not in tps]
-        found: dict[Member, list[TopicPartition]] = {}
-        is_open = {topic: self._is_open(topic) for topic in sorted({tp.topic for tp in tps})}
+        tps_by_member: dict[Member, list[TopicPartition]] = {}
+        open_topics = {topic for topic in sorted({tp.topic for tp in tps}) if self._is_open(topic)}
         for tp in tps:
-            if not is_open[tp.topic]:
-                waiting.append(tp)
-            elif member := self.of(tp.topic):
-                found.setdefault(member, []).append(tp)
-        for member, its in found.items():
-            member.begin(its, closed)
-        self.waiting = tuple(waiting)
-        return [*chain.from_iterable(found.values())]
+            if tp.topic in open_topics and (member := self.of(tp.topic)):
+                tps_by_member.setdefault(member, []).append(tp)
+        for member, its_tps in tps_by_member.items():
+            member.begin(its_tps, closed)
+        return [*chain.from_iterable(tps_by_member.values())]
+
+    def leave_out(self, topic: str, why: str = "") -> None:
+        """Note that this topic is not written, and the reason if it is one of ours."""
+        self.assigned = tuple(tp for tp in self.assigned if tp.topic != topic)
+        self.left_out |= {topic: why} if why else {}
 
     def _is_open(self, topic: str) -> bool:
         """Whether it is known which table the topic has, if any; else begins to open it when it is time."""
@@ -190,7 +197,7 @@ class Members:
             self.set_aside(topic, error)
             return False
         if isinstance(found, str):
-            self.left_out |= {topic: found} if found else {}
+            self.leave_out(topic, found)
             return True
         self._of[topic] = found
         del self._opening[topic]
@@ -213,12 +220,10 @@ class Members:
         trouble = replace(Trouble.of(error), exit_code=None)
         self._aside = {**self._aside, topic: Aside(trouble, since, now + pause, tries)}
         if member:
-            its = member.assignment.partitions if member.assignment else ()
-            self.waiting = (*(tp for tp in self.waiting if tp.topic != topic), *its)
             member.flow.fail(error)
             self.buffer.leave(member.flow.share)
             self._opener.close(topic)
-        if not self.assignments and len(self.aside) > 1 and self.aside.keys() == {tp.topic for tp in self.waiting}:
+        if not self.assignments and len(self.aside) > 1 and self.aside.keys() == {tp.topic for tp in self.assigned}:
             raise error
         again = f"opened again in {duration(pause)}" if self._opener.reopens else "left to the next run"
         logger.error("%s. The table of topic %s is set aside, and %s. The others go on", error, topic, again)

@@ -64,6 +64,7 @@ class ManualMember(Member):
         nothing: Any = SimpleNamespace(is_same_topic=lambda _: True, watch=KafkaWatch())
         self.group = nothing
         self.reclaiming = Reclaiming(timings)
+        self.on_change: Callable[[], object] = lambda: None  # before an assignment begins or ends
         self.starts: dict[TopicPartition, Start] = {}
         self.held_back: set[TopicPartition] = set()
         self.closed: list[str | None] = []  # of each assignment, why it was claimed again
@@ -79,6 +80,10 @@ class ManualMember(Member):
         """The present assignment, or the one that has ended."""
         assert self._last is not None, "nothing is assigned"
         return self._last
+
+    def end(self) -> None:
+        self.on_change()
+        super().end()
 
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
         self.end()

@@ -29,7 +29,8 @@ class Crowd:
 
     member_types: Sequence[Callable[[str, World], Process]]  # in turn
     kinds: Sequence[str] = tuple(KINDS)  # of records that all members understand
-    topics: Sequence[str] = (TOPIC,)  # each has a table of its own
+    topics: Sequence[str] = (TOPIC,)
+    is_shared = False  # whether all topics have one table; else each has its own
 
     def __init__(self, partitions: int, on_commit: Callable[[TopicPartition, int], None]) -> None:
         super().__init__()
@@ -40,7 +41,10 @@ class Crowd:
         self.violations: list[str] = []
         self.network = Network()
         self.store = MemoryStore(self.network, self.violations)
-        catalogs = {topic: WatchfulCatalog(self.network, self.store, topic) for topic in self.topics}
+        if self.is_shared:
+            self.store.table_of = lambda _: self.topics[0]
+        tables = sorted({*map(self.store.table_of, self.topics)}, key=self.topics.index)
+        catalogs = {table: WatchfulCatalog(self.network, self.store, table) for table in tables}
         tps = [TopicPartition(topic, number) for number in range(partitions) for topic in self.topics]
         self.group = Group(tps, self.network, on_commit)
         tokens = (f"{number:024x}" for number in itertools.count())

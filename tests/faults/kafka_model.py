@@ -34,6 +34,7 @@ class Group:
         self.follow_offsets = ""
         self.reset: str | timedelta = "earliest"
         self.owners: dict[TopicPartition, Consumer | None] = dict.fromkeys(self.records)
+        self.deleted: dict[TopicPartition, list[str]] = {}  # the records of deleted topics
         self.network = network
         self.on_commit = on_commit
 
@@ -81,11 +82,22 @@ class Group:
     def topic_id(self, topic: str) -> str:
         """What ``app.kafka.questions.GroupOffsets`` finds out; nothing where there is no answer."""
         if pause(f"ask Kafka for the id of {topic}") is Fate.ANSWERED:
+            if not self.ends(topic):
+                raise RetryableError(f"asking Kafka for the id of topic {topic}", "it does not exist").of("topic")
             return _TOPIC_ID
         self.network.failures += 1
         return ""
 
+    def delete(self, topic: str) -> None:
+        for tp in self.ends(topic):
+            self.deleted[tp] = self.records.pop(tp)
+            for of_partition in (self.committed, self.times, self.owners):
+                of_partition.pop(tp, None)
+            self.set_by_hand.discard(tp)
+
     def commit(self, tp: TopicPartition, offset: int) -> None:
+        if tp in self.deleted:
+            return
         self.committed[tp] = offset
         self.set_by_hand.discard(tp)
         self.on_commit(tp, offset)
@@ -156,7 +168,7 @@ class Consumer:
             for each in offsets:
                 self._group.commit(_ours(each), each.offset)
 
-        is_stale = any(self._group.owners[_ours(each)] is not self for each in offsets)
+        is_stale = any(self._group.owners.get(_ours(each)) is not self for each in offsets)
         if fate is not Fate.ANSWERED:
             self._group.network.failures += 1
         if fate is Fate.DELAYED:  # by the time it takes effect it may be stale
@@ -189,7 +201,7 @@ class Consumer:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _records(self, tp: TopicPartition) -> list[str]:
-        return self._group.records[tp]
+        return self._group.deleted[tp] if tp in self._group.deleted else self._group.records[tp]
 
     def _at(self, tp: TopicPartition) -> int:
         position = self._positions[tp]

@@ -36,7 +36,7 @@ def root_of(topic: str) -> str:
 
 
 def topic_of(key: str) -> str:
-    """The topic whose table, dead letter or journal has the object."""
+    """The table whose folder, dead letter or journal has the object: it is named as a topic."""
     return key.removeprefix("data/").removeprefix("_dead_letter/").partition("/")[0]
 
 
@@ -70,6 +70,7 @@ class MemoryStore:
         self.registered: dict[str, DataFile] = {}
         self.wanted_again: Counter[RowId] = Counter()
         self.on_time: Callable[[str, bytes], None] = lambda *_: None  # topic and body of an object of first offsets
+        self.table_of: Callable[[str], str] = lambda topic: topic
 
     # --- as the connector sees it -----------------------------------------------------------------------------------
 
@@ -159,7 +160,7 @@ class MemoryStore:
             self.logs[key] = log
             self.revoked |= {item.key for item in log.revoked}
         elif not key.endswith(".json"):
-            self.on_time(topic_of(key), body)
+            self.on_time(key.split("/")[-2], body)
         else:
             claim = CLAIM.parse(body)
             assert isinstance(claim, PartitionClaim)
@@ -175,7 +176,7 @@ class MemoryStore:
             self.violations.append(f"{key} was replaced by {now}, which does not follow on {before}")
 
     def _check_topics(self, key: str, topics: set[str]) -> None:
-        if topics - {topic_of(key)}:
+        if {*map(self.table_of, topics)} - {topic_of(key)}:
             self.violations.append(f"{key} has something of {topics}")
 
     def _store_file(self, key: str, body: bytes) -> str:
@@ -209,8 +210,9 @@ class MemoryStore:
         return log.of(tp) if log else None
 
     def _log_with(self, tp: TopicPartition) -> AssignmentLog | None:
-        claim = self.claims.get(claim_key(root_of(tp.topic), GROUP, tp))
-        return self.log_of(tp.topic, claim.owner) if claim else None
+        table = self.table_of(tp.topic)
+        claim = self.claims.get(claim_key(root_of(table), GROUP, tp))
+        return self.log_of(table, claim.owner) if claim else None
 
     @property
     def data_files(self) -> set[str]:

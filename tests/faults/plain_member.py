@@ -108,7 +108,7 @@ class PlainMember(Process):
         bad_records = BadRecords("dead-letter", lambda _: None, world.clock)
         intake = Intake(limits.max_record_bytes, bad_records, transformer=self._transformer(limits, world))
         self._loop = PlainLoop(played, intake, self.members, lambda _: None)
-        self._loop._has_topics = len(world.catalogs) > 1
+        self._loop._has_topics = len({tp.topic for tp in world.group.records}) > 1
 
     def _transformer(self, limits: BatchLimits, world: World) -> Transformer | None:
         return None

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from app.model import TopicPartition
-from tests.faults.crowd import Crowd, Moves, counted, has_nothing, may_learn, one_of, owns
+from tests.faults.crowd import Crowd, Moves, counted, has_nothing, is_free, may_learn, one_of, owns
 from tests.faults.framework_member import FrameworkMember
 from tests.faults.kafka_model import OTHER, TOPIC
 from tests.faults.lanes import BEGIN, Fate
@@ -409,12 +409,22 @@ class Faults(Crowd, RuleBasedStateMachine):
                 rows = [(*tp, offset, v) for v in range(len(KINDS[kind]))]
                 target.update({row: self._wanted(row) for row in rows})
         stored = self.store.data_files
-        assert stored == set(self.store.registered), f"store and catalog: {stored ^ set(self.store.registered)}"
+        for target, files in ((wanted, stored), (rejected, self.store.dead_letters)):
+            counts = self.store.rows_of(files)
+            deleted = [row for row in counts if TopicPartition(*row[:2]) in self.group.deleted]
+            target.update({row: min(counts[row], self._wanted(row)) for row in deleted})
+        unknown = {*stored ^ self.store.registered.keys()} - self._left_by_deleted()
+        assert not unknown, f"store and catalog: {unknown}"
         assert not self.store.placeholders
         found = self.store.rows_of(stored)
         assert found == wanted, f"missing {wanted - found}, too many {found - wanted}"
         dead = self.store.rows_of(self.store.dead_letters)
         assert dead == rejected, f"dead letters missing {rejected - dead}, too many {dead - rejected}"
+
+    def _left_by_deleted(self) -> set[str]:
+        """Files of a table whose topic was deleted amid their batch: nobody claims its partitions any more."""
+        topics = {tp.topic for tp in self.group.deleted}
+        return {file for file in self.store.data_files if {row[0] for row in self.store.rows[file]} <= topics}
 
     def _expel(self, zombie: Process, turns: list[int]) -> None:
         """Another member begins to claim its partitions, while it goes on."""
@@ -454,9 +464,39 @@ class PlainFaults(Faults):
             assert not member.members.assignments
 
 
-class SeveralFaults(PlainFaults):
-    """The same with two topics in each process: what befalls it befalls both of its tables."""
+class SharedFaults(PlainFaults):
+    """The same with two topics, which one table takes."""
 
+    topics = (TOPIC, OTHER)
+    is_shared = True
+
+    @precondition(lambda self: self._with(owns) and not self.group.deleted)
+    @rule(
+        topic=st.sampled_from(topics),
+        kinds=st.lists(st.sampled_from(list(KINDS)), min_size=3, max_size=6),
+        turns=turns,
+        dies=st.booleans(),
+        moves=moves,
+    )
+    def delete_topic(self, topic: str, kinds: list[str], turns: list[int], dies: bool, moves: Moves) -> None:
+        """A topic is deleted amid a batch with records of both; what was read of it and is not written is lost."""
+        for tp in self.group.records:
+            self._produce(tp, kinds)
+        self._race(self._with(owns), turns)
+        if dies and self.members:
+            self._bury(self.members[0])
+        self.group.delete(topic)
+        counted["deleted topics"] += 1
+        for member in [each for each in self.members if is_free(each) and self.group.of(each.kafka)]:
+            member.revoke()
+            self.go(member, member.consuming)
+        self._move(moves)
+
+
+class SeveralFaults(SharedFaults):
+    """The same with a table for each topic: what befalls the process befalls both."""
+
+    is_shared = False
     topics = (TOPIC, OTHER)
 
     @precondition(lambda self: self._with(owns))
@@ -509,8 +549,12 @@ SETTINGS = settings(
     print_blob=True,
 )
 TestFaults, TestPlainFaults, TestSeveralFaults = Faults.TestCase, PlainFaults.TestCase, SeveralFaults.TestCase
+TestSharedFaults = SharedFaults.TestCase
 TestMixedFaults = pytest.mark.night(MixedFaults.TestCase)
 TestTransformingFaults = pytest.mark.night(TransformingFaults.TestCase)
-for tests in (TestFaults, TestPlainFaults, TestSeveralFaults, TestTransformingFaults, TestMixedFaults):
+for tests in (
+    *(TestFaults, TestPlainFaults, TestSeveralFaults, TestSharedFaults),
+    *(TestTransformingFaults, TestMixedFaults),
+):
     tests.settings = SETTINGS
 del tests  # it would be collected, too

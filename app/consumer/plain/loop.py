@@ -8,7 +8,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, nullcontext
-from itertools import chain
 from operator import lt, methodcaller
 from typing import Any
 
@@ -78,6 +77,10 @@ class PlainLoop:
                 self._turn()
             self._flush(self._timings.stop_seconds)
             self._members.raise_failure(also_aside=self._until is not None)
+            for topic in self._members.aside:
+                logger.warning(
+                    "the table of topic %s is set aside: its records wait in Kafka for the next start", topic
+                )
             return all(each.is_delivered for each in self._members.assignments)
         finally:
             self._give_up()
@@ -91,15 +94,12 @@ class PlainLoop:
         return partition is not None and not self._backpressure.is_paused
 
     def consumption(self) -> Consumption:
-        assignments, waiting, buffer = self._members.assignments, self._members.waiting, self._members.buffer
-        aside = self._members.aside
-        tps = (*chain.from_iterable(each.partitions for each in assignments), *waiting)
+        tps, aside = self._members.assigned, self._members.aside
+        assignments, buffer = self._members.assignments, self._members.buffer
         return Consumption(
             assigned=len(tps),
             tps=tps,
-            unclaimed=frozenset(tp for tp in waiting if tp.topic not in aside).union(
-                *(each.unclaimed for each in assignments)
-            ),
+            unclaimed=frozenset(tp for tp in tps if tp.topic not in aside and self._claimed(tp)[1] is None),
             aside=aside,
             left_out=self._members.left_out.copy(),
             fenced={tp: why for each in assignments for tp, why in each.fenced.items()},
@@ -118,8 +118,9 @@ class PlainLoop:
         client.assign([])  # nothing is read before it is claimed
         for tp in tps:
             self._members.left_out.pop(tp.topic, None)
+        self._members.assigned = tuple(TopicPartition(tp.topic, tp.partition) for tp in tps)
         if tps:
-            self._begin([TopicPartition(tp.topic, tp.partition) for tp in tps])
+            self._begin(self._members.assigned)
         logger.info("assigned: %s", _listed(tps))
 
     def _revoked(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
@@ -142,8 +143,8 @@ class PlainLoop:
         self._end_all()
 
     def _end_all(self) -> None:
-        self._metrics.ended(self._members.waiting)
-        self._members.waiting = ()
+        waiting, self._members.assigned = self._members.waiting, ()
+        self._metrics.ended(waiting)
         for member in self._members.all:
             self._end(member)
 
@@ -160,8 +161,8 @@ class PlainLoop:
 
     def _turn(self) -> None:
         self._set_failed_aside()
-        if self._members.waiting:
-            self._begin(self._members.waiting)
+        if waiting := self._members.waiting:
+            self._begin(waiting)
         self._claim_again()
         self._admit()
         self._backpressure.hold_back()
@@ -320,7 +321,7 @@ class PlainLoop:
             "yet is not written",
             topic,
         )
-        self._members.left_out[topic] = "Kafka did not have it. Once it does, it is read from its first record"
+        self._members.leave_out(topic, "Kafka did not have it. Once it does, it is read from its first record")
         member = self._members.of(topic)
         tps = member.assignment.partitions.keys() if member and member.assignment else set[TopicPartition]()
         others = [tp for tp in tps if tp.topic != topic]
@@ -358,7 +359,7 @@ class PlainLoop:
             assignment.end_batch(reason)
         for flow, assignment in each:
             while not flow.wait_delivered(assignment, self._timings.look_seconds):
-                if flow.failure is not None or assignment.is_over or clock() >= until:
+                if flow.failure is not None or flow.lacks_topic or assignment.is_over or clock() >= until:
                     break
         if each:
             self._intake.observer.flushed()

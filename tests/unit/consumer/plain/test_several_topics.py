@@ -13,7 +13,7 @@ from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.errors import ConfigError, FatalError, SparkLostError
+from app.errors import ConfigError, FatalError, RetryableError, SparkLostError
 from app.journal.journal import FencedError
 from app.kafka.watch import recreated_error
 from app.model import TopicPartition
@@ -120,6 +120,29 @@ def test_a_topic_without_a_table_is_passed_over(bench: Bench) -> None:
     assert bench.client.committed == {A0: 3, A1: 3}
     assert set(bench.loop.consumption().tps) == set()
     assert bench.loop.consumption().left_out == {"b": "its name is too long"}
+
+
+def test_other_threads_see_all_assigned_partitions_while_their_tables_begin_and_end_one_by_one(both: Bench) -> None:
+    seen: list[set[TopicPartition]] = []
+    for member in (both.a, both.b):
+        member.on_change = lambda: seen.append(set(both.loop.consumption().tps))
+    both.run(_turn, lambda: both.a.fence(CLOSED), _turn)
+    assert {A0, A1, B0} in seen
+    assert all(tps in (set(), {A0, A1, B0}) for tps in seen)
+
+
+def test_a_revocation_does_not_wait_for_a_batch_of_a_topic_that_was_deleted(both: Bench) -> None:
+    both.b.flow.on_wait = lambda: None
+    both.b.flow.obstacle = RetryableError("asking Kafka for the id of topic b", "it does not exist").of("topic")
+
+    def take_away() -> None:
+        before = both.clock()
+        both.client.take_away()
+        assert both.clock() - before < both.members.runtime.timings.revoke_seconds / 10
+        both.client.give(A0, A1)
+
+    assert both.run(_turn, take_away, _turn)
+    assert both.client.committed == {A0: 3, A1: 3, B0: 0}
 
 
 class TestATableIsSetAside:
