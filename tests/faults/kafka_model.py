@@ -63,6 +63,8 @@ class Group:
         if pause(f"ask Kafka about {tp}") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "no answer")
+        if tp in self.deleted:
+            raise RetryableError(f"asking Kafka for the offsets of {tp}", "unknown partition")
         is_set = tp in self.set_by_hand
         return PartitionOffsets(self.committed.get(tp), 0, len(self.records[tp]), _TOPIC_ID, is_set=is_set)
 
@@ -77,7 +79,7 @@ class Group:
         if pause("ask Kafka for the offsets since a time") is not Fate.ANSWERED:
             self.network.failures += 1
             raise RetryableError("asking Kafka for the offsets since a time", "no answer")
-        return {tp: bisect_left(self.times[tp], moment.timestamp() - EPOCH) for tp in ends}
+        return {tp: bisect_left(self.times.get(tp, []), moment.timestamp() - EPOCH) for tp in ends}
 
     def topic_id(self, topic: str) -> str:
         """What ``app.kafka.questions.GroupOffsets`` finds out; nothing where there is no answer."""

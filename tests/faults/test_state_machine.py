@@ -486,6 +486,9 @@ class SharedFaults(PlainFaults):
         if dies and self.members:
             self._bury(self.members[0])
         self.group.delete(topic)
+        for of_partition in (self._set_for, self._since):
+            for tp in of_partition.keys() & self.group.deleted.keys():
+                del of_partition[tp]
         counted["deleted topics"] += 1
         for member in [each for each in self.members if is_free(each) and self.group.of(each.kafka)]:
             member.revoke()
