@@ -128,6 +128,8 @@ class Crowd:
     def _finish(self, member: Process) -> None:
         """All threads of a member go on, one request each in turn, until they have nothing more to do."""
         for _ in range(ENOUGH):
+            if self.group.deleted and member in self.members and member.is_zombie and member.consuming.is_idle:
+                member.lose()  # soon, and its claims ask for a topic that is gone until then
             lanes = member.lanes if member in self.members else []
             if not lanes:
                 return

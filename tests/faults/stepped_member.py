@@ -209,7 +209,11 @@ class Process:
         self.group.release(self.kafka)
 
     def lose(self) -> None:
-        self.consuming.begin(self._lose)
+        self.consuming.begin(self._join_again)
+
+    def _join_again(self) -> None:
+        self._lose()
+        self.group.release(self.kafka)  # what a member still has, of whose topics one was deleted
 
     def stop(self) -> None:
         self.consuming.begin(self._finish)
