@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 _ANSWER_SECONDS = 10.0
 _NOT_SHOWN = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _LOOKS = 3
+_PLACE = "\0"  # of a topic's name; no table's name has it
+_ENOUGH_TABLES = 1_000  # only a name such as aaaaaaaaaaaaaaaaaaaa has more
 _CLIENT_ID = re.compile(r"ts-datalake-sink-(?P<topic>[0-9a-f]{12})-(?P<table>[0-9a-f]{12})")
 
 
@@ -41,12 +43,22 @@ class Writes:
     def of(self, topic: str) -> "Writes":
         """Of one of several topics, as Kafka has it, by itself."""
         name = topic.removeprefix(self.prefix)
-        return Writes(name, self.uri.replace(EACH_TOPIC, name))
-
-    def as_one_of_several(self) -> "Writes":
-        """As a connector of several topics writes this one into the same table, if any does."""
         folder, _, table = self.uri.rpartition("/")
-        return Writes(EACH_TOPIC, f"{folder}/{table.replace(self.topic, EACH_TOPIC)}")
+        return Writes(name, f"{folder}/{table.replace(EACH_TOPIC, name)}")
+
+    def as_one_of_several(self) -> Sequence["Writes"]:
+        """As connectors of several topics may write this one into the same table.
+
+        ``{topic}`` may stand for each place of the topic's name in the table's name, or for none: their client ids do
+        not show which.
+        """
+        topic, (folder, _, table) = self.topic, self.uri.rpartition("/")
+        tables, more = set[str](), {table}
+        while more and len(tables) < _ENOUGH_TABLES:
+            tables |= more
+            places = [(each, at) for each in more for at in range(len(each)) if each.startswith(topic, at)]
+            more = {f"{each[:at]}{_PLACE}{each[at + len(topic) :]}" for each, at in places}
+        return [Writes(EACH_TOPIC, f"{folder}/{each.replace(_PLACE, EACH_TOPIC)}") for each in tables]
 
 
 def check_members(
@@ -165,17 +177,18 @@ def _has(member: Any, topic: str) -> bool:
 
 def _hosts_of_others(members: Iterable[Any], ours: Writes, topics: Collection[str]) -> list[str]:
     """Hosts of the members that write another table from one of these topics."""
-    return sorted(str(each.client_host) for each in members if _is_other(each, ours, topics))
+    same = [ours, *(map(ours.of, topics) if ours.topic == EACH_TOPIC else ours.as_one_of_several())]
+    client_ids, our_topics = {each.client_id for each in same}, {_hash(each.topic) for each in same}
 
+    def is_other(member: Any) -> bool:
+        theirs = _CLIENT_ID.fullmatch(member.client_id or "")
+        if theirs is None or theirs[0] in client_ids:
+            return False
+        if theirs["topic"] == _hash(EACH_TOPIC):  # only what is assigned tells which topics those are
+            return any(_has(member, each) for each in topics)
+        return theirs["topic"] in our_topics
 
-def _is_other(member: Any, ours: Writes, topics: Collection[str]) -> bool:
-    theirs = _CLIENT_ID.fullmatch(member.client_id or "")
-    kin = [ours, *map(ours.of, topics)] if ours.topic == EACH_TOPIC else [ours, ours.as_one_of_several()]
-    if theirs is None or theirs[0] in {each.client_id for each in kin}:
-        return False
-    if theirs["topic"] == _hash(EACH_TOPIC):  # only what is assigned tells which topics those are
-        return any(_has(member, each) for each in topics)
-    return theirs["topic"] in {_hash(each.topic) for each in kin}
+    return sorted(str(each.client_host) for each in members if is_other(each))
 
 
 def _members(admin: AdminClient, group: str) -> list[Any]:

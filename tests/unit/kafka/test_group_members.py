@@ -1,5 +1,6 @@
 """Members of the consumer group that write another table, before joining it and while in it."""
 
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,6 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from app.errors import RetryableError
 from app.kafka.group import OtherTables, Writes, check_members, is_member
+from app.service.kafka import what_is_written
+from app.table.existing import TableLocation
+from tests.support.environment import load
 
 WRITES = Writes("sensors", "s3://lake/one")
 OURS = SAME = WRITES.client_id
@@ -197,6 +201,27 @@ def test_members_of_several_topics_agree_on_the_table_of_each(ours: Writes, thei
     group.assignment = b"\0\x0aws-sensors"
     looking = OtherTables(cast(AdminClient, group), "sink", ["ws-sensors", "ws-payments"], ours)
     assert (looking.at_assignment() is not None) == is_refused
+
+
+@pytest.mark.parametrize("topic", ["orders", "raw", "orders_eu", "topic", "t", "lake", "data"])
+def test_a_member_of_one_topic_and_one_of_several_agree_exactly_where_the_table_is_the_same(topic: str) -> None:
+    """Whatever TABLE_NAME either of them has: the bucket, the folder and other names may have the topic's in them."""
+    names = ["{topic}", "raw_{topic}", "{topic}_raw", "{topic}_{topic}", "r{topic}w_{topic}_{topic}"]
+    names += ["orders", "raw_orders", "raw", "raw_raw", "orders_eu", "topic", "t_t", "lake", "data", "a" * 18]
+    base = {"STORAGE_URL": "s3://lake", "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    settings = [load(base, input=read, TABLE_NAME=name) for read, name in product((topic, "orders,raw"), names)]
+    writes = [what_is_written(each, TableLocation("s3://lake", f"data/{each.table}")) for each in settings]
+    members = [*zip((each.of_topic(topic).table for each in settings), writes, names * 2, strict=True)]
+
+    def is_refused(ours: Writes, theirs: Writes) -> bool:
+        group = Group(theirs.client_id)
+        group.assignment = b"\0" + bytes([len(topic)]) + topic.encode()
+        looking = OtherTables(cast(AdminClient, group), "sink", [topic], ours)
+        return looking.at_assignment() is not None
+
+    for (table, one, of_one), (same, several, of_several) in product(members[: len(names)], members[len(names) :]):
+        refused = is_refused(one, several), is_refused(several, one)
+        assert refused == (table != same, table != same), f"TABLE_NAME={of_one}, then {of_several}"
 
 
 def test_members_of_several_topics_that_share_none_are_let_alone() -> None:
