@@ -38,6 +38,8 @@ def erase(settings: Settings, options: Namespace) -> int:
         from app.commands.compact.iceberg import erase_iceberg  # noqa: PLC0415 - loads pyiceberg
 
         return erase_iceberg(settings, options)
+    if not options.where:  # no row is read: COLUMN_TYPES that contradict the table must not keep old folders
+        settings = settings.model_copy(update={"column_types": {}})
     with new_job(settings, options.folder, writes=not options.dry_run) as job:
         conditions: Sequence[str] = options.where or EVERY_ROW
         wanted: Callable[[str], bool] = partial(_is_old, job.table, options.older_than)

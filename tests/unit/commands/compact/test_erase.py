@@ -55,6 +55,14 @@ def test_folders_of_a_time_long_ago_go(lake: Lake, capsys: pytest.CaptureFixture
     assert lake.numbers() == list(range(10, 30))
 
 
+def test_old_folders_go_also_where_column_types_contradict_the_table(lake: Lake) -> None:
+    """Which suspends the table of one of several topics: KEEP erases what is too old all the same."""
+    lake.write(0, year="2019")
+    assert lake.run("erase", "--where", "n < 5", COLUMN_TYPES="n:boolean") == 2
+    assert lake.run("erase", "--older-than", "400d", COLUMN_TYPES="n:boolean") == 0
+    assert not lake.files()
+
+
 def test_a_table_without_folders_of_years_has_none_of_a_time_long_ago(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
