@@ -4,6 +4,7 @@ A ``ConnectorError`` of the store or the catalog comes through every function he
 """
 
 import logging
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,6 +18,8 @@ from app.catalog.registrar import Registrar
 from app.catalog.targets import IcebergTarget, QuixTarget
 from app.config.settings import Settings
 from app.errors import ConfigError
+from app.journal.entry import group_folder
+from app.journal.first_offsets import noted_topics
 from app.journal.journal import warn_of_other_groups
 from app.monitoring.waits import Waits
 from app.service.stores import new_store
@@ -82,9 +85,25 @@ def dead_letter_address(store_uri: str, table_root: str) -> str:
     return f"{store_uri}/{dead_letter_root(table_root)}"
 
 
-def find_table(settings: Settings) -> tuple[ObjectStore, TableLocation]:
-    """The store and the table's folder in it, for commands that only read."""
-    store = new_store(settings)
+def tables_of_group(settings: Settings, store: ObjectStore, known: Container[str] = ()) -> Iterator[Settings]:
+    """Settings of each table that the consumer group has had, where each topic has one, but for those that are known.
+
+    Kafka is not asked: a topic may be gone while its table has rows.
+    """
+    groups = (settings.consumer_group, f"{settings.workspace_id}-{settings.consumer_group}")  # as the platform has it
+    noted = {found.key.rpartition("/")[2] for each in groups for found in store.list(noted_topics(settings.root, each))}
+    for topic in sorted(filter(settings.has_table, noted)):
+        of_topic = settings.of_topic(topic)
+        root = f"{settings.root}/{of_topic.table}"  # a catalog may have the table elsewhere
+        if of_topic.table not in known and (
+            settings.catalog or any(next(store.list(group_folder(root, each)), None) for each in groups)
+        ):
+            yield of_topic
+
+
+def find_table(settings: Settings, store: ObjectStore | None = None) -> tuple[ObjectStore, TableLocation]:
+    """The store and the table's folder in it, for what needs no more of the table."""
+    store = store or new_store(settings)
     catalog = new_catalog(settings, store)
     return store, new_location(settings, store, catalog.check() if catalog else None)
 

@@ -126,7 +126,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
     if settings.compact or settings.keep:
-        maintenance = SelfMaintenance(settings, connector.lakes, metrics, scratch)
+        maintenance = SelfMaintenance(settings, store, connector.lakes, metrics, scratch)
         maintenance.start()
         ends.callback(maintenance.stop)
     with ExitStack() as told:

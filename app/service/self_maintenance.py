@@ -23,10 +23,12 @@ from app.errors import ConnectorError
 from app.model import Maintenance
 from app.monitoring.metrics import Metrics
 from app.service.background import KILLED, run_in_background
-from app.service.lake import Lake
-from app.storage.base import ChangedError
+from app.service.lake import Lake, find_table, tables_of_group
+from app.storage.base import ChangedError, ObjectStore
 from app.storage.document import Document
+from app.table.existing import TableLocation
 from app.table.last_maintenance import last_maintenance
+from app.table.layout import journal_folder
 from app.time_texts import duration
 
 logger = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class SelfMaintenance(Thread):
     def __init__(
         self,
         settings: Settings,
+        store: ObjectStore,
         lakes: Mapping[str, Lake],
         metrics: Metrics,
         scratch: Path,
@@ -62,13 +65,13 @@ class SelfMaintenance(Thread):
         self._is_confirmed = settings.keep == settings.keep_confirmed
         self._schedule = settings.compact or schedule("1d")
         self._period = self._schedule.period.total_seconds()
+        self._store = store
         self._lakes = lakes
         self._metrics = metrics
         self._scratch = scratch / "maintenance"
         self._clock = clock
         self._tables: dict[str, _Table] = {}
-        for name, lake in lakes.items():
-            self._table(name, lake)
+        self._add_open()
         self._over = Event()
 
     def stop(self) -> None:
@@ -80,9 +83,12 @@ class SelfMaintenance(Thread):
         work = defaultdict[tuple[str, ...], list[str]](list)  # tables by what is to be done to them
         while not self._over.is_set():
             seconds = _LOOK_SECONDS
-            for name, lake in [*self._lakes.items()]:
+            self._add_open()
+            if self._settings.has_tables:
                 with _trying_again():
-                    table = self._table(name, lake)
+                    self._add_others()
+            for name, table in self._tables.items():
+                with _trying_again():
                     for command in self._begun(table):
                         work[command].append(name)
                     seconds = min(seconds, table.due - self._clock())
@@ -96,11 +102,22 @@ class SelfMaintenance(Thread):
             else:
                 self._over.wait(max(0.0, seconds))
 
-    def _table(self, name: str, lake: Lake) -> _Table:
+    def _add_open(self) -> None:
+        for name, lake in [*self._lakes.items()]:
+            self._add(name, lake.store, lake.location)
+
+    def _add_others(self) -> None:
+        """Add the tables that this process has not opened: a topic is gone, or a table suspended since the start."""
+        for settings in tables_of_group(self._settings, self._store, self._tables):
+            with _trying_again():
+                _, location = find_table(settings, self._store)
+                if next(self._store.list(journal_folder(location.root)), None):  # a catalog may have it without files
+                    self._add(settings.table, self._store, location)
+
+    def _add(self, name: str, store: ObjectStore, location: TableLocation) -> None:
         # What has no time of day is made up for, where no member has begun it.
         due = self._next() - (0.0 if self._settings.compact else self._period)
-        new = _Table(last_maintenance(lake.store, lake.location.root), due, self._clock())
-        return self._tables.setdefault(name, new)
+        self._tables.setdefault(name, _Table(last_maintenance(store, location.root), due, self._clock()))
 
     def _begun(self, table: _Table) -> list[tuple[str, ...]]:
         """Looks at what others have done to the table; returns the commands that this member begins for it."""

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from app.errors import RetryableError
+from app.journal.entry import group_folder
+from app.journal.first_offsets import noted_topics
 from app.model import Maintenance
 from app.monitoring.metrics import Metrics
 from app.service.self_maintenance import SelfMaintenance
@@ -52,7 +54,7 @@ class Table:
         metrics = Metrics(lambda: self.now)
         scratch = self.folder / f"scratch-{id(metrics)}"
         scratch.mkdir()
-        made = SelfMaintenance(settings, self.lakes, metrics, scratch, lambda: self.now)
+        made = SelfMaintenance(settings, self.store, self.lakes, metrics, scratch, lambda: self.now)
         made.start()
         self._ends.callback(made.stop)
         return metrics
@@ -243,6 +245,19 @@ def test_one_process_goes_through_all_tables_that_are_due_and_one_that_comes_lat
         "data/refunds",
     ]
     assert {*table.commands} == {COMPACT}
+
+
+def test_tables_that_this_process_has_not_opened_have_their_turn(table: Table) -> None:
+    """The topic of one is gone, another one is set aside since the start, and others are those of another group."""
+    names = {"gone": "ours", "aside": "ours", "theirs": "other", "other": "ours"}
+    for topic, group in names.items():
+        table.store.overwrite(f"{noted_topics('data', group)}{topic}", b"{}")
+        table.store.overwrite(f"{group_folder(f'data/{topic}', group)}{topic}/0.json", b"{}")
+    table.lakes.clear()
+    table.now = 10 * DAY + 5_000
+    members = [table.member(KEEP="400d", input="^[^o].*", CONSUMER_GROUP="ours") for _ in range(2)]
+    wait_until(lambda: all((known := each.counts().maintenance) and known.rows for each in members), "all know")
+    assert sorted(root for run in table.tables for root in run) == ["data/aside", "data/gone"]
 
 
 def test_what_is_told_is_the_oldest_of_all_tables_and_the_worst(table: Table) -> None:
