@@ -43,11 +43,13 @@ def run(settings: "Settings", options: Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.default_int_handler)
         codes = []
-        for its in tables_of(settings, options):
-            is_one = settings.has_tables and not its.has_tables
-            if is_one and not vars(options).get("json"):
-                print_line(f"-- table {its.table}")  # a comment in SQL
-            codes.append(_run(options.command, partial(work, its, options), f"table {its.table}: " if is_one else ""))
+        with options.ends:
+            for its in tables_of(settings, options):
+                is_one = settings.has_tables and not its.has_tables
+                if is_one and not vars(options).get("json"):
+                    print_line(f"-- table {its.table}")  # a comment in SQL
+                where = f"table {its.table}: " if is_one else ""
+                codes.append(_run(options.command, partial(work, its, options), where))
         return max(codes)
 
     try:

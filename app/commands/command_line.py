@@ -1,6 +1,7 @@
 """The command line. It needs the standard library alone: ``--help`` works before the packages are installed."""
 
 from argparse import ArgumentParser, ArgumentTypeError
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,8 @@ _ENGINES = ("athena", "bigquery", "clickhouse", "duckdb", "spark", "trino")
 def new_parser() -> ArgumentParser:
     """Reads the command and its options; ``command`` is ``None`` for the connector.
 
-    ``work`` names the command's function, ``needs_broker`` and ``needs_store`` what its settings must name.
+    ``work`` names the command's function, ``needs_broker`` and ``needs_store`` what its settings must name. ``ends``
+    ends what the tables of a run share.
     """
     parser = ArgumentParser(
         prog="python main.py",
@@ -23,7 +25,7 @@ def new_parser() -> ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"quix-ts-datalake-sink {__version__}")
-    parser.set_defaults(needs_broker=True, needs_store=True)
+    parser.set_defaults(needs_broker=True, needs_store=True, ends=ExitStack())
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
 
     def add_command(name: str, summary: str, work: str = "", needs: str = "store") -> ArgumentParser:

@@ -24,7 +24,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from app.errors import FatalError, SparkLostError
 from app.spark.fitting import absent, fitted, is_part, with_misfits
 from app.spark.launch import START_HINT, only_java
-from app.spark.session import hint_of, quoted, reason_of
+from app.spark.session import COMMON_CONF, hint_of, quoted, reason_of
 
 # PySpark logs each error of a query with its stack in JSON, beside raising it.
 for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -38,18 +38,12 @@ _MOST_COMPILED = 500  # fields of a table; for more, compiling takes longer than
 _CALL = "UnresolvedFunction"  # a class of Spark's parser
 # Spark's groups of functions of which some call methods of Java, read files, or tell of the session.
 _OUTSIDE = {"avro_funcs", "misc_funcs", "protobuf_funcs", "xml_funcs"}
-_CONF = {
-    "spark.ui.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.caseSensitive": "true",
+_CONF = COMMON_CONF | {
     "spark.sql.variable.substitute": "false",  # a condition's ${env:NAME} would be the environment's
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # else a task looks up each of the files
     "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows of all columns, in the heap before one is read
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark has no nanoseconds
-    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.parquet.block.size": str(32 << 20),  # of a row group, which is in the heap until it is written
 }
 
@@ -84,6 +78,14 @@ def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]
         finally:
             with suppress(Py4JError, ConnectionError):  # Java has ended by itself
                 session.stop()
+
+
+def has_ended(session: Any) -> bool:
+    """Whether Spark has stopped, or its Java is gone."""
+    try:
+        return bool(session.sparkContext._jsc.sc().isStopped())
+    except (Py4JError, ConnectionError):
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,10 @@ class Merge:
         for schema, uris in sources.items():
             alike.setdefault(self._filled(schema), []).extend(uris)
         self._conditions = " and ".join(f"({condition})" for condition in erased)
-        if sum(1 + str(kind).count(": ") for kind in target.columns.values()) > _MOST_COMPILED:
-            session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        fields = sum(1 + str(kind).count(": ") for kind in target.columns.values())
+        mode = "NO_CODEGEN" if fields > _MOST_COMPILED else "FALLBACK"  # Spark's default: the session has other tables
         with _translated("reading files of the table with Spark"):
+            session.conf.set("spark.sql.codegen.factoryMode", mode)
             self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in alike.items()))
             for name in partition_values.keys() - set(self._columns):
                 self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column
@@ -33,31 +33,35 @@ public class ScratchFileSystem extends org.apache.hadoop.fs.LocalFileSystem {
 """
 
 _HADOOP_PREFIX = "spark.hadoop."
+COMMON_CONF: Final = {  # of all sessions
+    "spark.ui.enabled": "false",
+    # The status store keeps finished jobs even without the UI; months of them would fill the heap.
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "10",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.cleaner.periodicGC.interval": "10min",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",  # JSON may hold both a and A
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
 
 
 def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb: int) -> dict[str, str]:
-    return {
+    return COMMON_CONF | {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # The status store keeps finished jobs even without the UI; months of them would fill the heap.
-        "spark.ui.retainedJobs": "10",
-        "spark.ui.retainedStages": "10",
-        "spark.ui.retainedTasks": "10",
-        "spark.sql.ui.retainedExecutions": "10",
-        "spark.cleaner.periodicGC.interval": "10min",
         # In the heap the pages of a sort would go into the old generation, which the serial collector enlarges instead
         # of collecting it. Outside the heap they are given back when the job ends.
         "spark.memory.offHeap.enabled": "true",
         "spark.memory.offHeap.size": f"{off_heap_mb}m",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.caseSensitive": "true",  # JSON may hold both a and A
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.parquet.compression.codec": "uncompressed" if compression == "none" else compression,
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # A staged file is one task: splitting it would write a file per task into every partition.
         "spark.sql.files.maxPartitionBytes": "16g",
         "spark.sql.files.minPartitionNum": "1",  # else there would be one per core, if the file has as many row groups
@@ -65,8 +69,6 @@ def spark_conf(scratch: Path, compression: str, row_group_rows: int, off_heap_mb
         "spark.hadoop.parquet.block.row.count.limit": str(row_group_rows),
         # Less often for a file that states its largest row.
         **{f"{_HADOOP_PREFIX}{name}": rows for name, rows in size_checks(1).items()},
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }
 
 

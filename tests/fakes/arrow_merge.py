@@ -17,13 +17,12 @@ class ArrowMerge:
 
     def __init__(
         self,
-        session: object,
+        _session: object,
         sources: Mapping[pa.Schema, Sequence[str]],
         target: Target,
         partition_values: Mapping[str, str | None],
         erased: Sequence[str] = (),
     ) -> None:
-        assert session is None
         self._target = target
         self._rows = pa.concat_tables(
             [pq.ParquetFile(path).read() for paths in sources.values() for path in paths], promote_options="default"

@@ -32,7 +32,7 @@ def compact(settings: Settings, options: Namespace) -> int:
 
         return compact_iceberg(settings, options)
     begun = time.time()
-    with new_job(settings, options.folder, writes=not options.dry_run) as job:
+    with new_job(settings, options) as job:
         selection = _Selection(job.table, options.target_mb * _MEGABYTE, options.when_cold)
         if not options.dry_run:
             job.resume()

@@ -40,7 +40,7 @@ def erase(settings: Settings, options: Namespace) -> int:
         return erase_iceberg(settings, options)
     if not options.where:  # no row is read: COLUMN_TYPES that contradict the table must not keep old folders
         settings = settings.model_copy(update={"column_types": {}})
-    with new_job(settings, options.folder, writes=not options.dry_run) as job:
+    with new_job(settings, options) as job:
         conditions: Sequence[str] = options.where or EVERY_ROW
         wanted: Callable[[str], bool] = partial(_is_old, job.table, options.older_than)
         listed = ((sum(file.size for file in found), wanted(path)) for path, found in job.table.folders(()))

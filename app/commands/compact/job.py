@@ -1,7 +1,8 @@
 """Goes through a table's folders, for ``compact`` and ``erase``."""
 
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -9,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
-from app.commands.compact.merger import Merger, SkippedError
+from app.commands.compact.merger import Merger, SharedSession, SkippedError
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
 from app.commands.compact.table import TableAtWork
 from app.commands.output import print_line
@@ -107,11 +108,14 @@ def bins_worth_merging(files: Iterable[_File], target_bytes: int) -> Iterator[li
 
 
 @contextmanager
-def new_job(settings: Settings, globs: Sequence[str], *, writes: bool) -> Iterator["Job"]:
-    """Yields a job for the block; ``globs`` are patterns of its folders, without any it has all."""
-    table = TableAtWork(settings, writes=writes)
-    with scratch_folder() as scratch, ExitStack() as ends:
-        yield Job(table, Merger(table, scratch, ends), globs)
+def new_job(settings: Settings, options: Namespace) -> Iterator["Job"]:
+    """Yields a job for the block; ``--folder`` has patterns of its folders, without any it has all."""
+    table = TableAtWork(settings, writes=not options.dry_run)
+    if "session" not in options:  # it is the first table of the run
+        options.session = SharedSession(settings, options.ends)
+    options.session.renew()
+    with scratch_folder() as scratch:
+        yield Job(table, Merger(table, scratch, options.session.get), options.folder)
 
 
 class Job:

@@ -1,7 +1,7 @@
 """Merges files of one folder: makes the new file, puts it into the table, and takes the old ones out."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,13 @@ from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.commands.compact.record import FolderRecord, Replacement, staging_folder
 from app.commands.compact.table import TableAtWork
 from app.commands.side_by_side import side_by_side
+from app.config.settings import Settings
 from app.errors import FatalError
 from app.journal.rolled_back import Placeholders
 from app.model import DataFile
 from app.service.stores import access_of_executors, uri_for_executors
-from app.spark.merge import Merge, Target, merge_session
+from app.spark.merge import Merge, Target, has_ended, merge_session
+from app.spark.scratch import scratch_folder
 from app.storage.base import ChangedError, StoredObject
 from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
 from app.table.parquet_reader import schema_of
@@ -34,32 +36,47 @@ class SkippedError(Exception):
     """Another run has changed the folder meanwhile."""
 
 
+class SharedSession:
+    """Spark's session for all tables of a run; ``ends`` end it. Thread-safe."""
+
+    def __init__(self, settings: Settings, ends: ExitStack) -> None:
+        self._spark, self._storage = settings.spark, settings.storage
+        self._scratch = ends.enter_context(scratch_folder())
+        self._ends = ends.enter_context(ExitStack())
+        self._lock = Lock()
+        self._session: Any = None
+
+    def renew(self) -> None:
+        """Let the next table start Spark again where it has ended with the last one."""
+        if self._session is not None and has_ended(self._session):
+            self._ends.close()
+            self._session = None
+
+    def get(self) -> Any:
+        """The session; started at the first call."""
+        with self._lock:  # several folders ask at once
+            if self._session is None:
+                spark, conf = self._spark, {} if self._spark.is_local else access_of_executors(self._storage)
+                session = merge_session(spark.master, f"{spark.heap_mb}m", self._scratch, conf)
+                self._session = self._ends.enter_context(session)
+            return self._session
+
+
 class Merger:
     """Merges files; several threads may call it for different folders.
 
-    ``scratch`` is a private folder for copies of the files at hand. Spark's session is ended by ``ends``.
+    ``scratch`` is a private folder for copies of the files at hand. ``session`` returns Spark's session, and starts it
+    where it has to.
     """
 
-    def __init__(self, table: TableAtWork, scratch: Path, ends: ExitStack) -> None:
+    def __init__(self, table: TableAtWork, scratch: Path, session: Callable[[], Any]) -> None:
         self._table = table
         self._scratch = scratch
-        self._ends = ends
-        self._lock = Lock()
-        self._session: Any = None
+        self.session = session
         settings = table.settings
         self._workers = settings.max_write_workers
         # In local mode Spark has copies of the files; executors of a cluster read them by themselves.
         self._uri = None if settings.spark.is_local else uri_for_executors(settings.storage)
-
-    def session(self) -> Any:
-        """Spark's session; started at the first call."""
-        with self._lock:  # several folders ask at once
-            if self._session is None:
-                settings = self._table.settings
-                spark, conf = settings.spark, access_of_executors(settings.storage) if self._uri else {}
-                session = merge_session(spark.master, f"{spark.heap_mb}m", self._scratch, conf)
-                self._session = self._ends.enter_context(session)
-            return self._session
 
     def folder(self) -> "TemporaryDirectory[str]":
         return TemporaryDirectory(dir=self._scratch)

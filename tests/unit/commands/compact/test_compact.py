@@ -3,11 +3,13 @@
 import json
 import math
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,11 +17,12 @@ import pytest
 
 from app.commands.compact.command import compact
 from app.commands.compact.job import bins_worth_merging
-from app.errors import ConfigError, FatalError
+from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange
 from app.storage.local.store import LocalStore
 from app.table.last_maintenance import last_maintenance
 from app.table.layout import file_name
+from tests.fakes.arrow_merge import ArrowMerge
 from tests.fakes.catalog_server import CatalogServer
 from tests.support.commands import options
 from tests.support.journals import keep_journal
@@ -61,6 +64,40 @@ def test_small_files_of_a_folder_become_one_and_keep_their_offsets(
 
     assert lake.run("compact") == 0
     assert capsys.readouterr().out == "0 folders: 0 files became 0\n"
+
+
+@pytest.mark.parametrize("loser", ["", "a", "b", "d"])
+def test_tables_of_a_run_share_one_java_and_one_that_loses_it_leaves_the_others_alone(lake: Lake, loser: str) -> None:
+    sessions: list[SimpleNamespace] = []
+
+    @contextmanager
+    def session(*_: object) -> Iterator[SimpleNamespace]:
+        assert all(each.is_closed for each in sessions), "never two at once"
+        sessions.append(mine := SimpleNamespace(is_lost=False, is_closed=False))
+        yield mine
+        mine.is_closed = True
+
+    class Merge(ArrowMerge):
+        def __init__(self, session: Any, sources: Mapping[pa.Schema, Sequence[str]], *others: Any) -> None:
+            super().__init__(session, sources, *others)
+            session.is_lost |= self._rows.num_rows == 20
+            if session.is_lost:
+                raise SparkLostError("reading files", "Java gives no answer")
+
+    lake.patch.setattr("app.commands.compact.merger.Merge", Merge)
+    lake.patch.setattr("app.commands.compact.merger.merge_session", session)
+    lake.patch.setattr("app.commands.compact.merger.has_ended", lambda its: its.is_lost)
+    tables = "abcd"
+    for table in tables:
+        lake.table = lake.folder / "data" / table
+        for batch in range(2 if table == loser else 3):
+            lake.write(batch, "a"), lake.write(batch, "b")
+    code = lake.run("compact", *(f"--table={table}" for table in tables), input=",".join(tables))
+    assert code == (SparkLostError.exit_code if loser else 0)
+    files = [len([*lake.folder.glob(f"data/{table}/year=2024/place=*/*.parquet")]) for table in tables]
+    assert files == [4 if table == loser else 2 for table in tables]
+    assert len(sessions) == (2 if loser in ("a", "b") else 1)
+    assert all(each.is_closed for each in sessions)
 
 
 def test_a_dry_run_says_what_would_be_done_and_changes_nothing(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
