@@ -94,7 +94,7 @@ class OtherTables:
     group: str
     topics: Collection[str]
     ours: Writes
-    tell: Callable[[int], None] = lambda _: None  # how many members write our table
+    tell: Callable[[int, Sequence[str]], None] = lambda *_: None  # how many write our table; other programs
     _warned: set[tuple[str, str]] = field(init=False, default_factory=set)
     _had_it_alone = False
     _looks_left = _LOOKS
@@ -124,18 +124,19 @@ class OtherTables:
 
     def _hosts(self) -> list[str]:
         members = _members(self.admin, self.group)
+        programs = set[str]()
         for topic in self.topics:
             found = _readers(members, topic)
             warn_of_others(self.group, topic, found - self._warned)
             self._warned |= found
+            programs |= {f"{client} at {host}" for client, host in found if not _CLIENT_ID.fullmatch(client)}
         if not (members or self._had_it_alone):
             logger.warning(
                 "Kafka shows no member of consumer group %s, as where a program in it has group.protocol=consumer. "
                 "Another program may get records of topic %s",
                 *(self.group, ", ".join(self.topics)),
             )
-        if replicas := sum(member.client_id == self.ours.client_id for member in members):
-            self.tell(replicas)
+        self.tell(sum(member.client_id == self.ours.client_id for member in members), sorted(programs))
         return _hosts_of_others(members, self.ours, self.topics)
 
     def _refusal(self, hosts: Sequence[str], who: str) -> RetryableError | None:

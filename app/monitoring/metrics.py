@@ -12,7 +12,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from app.model import Maintenance, TopicPartition
-from app.monitoring.waits import Operation, Waits
+from app.monitoring.waits import OUTAGE_SECONDS, Operation, Waits
 from app.timings import DEFAULT, Timings
 
 # The steps of a batch, in their order; see ``app.delivery.pipeline``.
@@ -123,7 +123,8 @@ class Counts:
     Times are in seconds since the epoch: ``last_commit`` is the last commit of offsets, ``last_answer`` Kafka's last
     answer about the end of a partition. ``consuming_since`` is the start of consuming; before it, of the process.
     ``losses`` lists the records found missing for good with their times, the latest last; ``last_batches`` has the
-    latest first. ``replicas`` are the members of the group that write this table, if known. ``maintenance`` is the last
+    latest first. ``replicas`` are the members of the group that write this table, if known; ``programs`` are
+    other members that have partitions of its topics, since ``programs_since``. ``maintenance`` is the last
     one, if COMPACT or KEEP is set and there was one. ``of_tables`` has the batches of each of several, by name.
     """
 
@@ -136,8 +137,15 @@ class Counts:
     last_batches: tuple[DeliveredBatch, ...] = ()
     losses: tuple[tuple[float, str], ...] = ()
     replicas: int | None = None
+    programs: Sequence[str] = ()
+    programs_since: float = 0.0
     maintenance: Maintenance | None = None
     of_tables: Mapping[str, "Counts"] = field(default_factory=dict)
+
+    @property
+    def lasting_programs(self) -> Sequence[str]:
+        """Other programs that have partitions, if it lasts longer than a rebalance."""
+        return self.programs if self.at - self.programs_since >= OUTAGE_SECONDS else ()
 
     @property
     def last_files(self) -> list[DeliveredFile]:
@@ -231,10 +239,13 @@ class Metrics:
             losses = (*self._all._counts.losses, (self._clock(), what))[-_REMEMBERED:]
             self._all._counts = replace(self._all._counts, losses=losses)
 
-    def replicas(self, count: int) -> None:
-        """Notes how many members of the group write this table."""
+    def members(self, replicas: int, programs: Sequence[str] = ()) -> None:
+        """Notes how many members of the group write this table, and which other programs have partitions."""
         with self._lock:
-            self._all._counts = replace(self._all._counts, replicas=count)
+            counts = self._all._counts
+            since = counts.programs_since if counts.programs else self._clock()
+            known = replicas or counts.replicas
+            self._all._counts = replace(counts, replicas=known, programs=programs, programs_since=since)
 
     def maintained(self, last: Maintenance, of_tables: Mapping[str, Maintenance] = MappingProxyType({})) -> None:
         """Notes the last maintenance, by whichever member: of the table, or of all and of each of several."""

@@ -94,7 +94,7 @@ class Sentence:
 
 def headline(status: Status) -> Sentence:
     """Returns the most important thing about the connector now."""
-    return next(chain(_ending(status), _waiting(status), _consuming(status)))
+    return next(chain(_ending(status), _in_part(status), _waiting(status), _consuming(status)))
 
 
 def _ending(s: Status) -> Iterator[Sentence]:
@@ -129,8 +129,8 @@ def _ending(s: Status) -> Iterator[Sentence]:
     yield Sentence("bad", title, "operations#exit-codes", _reason(failure), next_, to_do, _kept(s))
 
 
-def _waiting(s: Status) -> Iterator[Sentence]:
-    live, lane = s.live, s.live.consumption
+def _in_part(s: Status) -> Iterator[Sentence]:
+    lane = s.live.consumption
     if lane.aside:
         aside = min(lane.aside.values(), key=lambda each: each.since)
         names = sorted(map(s.identity.table_of, lane.aside))
@@ -145,6 +145,20 @@ def _waiting(s: Status) -> Iterator[Sentence]:
             records="None is lost by this. Kafka has those that are not in the table, as long as the topic keeps them",
             seconds=s.counts.at - aside.since,
         )
+    if programs := s.counts.lasting_programs:
+        yield Sentence(
+            "bad",
+            f"Another program has partitions in the consumer group {s.identity.group}: {programs[0]}",
+            "troubleshooting#rows-of-some-partitions-are-missing",
+            next="The connector writes the records of the other partitions",
+            to_do="Stop that program, or set CONSUMER_GROUP to a group that only this connector uses",
+            records="The table lacks what the other program reads. Kafka has it, as long as the topic keeps it",
+            seconds=s.counts.at - s.counts.programs_since,
+        )
+
+
+def _waiting(s: Status) -> Iterator[Sentence]:
+    live, lane = s.live, s.live.consumption
     if live.waits:
         wait = live.waits[0]
         yield Sentence(

@@ -136,7 +136,7 @@ class Connector:
         offsets = open_group(application.config, admin, next(iter(topics), None), runtime.timings)
         topic_ids = TopicIds(offsets.topic_id)
         ours = what_is_written(self.settings, self.location, prefix_of(application))
-        others = OtherTables(admin, name, topics, ours, runtime.metrics.replicas)
+        others = OtherTables(admin, name, topics, ours, runtime.metrics.members)
         watch = KafkaWatch((lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later))
         self.ends.callback(watch.stop)
         return Group(

@@ -67,8 +67,11 @@ def live(connector: Connector, lane: Lane) -> Live:
     waits, consumption = connector.runtime.metrics.waits.current(), lane.consumption()
     failure = _failure(connector, lane)
     ready = _readiness(consumption, waits, is_spark_up=connector.spark.is_up)
+    state = _state(consumption, failure, is_held_up=bool(waits or consumption.fenced) or not ready.ok)
+    if ready.ok and (programs := connector.runtime.metrics.counts().lasting_programs):  # it consumes its own partitions
+        ready = Probe(ok=False, detail=f"another program has partitions in the consumer group: {programs[0]}")
     return Live(
-        state=_state(consumption, failure, is_held_up=bool(waits or consumption.fenced) or not ready.ok),
+        state=state,
         ready=ready,
         consumption=consumption,
         buffer_limit=connector.limits.max_buffer_bytes,

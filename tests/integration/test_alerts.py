@@ -92,6 +92,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "a store that is away for three minutes": lambda: passing(state="paused"),
     "a Kafka that is away for three minutes": lambda: passing(is_cut_off=True),
     "a table that is set aside for three minutes": lambda: passing(is_aside=True),
+    "a former sink that leaves after three minutes": lambda: passing(programs=["old-sink"]),
     # firing
     "a connector that never committed what was there before": lambda: Case(
         World(replica("a", Partition(rate=0, end=2_000), is_hung=True)), breaks=0, fires={"LakeSinkStuck": ["a"]}
@@ -99,6 +100,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "a commit each hour that does not come": hourly_that_hangs,
     "a store that stays away": lambda: lasting(
         replica(), replica("b"), state="paused", fires={"LakeSinkStuck": ["a"], "LakeSinkNotConsuming": ["a"]}
+    ),
+    "another program that stays in the group": lambda: lasting(
+        replica(), replica("b"), programs=["old-sink"], fires={"LakeSinkOtherProgram": ["a"]}
     ),
     "no replica gets partitions": lambda: Case(
         World(replica_without_partitions("a"), replica("b", group="orders", table=OTHER_TABLE)),

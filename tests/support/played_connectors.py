@@ -5,7 +5,7 @@ may hang. What it counts goes through ``Metrics`` and ``Exposition``, so rules a
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.model import TopicPartition
@@ -40,7 +40,7 @@ class Replica:
 
     ``most`` is how many messages it can take in a second; ``is_hung`` says that its loop does not turn, so that it
     consumes and commits nothing, though its other threads go on. ``is_cut_off`` says that Kafka does not answer it, and
-    ``is_aside`` that the table of another topic is set aside.
+    ``is_aside`` that the table of another topic is set aside. ``programs`` are other ones in its consumer group.
     """
 
     instance: str
@@ -55,6 +55,7 @@ class Replica:
     is_hung: bool = False
     is_cut_off: bool = False
     is_aside: bool = False
+    programs: Sequence[str] = ()
     is_up: bool = True
     is_known: bool = True
     now: float = 0.0
@@ -141,6 +142,7 @@ class Replica:
         aside = {"orders": Aside(Trouble("store", "opening the table", "denied"), 0.0, 0.0, 1)} if self.is_aside else {}
         consumption = Consumption(oldest=self._oldest, unclaimed=unclaimed, aside=aside)
         live = Live(self.state, consumption=consumption, waits=self.metrics.waits.current())
+        self.metrics.members(1, self.programs)
         return Status(identity, live, self.metrics.counts(), History(), self.now)
 
 

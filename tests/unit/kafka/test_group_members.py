@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from app.errors import RetryableError
 from app.kafka.group import OtherTables, Writes, check_members, is_member
+from app.monitoring.metrics import Metrics
 from app.service.kafka import what_is_written
 from app.table.existing import TableLocation
 from tests.support.environment import load
@@ -46,13 +47,22 @@ def others(group: Group) -> OtherTables:
     return OtherTables(cast(AdminClient, group), "sink", ["sensors"], WRITES)
 
 
-def test_the_members_that_write_our_table_are_counted() -> None:
-    counted: list[int] = []
-    group = cast(AdminClient, Group(OURS, SAME, OTHER_TOPIC, "console"))
-    looking = OtherTables(group, "sink", ["sensors"], WRITES, counted.append)
-    assert looking.at_assignment() is None
+def test_the_members_that_write_our_table_are_counted_and_other_programs_are_shown_until_they_leave() -> None:
+    now = 0.0
+    metrics = Metrics(lambda: now)
+    group = Group(OURS, SAME, OTHER_TOPIC, "console")
+    looking = OtherTables(cast(AdminClient, group), "sink", ["sensors"], WRITES, metrics.members)
+    for now, question in ((100.0, looking.at_assignment), (120.0, looking.later), (140.0, looking.later)):
+        assert question() is None
+        counts = metrics.counts()
+        assert (counts.replicas, [*counts.programs]) == (2, ["console at /10.0.0.7"])
+        assert counts.lasting_programs == (counts.programs if now > 100.0 else ()), "a rebalance is over sooner"
+    group.members = (OURS, SAME)
     assert looking.later() is None
-    assert counted == [2, 2]
+    assert not metrics.counts().programs
+    group.members = (OURS, "console")
+    assert looking.later() is None
+    assert not metrics.counts().lasting_programs, "it has come again just now"
 
 
 def test_each_other_program_that_reads_the_topic_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

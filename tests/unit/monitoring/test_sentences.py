@@ -62,6 +62,16 @@ def test_it_is_red_only_once_a_wait_takes_too_long() -> None:
     assert tones == ["wait", "wait", "bad"]
 
 
+def test_another_program_in_the_group_is_named_with_what_to_do_once_it_stays() -> None:
+    view = running()
+    counts = replace(view.status.counts, programs=["old-sink at /10.0.0.7"], programs_since=view.status.counts.at - 19)
+    assert top(changed(view, counts=counts)).tone == "good"
+    found = top(changed(view, counts=replace(counts, programs_since=counts.at - 45)))
+    assert (found.tone, found.seconds) == ("bad", 45)
+    assert found.title.endswith(": old-sink at /10.0.0.7")
+    assert found.to_do.startswith("Stop that program, or set CONSUMER_GROUP")
+
+
 def test_a_loss_is_told_from_the_moment_that_it_was_found() -> None:
     view = VIEWS["records missing"]()
     counts = view.status.counts

@@ -25,7 +25,8 @@ OTHER = TopicPartition("readings", 1)
 class Connector:
     def __init__(self) -> None:
         self.clock = Clock()
-        self.metrics = Metrics(timings=Timings(clock=self.clock))
+        self.now = 1_000.0
+        self.metrics = Metrics(lambda: self.now, Timings(clock=self.clock))
         self.java: Any = SimpleNamespace(alive=True, is_up=True, jvm_pid=lambda: 17)
         self.consumption = Consumption(assigned=2, tps=[TP, OTHER], due_in=3.0)
         self.members = SimpleNamespace(failure=None, buffer=SimpleNamespace(under_way=0))
@@ -110,6 +111,17 @@ def test_a_stop_comes_before_all_else(connector: Connector) -> None:
     connector.members.failure = FatalError("uploading x", "access denied")
     connector.change(is_stopping=True)
     assert connector.state == "stopping"
+
+
+def test_it_is_not_ready_where_another_program_keeps_partitions_of_the_group(connector: Connector) -> None:
+    connector.metrics.members(1, ["old-sink at /10.0.0.7"])
+    assert connector.look().ready.ok, "a rebalance may end it"
+    connector.now += 20
+    live = connector.look()
+    assert (live.ready.ok, live.state) == (False, "consuming"), "it consumes its own partitions"
+    assert live.ready.detail == "another program has partitions in the consumer group: old-sink at /10.0.0.7"
+    connector.metrics.members(1)
+    assert connector.look().ready.ok
 
 
 def test_it_is_ready_while_other_tables_than_those_set_aside_are_read(connector: Connector) -> None:

@@ -1,9 +1,13 @@
 """``python main.py check`` of what needs no system: this machine, and what the settings say."""
 
 import json
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from app.monitoring.http_server import AllowedHosts, listen, serve
 from tests.fakes.canned_server import Answer, CannedServer
@@ -21,6 +25,30 @@ def test_programs_read_warnings_beside_the_checks(tmp_path: Path, capsys: pytest
     assert len(warnings) == 2
     assert "Did you mean year?" in warnings[0]
     assert "Did you mean month?" in warnings[1]
+
+
+def test_programs_read_of_another_program_in_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partitions = [TopicPartition("readings", 0)]
+    member = SimpleNamespace(
+        client_id="old-sink", host="/10.0.0.7", assignment=SimpleNamespace(topic_partitions=partitions)
+    )
+    described: Future[Any] = Future()
+    described.set_result(SimpleNamespace(authorized_operations=None, members=[member], state=ConsumerGroupState.STABLE))
+    admin = SimpleNamespace(
+        describe_topics=lambda *_, **__: {"readings": described},
+        describe_consumer_groups=lambda groups, **__: dict.fromkeys(groups, described),
+        list_groups=lambda *_, **__: [],
+    )
+    topic = SimpleNamespace(name="readings", broker_config=SimpleNamespace(num_partitions=2))
+    for name, made in (("listing_topics", lambda: ["readings"]), ("open_topic", topic), ("new_admin", admin)):
+        monkeypatch.setattr(f"app.commands.check.command.{name}", lambda *_, made=made, **__: made)
+    settings = local_settings(tmp_path, HTTP_PORT="0")
+    assert run_command(settings, "check", "--without", "registry", "catalog", "store", "spark", "--json") == 0
+    warnings = {(line := json.loads(each))["check"]: line["warnings"] for each in capsys.readouterr().out.splitlines()}
+    assert warnings.pop("group")[0].startswith("another program reads topic readings in consumer group ")
+    assert not any(warnings.values())
 
 
 def test_a_port_that_a_running_connector_has_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
