@@ -47,11 +47,7 @@ class Writes:
         return Writes(name, f"{folder}/{table.replace(EACH_TOPIC, name)}")
 
     def as_one_of_several(self) -> Sequence["Writes"]:
-        """As connectors of several topics may write this one into the same table.
-
-        ``{topic}`` may stand for each place of the topic's name in the table's name, or for none: their client ids do
-        not show which.
-        """
+        """As connectors of several topics may name this table: with ``{topic}`` at any places of the topic's name."""
         topic, (folder, _, table) = self.topic, self.uri.rpartition("/")
         tables, more = set[str](), {table}
         while more and len(tables) < _ENOUGH_TABLES:
