@@ -1,8 +1,8 @@
 """Serves fixed paths over HTTP with uvicorn and Starlette; slow or many clients do not block others.
 
-The port may be open to a whole network. One thread serves all connections. Their number is bounded: a new connection
-closes the oldest one. Each connection has one request and one answer, and a time limit for both. A page is cached for a
-second, so many requests do not render it more often.
+The port may be open to a whole network. One thread serves all connections, and answers probes. Their number is bounded:
+a new connection closes the oldest one. Each connection has one request and one answer, and a time limit for both.
+Another thread renders the pages, so that no probe waits for one. ``Kept`` bounds how often it does.
 """
 
 import ipaddress
@@ -10,10 +10,11 @@ import logging
 import socket
 import threading
 import time
-from asyncio import BaseTransport, Transport
+from asyncio import BaseTransport, Transport, get_running_loop
 from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache
-from typing import Final, cast
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Final, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -33,6 +34,9 @@ _PATIENCE_SECONDS = 20.0  # from the begin of a connection until the client has 
 _BACKLOG = 1024  # connections that the system holds for us; a client waits for a second when it is full
 _ACCEPTED_AT_ONCE = 64  # far below MOST_CONNECTIONS: a new connection is read before others take its place
 _LONGEST_HEAD = 16 * 1024
+_KEPT_SECONDS = 1.0  # a page
+_IDLE_SHARE = 10  # a page is rendered for a tenth of the time at most
+_T = TypeVar("_T")
 
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -45,8 +49,11 @@ _UNKNOWN_HOST: Final = PlainTextResponse(
     "this host name is not known here: ask for localhost or an IP address, or set HTTP_ALLOWED_HOSTS\n", 421
 )
 
-Pages = Mapping[str, Callable[..., Response]]
-"""Paths, and quick functions that return their answers, by what a path has in braces."""
+Pages = Mapping[str, Callable[..., Response | None]]
+"""Paths, and functions that return their answers, by what a path has in braces; ``None`` if there is none of this name.
+
+Those of probes are quick: the thread of all connections calls them.
+"""
 
 
 class AllowedHosts:
@@ -110,7 +117,7 @@ def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: Allowed
     """Answers on a thread until the process ends.
 
     ``pages`` are for people and scrapers, at the ``allowed`` host names. ``probes`` are for the platform: answered for
-    every ``Host``, and never cached.
+    every ``Host``, whatever the pages do.
     """
     config = uvicorn.Config(
         _app(pages, probes, allowed),
@@ -131,12 +138,12 @@ def serve(listener: socket.socket, pages: Pages, probes: Pages, allowed: Allowed
 
 
 def _app(pages: Pages, probes: Pages, allowed: AllowedHosts) -> ASGIApp:
-    paths = {**{path: _kept(page) for path, page in pages.items()}, **probes}
-    router = Router(
-        [Route(path, _endpoint(answer)) for path, answer in paths.items()],
-        redirect_slashes=False,
-        default=PlainTextResponse(f"there are {', '.join(path for path in paths if '.' not in path)}\n", 404),
-    )
+    renderer = ThreadPoolExecutor(1, thread_name_prefix="pages")
+    paths = [*pages, *probes]
+    unknown = PlainTextResponse(f"there are {', '.join(path for path in paths if '.' not in path)}\n", 404)
+    routes = [Route(path, _endpoint(Kept(page), unknown, renderer)) for path, page in pages.items()]
+    routes += [Route(path, _endpoint(probe, unknown)) for path, probe in probes.items()]
+    router = Router(routes, redirect_slashes=False, default=unknown)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         is_allowed = scope["path"] in probes or allowed.allow(Headers(scope=scope).get("host"), scope["server"][0])
@@ -145,10 +152,13 @@ def _app(pages: Pages, probes: Pages, allowed: AllowedHosts) -> ASGIApp:
     return app
 
 
-def _endpoint(answer: Callable[..., Response]) -> Callable[[Request], object]:
+def _endpoint(
+    answer: Callable[..., Response | None], unknown: Response, executor: Executor | None = None
+) -> Callable[[Request], object]:
     async def endpoint(request: Request) -> Response:
+        work = partial(answer, **request.path_params)
         try:
-            return answer(**request.path_params)
+            return (await get_running_loop().run_in_executor(executor, work) if executor else work()) or unknown
         except Exception:
             logger.exception("an HTTP request failed")
             raise  # uvicorn answers 500
@@ -156,10 +166,29 @@ def _endpoint(answer: Callable[..., Response]) -> Callable[[Request], object]:
     return endpoint
 
 
-def _kept(page: Callable[..., Response]) -> Callable[..., Response]:
-    """Renders the page once in each second at most: 500 partitions take 15 ms."""
-    in_second = lru_cache(1)(lambda _, **named: page(**named))
-    return lambda **named: in_second(int(time.monotonic()), **named)
+class Kept(Generic[_T]):
+    """Keeps what a function returns, by its arguments, for a second at least; not ``None``. For one thread.
+
+    All calls of the function together take a tenth of the time at most: where they are slow or many, as for hundreds of
+    tables, their results are kept for longer.
+    """
+
+    def __init__(self, make: Callable[..., _T | None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._results: dict[tuple[str, ...], tuple[_T, float, float]] = {}  # with the ends and durations of the calls
+
+    def __call__(self, **named: str) -> _T | None:
+        key, now = tuple(named.values()), self._clock()
+        longest = max(_KEPT_SECONDS, _IDLE_SHARE * sum(seconds for _, _, seconds in self._results.values()))
+        if (kept := self._results.get(key)) and now < kept[1] + longest:
+            return kept[0]
+        result = self._make(**named)
+        if result is not None:
+            end = self._clock()
+            self._results = {each: kept for each, kept in self._results.items() if now < kept[1] + longest}
+            self._results[key] = result, end, end - now
+        return result
 
 
 class _Server(uvicorn.Server):

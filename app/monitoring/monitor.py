@@ -17,7 +17,7 @@ from app.model import TopicPartition
 from app.monitoring import documents
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
-from app.monitoring.http_server import AllowedHosts, Pages, listen, serve
+from app.monitoring.http_server import AllowedHosts, Kept, Pages, listen, serve
 from app.monitoring.metrics import Metrics
 from app.monitoring.sentences import headline
 from app.monitoring.status import Health, Identity, Live, Probe, Status
@@ -59,6 +59,7 @@ class Monitor:
         self._clock = clock
         self._begin = self._answered_at = clock()
         self._since = _Since(self._begin)
+        self._tables = Kept(lambda: {each.identity.name: each for each in of_tables(self._status())}, clock)
         self._told_unanswered: frozenset[str] = frozenset()
 
     def found(self, table: str, root: str, dead_letter: str) -> None:
@@ -80,9 +81,9 @@ class Monitor:
             "/docs": partial(RedirectResponse, "docs/"),  # relative: a proxy may have put a path before it
             **{path: partial(self._document, path) for path in documents.paths()},
         }
-        probes = {
+        probes: Pages = {
             "/health/live": lambda: _probed(self._health.live()),
-            "/health/ready": lambda: _probed(self._live().ready),
+            "/health/ready": Kept(lambda: _probed(self._live().ready)),
         }
         serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))
         logging.getLogger().addHandler(self._warned)
@@ -147,9 +148,9 @@ class Monitor:
     def _status(self) -> Status:
         return Status(self._identity, self._live(), self._metrics.counts(), self._history, self._clock())
 
-    def _table(self, table: str) -> Response:
-        found = next((each for each in of_tables(self._status()) if each.identity.name == table), None)
-        return self._page(of_table=found) if found else RedirectResponse("tables")  # it may be of another replica now
+    def _table(self, table: str) -> Response | None:
+        status = (self._tables() or {}).get(table)
+        return self._page(of_table=status) if status else None  # it may be of another replica now
 
     def _page(self, name: str = "render", of_table: Status | None = None) -> Response:
         from app.monitoring import status_page  # noqa: PLC0415 - loaded at the first view

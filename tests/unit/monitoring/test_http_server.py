@@ -5,14 +5,17 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPResponse
+from threading import Event
+from types import MappingProxyType
 
 import pytest
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from app.errors import ConfigError
 from app.monitoring import http_server
-from app.monitoring.http_server import AllowedHosts, listen, serve
-from tests.support.waiting import PATIENCE, wait_until
+from app.monitoring.http_server import AllowedHosts, Kept, Pages, listen, serve
+from tests.fakes.clock import Clock
+from tests.support.waiting import PATIENCE, wait_for, wait_until
 
 BIG = b"x" * 20_000_000  # more than the system takes for a client that reads nothing
 LOOPBACK = ["127.0.0.1", "127.0.0.6", "::1", "::ffff:127.0.0.1"]
@@ -32,8 +35,13 @@ def port() -> int:
         "/big": lambda: Response(BIG),
         "/broken": broken,
     }
+    return served(pages, {"/alive": lambda: PlainTextResponse("yes\n")})
+
+
+def served(pages: Pages, probes: Pages = MappingProxyType({})) -> int:
+    """Serve these, and return the port."""
     listener = listen("127.0.0.1", 0)
-    serve(listener, pages, {"/alive": lambda: PlainTextResponse("yes\n")}, AllowedHosts(["Lake.example"]))
+    serve(listener, pages, probes, AllowedHosts(["Lake.example"]))
     return int(listener.getsockname()[1])
 
 
@@ -135,6 +143,77 @@ def test_a_probe_is_answered_beside_clients_that_send_many_requests_and_read_no_
             client = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
             client.sendall(requests)
         assert status(port, "/alive") == 200
+
+
+@pytest.fixture
+def gate() -> Iterator[Event]:
+    gate = Event()
+    yield gate
+    gate.set()
+
+
+def test_a_probe_is_answered_while_a_page_is_rendered(gate: Event) -> None:
+    begun = Event()
+
+    def page() -> Response:
+        begun.set()
+        wait_for(gate, "the test opens the gate")
+        return PlainTextResponse("rendered")
+
+    port = served({"/": page}, {"/alive": lambda: PlainTextResponse("yes")})
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        wait_for(begun, "the page is being rendered")
+        assert status(port, "/alive") == 200
+        gate.set()
+        assert client.makefile("rb").read().endswith(b"rendered")
+
+
+def test_pages_of_several_names_are_rendered_once_each_and_none_for_an_unknown_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_server, "_KEPT_SECONDS", 10 * PATIENCE)
+    rendered: list[str] = []
+
+    def page(name: str) -> Response | None:
+        if name == "c":
+            return None
+        rendered.append(name)
+        return PlainTextResponse(name)
+
+    port = served({"/of-{name}": page})
+    assert [status(port, f"/of-{name}") for name in "abc" * 20] == [200, 200, 404] * 20
+    assert rendered == ["a", "b"]
+
+
+class TestKept:
+    def test_a_result_is_kept_for_a_second(self) -> None:
+        clock, calls = Clock(), list[str]()
+
+        def make(name: str) -> str:
+            calls.append(name)
+            return name.upper()
+
+        kept = Kept(make, clock)
+        assert {kept(name="a") for _ in range(200)} == {"A"}
+        clock.advance(1)
+        assert [kept(name="a"), kept(name="b")] == ["A", "B"]
+        assert calls == ["a", "a", "b"]
+
+    @pytest.mark.parametrize("names", [1, 200])
+    def test_calls_take_a_tenth_of_the_time_at_most_however_many_names_there_are(self, names: int) -> None:
+        clock, spent = Clock(), list[float]()
+
+        def make(name: str) -> str:
+            clock.advance(0.5)
+            spent.append(0.5)
+            return name
+
+        kept, begin = Kept(make, clock), clock.now
+        for turn in range(20_000):
+            kept(name=str(turn % names))
+            clock.advance(0.1)
+        assert sum(spent) <= (clock.now - begin) / 10 + 0.5 * names
 
 
 def test_a_request_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
