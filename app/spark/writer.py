@@ -1,7 +1,8 @@
 """Spark in local mode: the session's life and the partitioned write (step 3). The only importer of PySpark.
 
 One thread makes all calls: each Python thread that calls Spark keeps a JVM thread forever. py4j has no time-out, so the
-caller waits for this thread with a deadline.
+caller waits for this thread with a deadline, see ``app.spark.turns``. A job that is late is cancelled: its table fails,
+and the others go on. Only where it does not end then, Java is killed, and the process ends.
 """
 
 import contextlib
@@ -9,23 +10,24 @@ import gc
 import logging
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from app.errors import ConfigError, ConnectorError, FatalError, SparkLostError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, SparkLostError
 from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
 from app.spark import launch
 from app.spark.batch_offsets import as_column_metadata
@@ -34,11 +36,14 @@ from app.spark.options import SparkOptions
 from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import StagedWriter
+from app.spark.turns import Turns
 
 logger = logging.getLogger(__name__)
 
 _ENDING_SECONDS = 2.0
 _WRITES_BETWEEN_COLLECTIONS = 20
+_LOOK_SECONDS = 0.05
+_TOO_SLOW = "Give more processor time and a faster temporary folder, or the table fewer folders (HIVE_COLUMNS)"
 _T = TypeVar("_T")
 
 
@@ -47,7 +52,8 @@ class SparkWriter:
 
     Args:
         scratch: a private folder of this process; everything below it may be wiped.
-        job_seconds: time limit for one call of Spark.
+        job_seconds: time limit for one job of Spark, from its own start.
+        job_files: how many files a job writes at most; each takes some ms, and tens of them on a busy machine.
 
     Attributes:
         is_up: whether it has started.
@@ -60,7 +66,12 @@ class SparkWriter:
     """
 
     def __init__(
-        self, options: SparkOptions, scratch: Path, job_seconds: float = 600.0, java_options: Sequence[str] = ()
+        self,
+        options: SparkOptions,
+        scratch: Path,
+        job_seconds: float = 600.0,
+        java_options: Sequence[str] = (),
+        job_files: int = 2_000,
     ) -> None:
         if not options.is_local:
             raise ConfigError(
@@ -72,9 +83,10 @@ class SparkWriter:
         self._conf = spark_conf(scratch, options.compression, options.row_group_rows, options.off_heap_mb)
         self._scratch = scratch
         self._job_seconds = job_seconds
+        self._job_files = job_files
         self._java_options = java_options
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
-        self._session: SparkSession | None = None
+        self._turns = Turns(job_seconds, self._cancel)
+        self._session: SparkSession  # once it has started
         self._process: Popen[bytes] | None = None
         self.is_up = False
         self.versions = ""
@@ -89,7 +101,7 @@ class SparkWriter:
         The future, ``up``, fails with ``ConfigError`` (no usable Java, too little memory), ``FatalError``, or
         ``SparkLostError`` if Java is killed, crashes or does not come up in time.
         """
-        self.up = self._thread.submit(self._start)
+        self.up = self._turns.thread.submit(self._start)
         return self.up
 
     @property
@@ -101,17 +113,23 @@ class SparkWriter:
         return self._process.pid if self._process else None
 
     def write(self, staged: StagedFile, out: Path) -> list[DataFile]:
-        """Writes one Parquet file per group of the staged batch below the new folder ``out``.
+        """Writes one Parquet file per group of the staged batch below the new folder ``out``; many in several jobs.
 
         Rows are in ascending order of the sort column, with NaN above all numbers and nulls last. So the last row
         groups have all nulls, and readers skip others by their bounds. The batch's offsets go into the footers; see
         ``app.spark.batch_offsets``.
 
         Raises:
-            SparkLostError: the JVM died, or the job took longer than its deadline.
+            SparkLostError: the JVM died, or a job that was late does not end.
+            RetryableError: a job was late.
             FatalError: Spark refused the batch or the disk is full, or the files do not hold what was staged.
         """
-        return self._call(lambda: self._write(staged, out), "writing a batch with Spark")
+        files: list[DataFile] = []
+        numbers = range(len(staged.groups))
+        for first in numbers[:: self._job_files]:
+            job = partial(self._write, staged, numbers[first : first + self._job_files], out / str(first))
+            files += self._call(job, "writing a batch with Spark")
+        return files
 
     def close(self) -> None:
         """Ends the JVM at once: it has files only in the scratch folder, which is deleted."""
@@ -119,15 +137,17 @@ class SparkWriter:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
 
-    def _call(self, work: Callable[[], _T], doing: str) -> _T:
+    def _call(self, work: Callable[[str], _T], doing: str) -> _T:
         if self.lost.done():
             raise self.lost.result()
         try:
-            return self._thread.submit(work).result(timeout=self._job_seconds)
-        except FutureTimeout:
+            return self._turns.run(work)
+        except TimeoutError:
             raise self._declare_lost(doing, f"no answer from Java for {self._job_seconds:.0f} s") from None
+        except CancelledError:
+            raise RetryableError(doing, f"it took longer than {self._job_seconds:.0f} s", _TOO_SLOW) from None
         except (Py4JError, PySparkException, OSError) as error:
             # py4j raises ConnectionError unchanged for a refused connection.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
@@ -186,12 +206,15 @@ class SparkWriter:
         offsets = OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1)
         staged = writer.finish("group", (DataFile("warm-up", {}, rows // 4),) * 4, offsets=(offsets,))
         out = self._scratch / "warm-up"
-        self._write(staged, out)
+        self._write(staged, range(4), out, "warm-up")
         shutil.rmtree(out)
         staged.path.unlink()
 
-    def _write(self, staged: StagedFile, out: Path) -> list[DataFile]:
+    def _write(self, staged: StagedFile, numbers: range, out: Path, name: str) -> list[DataFile]:
+        """Writes the files of these groups in a job of this name."""
         frame = self._read(staged.path)
+        if len(numbers) < len(staged.groups):
+            frame = frame.where(quoted(staged.group_column).between(numbers[0], numbers[-1]))
         if staged.offsets:
             first = frame.columns[0]
             metadata = as_column_metadata(staged.offsets)
@@ -201,15 +224,25 @@ class SparkWriter:
         # for rows already in that order. A second key would disable its radix sort.
         if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(quoted(staged.group_column), quoted(staged.sort_column).asc_nulls_last())
-        frame.write.options(**parquet_options(staged)).partitionBy(staged.group_column).parquet(str(out))
+        context = self._session.sparkContext
+        context.setJobGroup(name, staged.path.name)
+        try:
+            frame.write.options(**parquet_options(staged)).partitionBy(staged.group_column).parquet(str(out))
+        except Py4JJavaError:
+            tracker = context._jsc.sc().statusTracker()
+            while any(each.numRunningTasks() for each in tracker.getExecutorInfos()):  # a task outlives its job
+                time.sleep(_LOOK_SECONDS)
+            raise
         self._writes += 1
         if self._writes % _WRITES_BETWEEN_COLLECTIONS == 0:
             gc.collect(1)  # py4j's cyclic objects, and the Java objects they hold: with few rows nothing else does
-        return _collect(staged, out)
+        return _collect(staged, numbers, out)
+
+    def _cancel(self, name: str) -> None:
+        self._session.sparkContext.cancelJobGroup(name)
 
     def _read(self, path: Path) -> DataFrame:
         """Reads a staged file as one task."""
-        assert self._session is not None  # noqa: S101 - start() came first
         reader = self._session.read
         # A given schema saves a job per batch, which would read it from the file's footer. PySpark has no type for
         # uint64, so there Spark reads the footer and takes it as decimal(20, 0).
@@ -238,10 +271,10 @@ class SparkWriter:
         return self.lost.result()
 
 
-def _collect(staged: StagedFile, out: Path) -> list[DataFile]:
+def _collect(staged: StagedFile, numbers: range, out: Path) -> list[DataFile]:
     """Returns the written files in the order of their groups, each checked against its staged rows."""
     files = []
-    for index, file in enumerate(staged.groups):
+    for index, file in zip(numbers, staged.groups[numbers.start : numbers.stop], strict=True):
         written = list((out / f"{staged.group_column}={index}").glob("*.parquet"))
         rows = sum(pq.read_metadata(path).num_rows for path in written)
         if len(written) != 1 or rows != file.rows:

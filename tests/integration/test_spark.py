@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,7 @@ import pytest
 from py4j.java_gateway import JavaObject
 
 from app.catalog.column_stats import column_stats
-from app.errors import FatalError
+from app.errors import FatalError, RetryableError
 from app.model import DataFile, OffsetRange, TopicPartition
 from app.service.build import new_batch_limits
 from app.spark.batch_offsets import read_batch_offsets
@@ -36,8 +37,8 @@ def new_writer(writer: SparkWriter) -> Iterator[NewWriter]:
     """Makes started writers on the Java process of ``writer``: its session takes over the compression of the latest."""
     made: list[SparkWriter] = []
 
-    def new(compression: str, scratch: Path) -> SparkWriter:
-        made.append(new_spark_writer(scratch, compression=compression))
+    def new(scratch: Path, **changed: Any) -> SparkWriter:
+        made.append(new_spark_writer(scratch, **changed))
         made[-1].start().result()
         return made[-1]
 
@@ -138,6 +139,27 @@ def test_columns_keep_their_names(writer: SparkWriter, tmp_path: Path) -> None:
     assert stored["nested"].to_pylist() == [{name: i for i, name in enumerate(NAMES)}, None]
 
 
+def test_many_files_are_written_in_several_jobs(new_writer: NewWriter, tmp_path: Path) -> None:
+    table = pa.table({"n": range(1_000)})
+
+    files = _write(new_writer(tmp_path, job_files=3), tmp_path, table, [n % 7 for n in range(1_000)])
+
+    assert [_read(file).to_pydict() for file in files] == [{"n": [*range(first, 1_000, 7)]} for first in range(7)]
+
+
+def test_a_job_that_is_late_fails_alone_and_java_goes_on(
+    writer: SparkWriter, new_writer: NewWriter, tmp_path: Path
+) -> None:
+    hurried = new_writer(tmp_path, job_seconds=2.0)
+    staged = staged_file(tmp_path, pa.table({"n": range(2_000)}), [*range(2_000)])
+
+    with pytest.raises(RetryableError, match="it took longer than 2 s"):
+        hurried.write(staged, tmp_path / "late")
+
+    assert hurried.alive
+    assert _read(_write(writer, tmp_path, pa.table({"n": [1]}))[0]).to_pydict() == {"n": [1]}
+
+
 def test_every_group_becomes_one_file_with_its_rows_in_the_order_of_arrival(
     writer: SparkWriter, tmp_path: Path
 ) -> None:
@@ -200,7 +222,7 @@ def test_files_are_compressed_as_asked_for_and_nothing_else_is_left(
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    writer = new_writer(compression, scratch)
+    writer = new_writer(scratch, compression=compression)
     before = sorted(scratch.iterdir())
 
     files = _write(writer, tmp_path, pa.table({"text": ["the same again"] * 1000}), [0, *[1] * 999])
