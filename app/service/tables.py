@@ -19,6 +19,7 @@ from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.journal.first_offsets import noted_topics
+from app.journal.journal import own_table
 from app.kafka.topics import missing_topic
 from app.service.connector import Connector
 from app.service.lake import check_journals, open_lake
@@ -88,6 +89,12 @@ class Tables:
                 ends.callback(lake.query_api.close, _CLOSING_SECONDS)
             at_start, group = partial(runtime.metrics.waits.at_start, "store"), self._group.name
             at_start(partial(check_journals, lake, group))
+            location = lake.location
+            namesake = self._prefix + self._settings.topic_of(location.root.rpartition("/")[2])
+            owner = at_start(partial(own_table, lake.store, location.root, group, topic, namesake))
+            if owner != topic:
+                logger.warning("topic %s is passed over: its table %s is that of topic %s", topic, location.uri, owner)
+                return f"its table {location.uri} is that of topic {owner}"
             at_start(partial(lake.store.overwrite, f"{noted_topics(settings.root, group)}{plain}", b"{}"))
             member = self._new_member(settings, lake, self._group, runtime, self._buffer)
             ends.callback(member.stop)

@@ -48,11 +48,15 @@ class Received:
 
 
 class CatalogServer(HttpFake):
-    """Without troubles it behaves; ``trouble`` scripts what goes wrong next. ``tables`` are by ``namespace.name``."""
+    """Without troubles it behaves; ``trouble`` scripts what goes wrong next. ``tables`` are by ``namespace.name``.
 
-    def __init__(self, token: str = "catalog-token") -> None:  # noqa: S107
+    One that ``folds`` has names in lower case, as AWS Glue and Hive do.
+    """
+
+    def __init__(self, token: str = "catalog-token", *, folds: bool = False) -> None:  # noqa: S107
         super().__init__(_Handler)
         self.token = token
+        self.folds = folds
         self.tables: dict[str, Table] = {}
         self.requests: list[Received] = []
         self.stopping = Event()
@@ -101,7 +105,8 @@ class CatalogServer(HttpFake):
                 return {"status": "healthy"}
             case method, ["namespaces", namespace, "tables", table, *rest]:
                 self._require_token(request)
-                return self._done_with_table(method, f"{namespace}.{table}", rest, request)
+                name = f"{namespace}.{table}"
+                return self._done_with_table(method, name.lower() if self.folds else name, rest, request)
             case _:
                 raise Refused(HTTPStatus.NOT_FOUND, f"nothing at {request.path}")
 
