@@ -81,16 +81,12 @@ class TableVariables(StoreVariables):
         """Whether the topic is read and its name can be that of a table."""
         return self.reads(topic) and not [*checked("TABLE_NAME", parse.name, self.of_topic(topic).table)]
 
-    def topic_of(self, table: str) -> str:
-        """Returns the topic after which a table is named."""
-        before, _, after = self.table.partition(EACH_TOPIC)
-        return table.removeprefix(before).removesuffix(after)
-
     def of_table(self, table: str | None) -> Self:
         """Returns the settings of this table, for a command; ``ConfigError`` if there are several and it is none."""
         if not self.has_tables and table in (None, self.table):
             return self
-        topic = self.topic_of(table or "")
+        before, _, after = self.table.partition(EACH_TOPIC)
+        topic = (table or "").removeprefix(before).removesuffix(after)
         of_topic = self.of_topic(topic)
         if self.has_tables and of_topic.table == table and self.has_table(topic):
             return of_topic

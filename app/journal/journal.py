@@ -104,27 +104,6 @@ class ObsoleteLogs:
         return not any(claim and claim.owner == log.owner for claim in claims)
 
 
-class _Owner(Stored):
-    version: Literal[1] = 1
-    topic: str
-
-
-_OWNER = form_of(_Owner, "whose table this is", "If a newer release wrote it, update this one. Else delete it")
-
-
-def own_table(store: ObjectStore, table_root: str, group: str, topic: str, namesake: str) -> str:
-    """Return the topic whose table this is; this one if it is nobody's yet, which is noted.
-
-    A catalog that folds names has one table for ``Orders`` and ``orders``. A table without a note stays that of its
-    ``namesake``, the topic after which its folder is named, if that has claims.
-    """
-    document = Document(store, f"{group_folder(table_root, group)}topic.json", _OWNER)
-    if (owner := document.read()) is None:
-        is_namesakes = any(True for _ in store.list(topic_folder(table_root, group, namesake)))
-        owner = document.write_first(_Owner(topic=namesake if is_namesakes else topic))
-    return owner.topic
-
-
 @dataclass(frozen=True, slots=True)
 class Survey:
     """Keys of objects: ``pending`` ones may become part of the table, ``rolled_back`` ones never do."""

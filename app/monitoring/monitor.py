@@ -17,7 +17,7 @@ from app.model import TopicPartition
 from app.monitoring import documents
 from app.monitoring.exposition import Exposition
 from app.monitoring.history import History, Sample
-from app.monitoring.http_server import AllowedHosts, Kept, Pages, listen, serve
+from app.monitoring.http_server import AllowedHosts, Pages, kept, listen, serve
 from app.monitoring.metrics import Metrics
 from app.monitoring.sentences import headline
 from app.monitoring.status import Health, Identity, Live, Probe, Status
@@ -59,7 +59,7 @@ class Monitor:
         self._clock = clock
         self._begin = self._answered_at = clock()
         self._since = _Since(self._begin)
-        self._tables = Kept(lambda: {each.identity.name: each for each in of_tables(self._status())}, clock)
+        self._tables = kept(lambda: {each.identity.name: each for each in of_tables(self._status())})
         self._told_unanswered: frozenset[str] = frozenset()
 
     def found(self, table: str, root: str, dead_letter: str) -> None:
@@ -83,7 +83,7 @@ class Monitor:
         }
         probes: Pages = {
             "/health/live": lambda: _probed(self._health.live()),
-            "/health/ready": Kept(lambda: _probed(self._live().ready)),
+            "/health/ready": kept(lambda: _probed(self._live().ready)),
         }
         serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))
         logging.getLogger().addHandler(self._warned)
@@ -149,7 +149,7 @@ class Monitor:
         return Status(self._identity, self._live(), self._metrics.counts(), self._history, self._clock())
 
     def _table(self, table: str) -> Response | None:
-        status = (self._tables() or {}).get(table)
+        status = self._tables().get(table)
         return self._page(of_table=status) if status else None  # it may be of another replica now
 
     def _page(self, name: str = "render", of_table: Status | None = None) -> Response:

@@ -18,11 +18,12 @@ from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.journal.first_offsets import noted_topics
-from app.journal.journal import own_table
+from app.journal.entry import topic_folder
+from app.journal.first_offsets import first_topics, noted_topics
 from app.kafka.topics import missing_topic
+from app.model import EACH_TOPIC
 from app.service.connector import Connector
-from app.service.lake import check_journals, open_lake
+from app.service.lake import Lake, check_journals, open_lake
 
 logger = logging.getLogger(__name__)
 
@@ -89,17 +90,28 @@ class Tables:
                 ends.callback(lake.query_api.close, _CLOSING_SECONDS)
             at_start, group = partial(runtime.metrics.waits.at_start, "store"), self._group.name
             at_start(partial(check_journals, lake, group))
-            location = lake.location
-            namesake = self._prefix + self._settings.topic_of(location.root.rpartition("/")[2])
-            owner = at_start(partial(own_table, lake.store, location.root, group, topic, namesake))
+            owner = at_start(partial(self._owner, lake, topic))
             if owner != topic:
-                logger.warning("topic %s is passed over: its table %s is that of topic %s", topic, location.uri, owner)
-                return f"its table {location.uri} is that of topic {owner}"
+                reason = f"its table {lake.location.uri} is that of topic {owner}"
+                logger.warning("topic %s is passed over: %s", topic, reason)
+                return reason
             at_start(partial(lake.store.overwrite, f"{noted_topics(settings.root, group)}{plain}", b"{}"))
             member = self._new_member(settings, lake, self._group, runtime, self._buffer)
             ends.callback(member.stop)
             self._ends[topic] = ends.pop_all()
         return member
+
+    def _owner(self, lake: Lake, topic: str) -> str:
+        """Returns the topic whose table this is: a catalog that folds names has one table for Orders and orders.
+
+        One without a note is of before. It stays that of the topic after which its folder is named, if that has claims.
+        """
+        root, group = lake.location.root, self._group.name
+        before, _, after = self._settings.table.partition(EACH_TOPIC)
+        namesake = self._prefix + root.rpartition("/")[2].removeprefix(before).removesuffix(after)
+        is_namesakes = any(True for _ in lake.store.list(topic_folder(root, group, namesake)))
+        owners = first_topics(lake.store, root, group, [namesake if is_namesakes else topic])
+        return min(owners, default=topic)
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Spark in local mode: the session's life and the partitioned write (step 3). The only importer of PySpark.
 
-One thread makes all calls: each Python thread that calls Spark keeps a JVM thread forever. py4j has no time-out, so the
-caller waits for this thread with a deadline, see ``app.spark.turns``. A job that is late is cancelled: its table fails,
-and the others go on. Only where it does not end then, Java is killed, and the process ends.
+One thread makes all calls: each Python thread that calls Spark keeps a JVM thread forever. Tables take turns there, for
+each has one job at a time. py4j has no time-out, so the caller waits with a deadline, which begins with the job. A late
+job is cancelled: its table fails, and others go on. If the job does not end then, Java is killed, and the process ends.
 """
 
 import contextlib
@@ -11,13 +11,11 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
-from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,15 +34,15 @@ from app.spark.options import SparkOptions
 from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import StagedWriter
-from app.spark.turns import Turns
 
 logger = logging.getLogger(__name__)
 
 _ENDING_SECONDS = 2.0
 _WRITES_BETWEEN_COLLECTIONS = 20
 _LOOK_SECONDS = 0.05
+_CANCELLING_SECONDS = 30.0
+_JOB_FILES = 2_000  # a file takes some ms, and tens of them on a busy machine
 _TOO_SLOW = "Give more processor time and a faster temporary folder, or the table fewer folders (HIVE_COLUMNS)"
-_T = TypeVar("_T")
 
 
 class SparkWriter:
@@ -53,7 +51,6 @@ class SparkWriter:
     Args:
         scratch: a private folder of this process; everything below it may be wiped.
         job_seconds: time limit for one job of Spark, from its own start.
-        job_files: how many files a job writes at most; each takes some ms, and tens of them on a busy machine.
 
     Attributes:
         is_up: whether it has started.
@@ -66,12 +63,7 @@ class SparkWriter:
     """
 
     def __init__(
-        self,
-        options: SparkOptions,
-        scratch: Path,
-        job_seconds: float = 600.0,
-        java_options: Sequence[str] = (),
-        job_files: int = 2_000,
+        self, options: SparkOptions, scratch: Path, job_seconds: float = 600.0, java_options: Sequence[str] = ()
     ) -> None:
         if not options.is_local:
             raise ConfigError(
@@ -83,9 +75,11 @@ class SparkWriter:
         self._conf = spark_conf(scratch, options.compression, options.row_group_rows, options.off_heap_mb)
         self._scratch = scratch
         self._job_seconds = job_seconds
-        self._job_files = job_files
         self._java_options = java_options
-        self._turns = Turns(job_seconds, self._cancel)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
+        self._canceller = ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix="spark-cancel"
+        )  # may hang as the job does
         self._session: SparkSession  # once it has started
         self._process: Popen[bytes] | None = None
         self.is_up = False
@@ -101,7 +95,7 @@ class SparkWriter:
         The future, ``up``, fails with ``ConfigError`` (no usable Java, too little memory), ``FatalError``, or
         ``SparkLostError`` if Java is killed, crashes or does not come up in time.
         """
-        self.up = self._turns.thread.submit(self._start)
+        self.up = self._thread.submit(self._start)
         return self.up
 
     @property
@@ -126,9 +120,8 @@ class SparkWriter:
         """
         files: list[DataFile] = []
         numbers = range(len(staged.groups))
-        for first in numbers[:: self._job_files]:
-            job = partial(self._write, staged, numbers[first : first + self._job_files], out / str(first))
-            files += self._call(job, "writing a batch with Spark")
+        for first in numbers[::_JOB_FILES]:
+            files += self._call(staged, numbers[first : first + _JOB_FILES], out / str(first))
         return files
 
     def close(self) -> None:
@@ -137,18 +130,24 @@ class SparkWriter:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        self._turns.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _call(self, work: Callable[[str], _T], doing: str) -> _T:
+    def _call(self, staged: StagedFile, numbers: range, out: Path) -> list[DataFile]:
         if self.lost.done():
             raise self.lost.result()
+        doing = "writing a batch with Spark"
+        job = self._thread.submit(self.write_job, staged, numbers, out)
+        while not (job.running() or job.done()):  # other tables have their turn
+            wait([job], _LOOK_SECONDS)
+        if is_late := not wait([job], self._job_seconds).done:
+            self._canceller.submit(self.cancel_job, out)
+            if not wait([job], min(self._job_seconds, _CANCELLING_SECONDS)).done:
+                raise self._declare_lost(doing, f"no answer from Java for {self._job_seconds:.0f} s")
         try:
-            return self._turns.run(work)
-        except TimeoutError:
-            raise self._declare_lost(doing, f"no answer from Java for {self._job_seconds:.0f} s") from None
-        except CancelledError:
-            raise RetryableError(doing, f"it took longer than {self._job_seconds:.0f} s", _TOO_SLOW) from None
+            return job.result()
         except (Py4JError, PySparkException, OSError) as error:
+            if is_late:
+                raise RetryableError(doing, f"it took longer than {self._job_seconds:.0f} s", _TOO_SLOW) from None
             # py4j raises ConnectionError unchanged for a refused connection.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
                 code = self._process.poll() if self._process else None
@@ -206,12 +205,12 @@ class SparkWriter:
         offsets = OffsetRange(TopicPartition("warm-up", 0), 0, rows - 1)
         staged = writer.finish("group", (DataFile("warm-up", {}, rows // 4),) * 4, offsets=(offsets,))
         out = self._scratch / "warm-up"
-        self._write(staged, range(4), out, "warm-up")
+        self.write_job(staged, range(4), out)
         shutil.rmtree(out)
         staged.path.unlink()
 
-    def _write(self, staged: StagedFile, numbers: range, out: Path, name: str) -> list[DataFile]:
-        """Writes the files of these groups in a job of this name."""
+    def write_job(self, staged: StagedFile, numbers: range, out: Path) -> list[DataFile]:
+        """Writes the files of these groups; for Spark's thread."""
         frame = self._read(staged.path)
         if len(numbers) < len(staged.groups):
             frame = frame.where(quoted(staged.group_column).between(numbers[0], numbers[-1]))
@@ -225,7 +224,7 @@ class SparkWriter:
         if staged.sort_column is not None:
             frame = frame.sortWithinPartitions(quoted(staged.group_column), quoted(staged.sort_column).asc_nulls_last())
         context = self._session.sparkContext
-        context.setJobGroup(name, staged.path.name)
+        context.setJobGroup(str(out), "")
         try:
             frame.write.options(**parquet_options(staged)).partitionBy(staged.group_column).parquet(str(out))
         except Py4JJavaError:
@@ -238,8 +237,8 @@ class SparkWriter:
             gc.collect(1)  # py4j's cyclic objects, and the Java objects they hold: with few rows nothing else does
         return _collect(staged, numbers, out)
 
-    def _cancel(self, name: str) -> None:
-        self._session.sparkContext.cancelJobGroup(name)
+    def cancel_job(self, out: Path) -> None:
+        self._session.sparkContext.cancelJobGroup(str(out))
 
     def _read(self, path: Path) -> DataFrame:
         """Reads a staged file as one task."""

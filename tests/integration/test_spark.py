@@ -139,21 +139,25 @@ def test_columns_keep_their_names(writer: SparkWriter, tmp_path: Path) -> None:
     assert stored["nested"].to_pylist() == [{name: i for i, name in enumerate(NAMES)}, None]
 
 
-def test_many_files_are_written_in_several_jobs(new_writer: NewWriter, tmp_path: Path) -> None:
+def test_many_files_are_written_in_several_jobs(
+    writer: SparkWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("app.spark.writer._JOB_FILES", 3)
     table = pa.table({"n": range(1_000)})
 
-    files = _write(new_writer(tmp_path, job_files=3), tmp_path, table, [n % 7 for n in range(1_000)])
+    files = _write(writer, tmp_path, table, [n % 7 for n in range(1_000)])
 
     assert [_read(file).to_pydict() for file in files] == [{"n": [*range(first, 1_000, 7)]} for first in range(7)]
 
 
 def test_a_job_that_is_late_fails_alone_and_java_goes_on(
-    writer: SparkWriter, new_writer: NewWriter, tmp_path: Path
+    writer: SparkWriter, new_writer: NewWriter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    hurried = new_writer(tmp_path, job_seconds=2.0)
-    staged = staged_file(tmp_path, pa.table({"n": range(2_000)}), [*range(2_000)])
+    hurried = new_writer(tmp_path, job_seconds=10.0)
+    monkeypatch.setattr("app.spark.writer._JOB_FILES", 100_000)  # which take more than ten seconds anywhere
+    staged = staged_file(tmp_path, pa.table({"n": range(100_000)}), [*range(100_000)])
 
-    with pytest.raises(RetryableError, match="it took longer than 2 s"):
+    with pytest.raises(RetryableError, match="it took longer than 10 s"):
         hurried.write(staged, tmp_path / "late")
 
     assert hurried.alive

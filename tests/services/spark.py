@@ -18,10 +18,10 @@ from app.spark.staged_file import StagedWriter
 from app.spark.writer import SparkWriter
 
 
-def new_spark_writer(scratch: Path, job_seconds: float = 600.0, job_files: int = 2_000, **changed: Any) -> SparkWriter:
+def new_spark_writer(scratch: Path, job_seconds: float = 600.0, **changed: Any) -> SparkWriter:
     """A writer that is not started yet, with a small heap; keyword arguments replace its options."""
     options = SparkOptions("local[2]", heap_mb=512, off_heap_mb=253, compression="snappy", row_group_rows=100_000)
-    return SparkWriter(replace(options, **changed), scratch, job_seconds, job_files=job_files)
+    return SparkWriter(replace(options, **changed), scratch, job_seconds)
 
 
 @contextmanager

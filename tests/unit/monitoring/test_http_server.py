@@ -13,8 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from app.errors import ConfigError
 from app.monitoring import http_server
-from app.monitoring.http_server import AllowedHosts, Kept, Pages, listen, serve
-from tests.fakes.clock import Clock
+from app.monitoring.http_server import AllowedHosts, Pages, listen, serve
 from tests.support.waiting import PATIENCE, wait_for, wait_until
 
 BIG = b"x" * 20_000_000  # more than the system takes for a client that reads nothing
@@ -184,36 +183,9 @@ def test_pages_of_several_names_are_rendered_once_each_and_none_for_an_unknown_n
     port = served({"/of-{name}": page})
     assert [status(port, f"/of-{name}") for name in "abc" * 20] == [200, 200, 404] * 20
     assert rendered == ["a", "b"]
-
-
-class TestKept:
-    def test_a_result_is_kept_for_a_second(self) -> None:
-        clock, calls = Clock(), list[str]()
-
-        def make(name: str) -> str:
-            calls.append(name)
-            return name.upper()
-
-        kept = Kept(make, clock)
-        assert {kept(name="a") for _ in range(200)} == {"A"}
-        clock.advance(1)
-        assert [kept(name="a"), kept(name="b")] == ["A", "B"]
-        assert calls == ["a", "a", "b"]
-
-    @pytest.mark.parametrize("names", [1, 200])
-    def test_calls_take_a_tenth_of_the_time_at_most_however_many_names_there_are(self, names: int) -> None:
-        clock, spent = Clock(), list[float]()
-
-        def make(name: str) -> str:
-            clock.advance(0.5)
-            spent.append(0.5)
-            return name
-
-        kept, begin = Kept(make, clock), clock.now
-        for turn in range(20_000):
-            kept(name=str(turn % names))
-            clock.advance(0.1)
-        assert sum(spent) <= (clock.now - begin) / 10 + 0.5 * names
+    monkeypatch.setattr(http_server, "_KEPT_SECONDS", 1e-9)
+    assert [status(port, f"/of-{name}") for name in "aa"] == [200, 200]
+    assert rendered == ["a", "b", "a", "a"], "later it is rendered again"
 
 
 def test_a_request_has_its_time_as_a_whole(monkeypatch: pytest.MonkeyPatch, port: int) -> None:

@@ -114,7 +114,7 @@ def test_a_table_of_an_earlier_release_stays_that_of_the_topic_with_its_name(new
     lake.registrar.prepare()
     for topic in ("Orders", "orders"):  # both were written into it
         bench.store.overwrite(claim_key("data/Orders", "group", TopicPartition(topic, 0)), b"{}")
-    bench.store.delete("data/Orders/_journal/group/topic.json")
+    bench.store.delete("data/Orders/_journal/group/first-topics.json")
     bench.start()
     assert (bench.written(opened) is None) == (opened == "orders")
     assert [bench.written(topic) for topic in ("orders", "Orders")] == [None, "data/Orders"]
