@@ -38,7 +38,11 @@ _Application = TypeVar("_Application", bound=Application)
 # latest so many ms after fewer wait; the client's default is a second.
 _FETCHED_AHEAD_KB = 32 * 1024
 _FETCHED_AHEAD = 100
-_FETCH_AGAIN_MS = 5
+_FETCH_AGAIN_MS = 2
+# A broker fills its answer with one partition after the other, and the client names them in the same order each time.
+# With half of it for each, a third partition would get nothing until another has been read to its end. More of them
+# cost the rate of a single partition, and a batch that is larger than such a part comes only where it is the first.
+_PARTITIONS_AT_ONCE = 8
 # New partitions are noticed after this time; the client's default is five minutes.
 _METADATA_MS = 60_000
 # A member learns of a rebalance at its next heartbeat. With the client's 3 s, partitions of a member that left would
@@ -59,7 +63,7 @@ def new_application(
     A ``transform()`` with state keeps it in ``scratch`` where the platform gives no other folder. Raises
     ``ConfigError`` if the Kafka client refuses its settings, or the platform does not name a broker.
     """
-    largest = settings.client_properties.get("message.max.bytes", "")
+    at_once, largest = settings.memory.fetched_at_once_bytes, _bytes_in(settings, "message.max.bytes")
     of_consumer = {
         **EVERY_CLIENT,
         "client.id": what_is_written(settings, location).client_id,
@@ -68,9 +72,10 @@ def new_application(
         "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
         "queued.min.messages": _FETCHED_AHEAD,
         "fetch.queue.backoff.ms": _FETCH_AGAIN_MS,
-        "max.partition.fetch.bytes": settings.memory.fetched_at_once_bytes,
+        "max.partition.fetch.bytes": min(at_once, _bytes_in(settings, "fetch.max.bytes") or at_once)
+        // _PARTITIONS_AT_ONCE,
         # The client takes no less than the largest message that it may produce.
-        "fetch.max.bytes": max(settings.memory.fetched_at_once_bytes, int(largest) if largest.isdecimal() else 0),
+        "fetch.max.bytes": max(at_once, largest),
         "message.max.bytes": 1_000,
         "topic.metadata.refresh.interval.ms": _METADATA_MS,
     }
@@ -100,6 +105,12 @@ def new_application(
         if settings.broker_address is None:
             raise _platform_failed(settings, error) from error
         raise ConfigError("setting up the Kafka client", str(error), "Check the KAFKA_ variables") from error
+
+
+def _bytes_in(settings: Settings, name: str) -> int:
+    """The client's property of this name; 0 where none is set, or the client refuses it."""
+    value = settings.client_properties.get(name, "")
+    return int(value) if value.isdecimal() else 0
 
 
 def what_is_written(settings: Settings, location: TableLocation, prefix: str = "") -> Writes:
