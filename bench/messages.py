@@ -18,15 +18,14 @@ from dev.broker import Record
 DEVICES = 48
 LOW_BATTERY = 10  # percent
 CHUNK = 100_000
-# The middle one of the readings, one a millisecond, is taken here: year=2025/month=03/day=31 goes over into
-# month=04/day=01.
+# The middle one of the readings is taken here: year=2025/month=03/day=31 goes over into month=04/day=01.
 MIDNIGHT_MS = int(datetime(2025, 4, 1, tzinfo=UTC).timestamp() * 1000)
 NOON_MS = MIDNIGHT_MS + 43_200_000
 
 # Temperature in hundredths of °C, humidity in tenths of a percent. Two rounds of multiplying and folding make
 # numbers that look like weather and are the same everywhere.
 READINGS = """
-SELECT seq, seq % {devices} AS device, {begin} + seq AS ts_ms,
+SELECT seq, seq % {devices} AS device, {begin} + seq * {every_ms} AS ts_ms,
        'thermometer-hall-' || lpad((seq % {devices})::VARCHAR, 4, '0') AS name,
        'site-' || lpad(((seq // {devices} + seq) % {locations})::VARCHAR, 4, '0') AS location,
        500 + roll % 3000 AS temperature, 300 + (roll >> 9) % 600 AS humidity, (roll >> 18) % 101 AS battery
@@ -49,6 +48,7 @@ class Workload:
         messages, partitions: how many.
         locations: different values of the last Hive column; neighbouring readings are of different ones.
         over_midnight: whether half of the readings are of the next day.
+        every_ms: from one reading to the next.
         notes: further text columns, of 48 bytes each in the message.
         plain: with the name of the device and a status; without, a message has about 105 bytes instead of 185.
         avro: as Avro instead of JSON.
@@ -58,13 +58,15 @@ class Workload:
     partitions: int
     locations: int = 4
     over_midnight: bool = True
+    every_ms: int = 1
     notes: int = 0
     plain: bool = True
     avro: bool = False
 
     @property
     def name(self) -> str:
-        shape = (self.messages, self.partitions, self.locations, 2 - (not self.over_midnight), self.notes, self.plain)
+        size, days = (self.messages, self.partitions, self.locations), (2 - (not self.over_midnight), self.every_ms)
+        shape = (*size, *days, self.notes, self.plain)
         return "readings-" + "-".join(str(int(part)) for part in shape) + ("-avro" if self.avro else "")
 
     def message_bytes(self) -> float:
@@ -116,7 +118,8 @@ def _readings(workload: Workload, first: int, end: int) -> str:
     return READINGS.format(
         devices=max(DEVICES, workload.partitions),
         locations=workload.locations,
-        begin=middle - workload.messages // 2,
+        begin=middle - workload.messages // 2 * workload.every_ms,
+        every_ms=workload.every_ms,
         messages=workload.messages,
         first=first,
         end=end,

@@ -1,4 +1,4 @@
-"""``make bench-scaling``: the connector alone, along rows, partitions, folders, width of rows, replicas and stores."""
+"""``make bench-scaling``: the connector alone, along rows, partitions, folders, days, width, replicas and stores."""
 
 import argparse
 import json
@@ -47,6 +47,7 @@ AXES: dict[str, Sequence[Step]] = {
     ],
     "partitions": [Step(str(number), replace(USUAL, partitions=number)) for number in (1, 4, 24, 100)],
     "folders": [_folders(count) for count in (1, 10, 100, 1_000)],
+    "days": [Step("12", replace(USUAL, messages=1_000_000, locations=1, every_ms=12 * 86_400 // 1_000))],
     "width": [
         Step("0.1 kB, 6 columns", NARROW),
         Step("0.2 kB, 8 columns", USUAL),

@@ -13,6 +13,7 @@ TITLES = {
     "rows": "Rows of the topic",
     "partitions": "Partitions of the topic",
     "folders": "Folders that every batch is spread over",
+    "days": "Days of the readings, in folders by day",
     "width": "Width of a row",
     "replicas": "Replicas on this one machine",
     "stores": "Stores",

@@ -39,9 +39,8 @@ _Application = TypeVar("_Application", bound=Application)
 _FETCHED_AHEAD_KB = 32 * 1024
 _FETCHED_AHEAD = 100
 _FETCH_AGAIN_MS = 2
-# A broker fills its answer with one partition after the other, and the client names them in the same order each time.
-# With half of it for each, a third partition would get nothing until another has been read to its end. More of them
-# cost the rate of a single partition, and a batch that is larger than such a part comes only where it is the first.
+# A broker fills its answer in the client's order, which stays the same: later partitions wait for the end of the first.
+# Parts of a 16th cost 0.4 of a single partition's rate. A batch larger than its part comes only at the first place.
 _PARTITIONS_AT_ONCE = 8
 # New partitions are noticed after this time; the client's default is five minutes.
 _METADATA_MS = 60_000
@@ -108,7 +107,6 @@ def new_application(
 
 
 def _bytes_in(settings: Settings, name: str) -> int:
-    """The client's property of this name; 0 where none is set, or the client refuses it."""
     value = settings.client_properties.get(name, "")
     return int(value) if value.isdecimal() else 0
 

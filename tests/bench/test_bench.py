@@ -97,7 +97,7 @@ def test_a_table_that_is_not_what_was_produced_is_an_error(tmp_path: Path, how: 
     [
         Workload(COUNT, 1, locations=1, over_midnight=False),
         Workload(COUNT, 24, locations=100),
-        Workload(COUNT, 4, plain=False),
+        Workload(COUNT, 4, plain=False, every_ms=60),
         Workload(COUNT, 4, notes=17),
     ],
 )
