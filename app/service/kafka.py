@@ -40,8 +40,8 @@ _FETCHED_AHEAD_KB = 32 * 1024
 _FETCHED_AHEAD = 100
 _FETCH_AGAIN_MS = 2
 # A broker fills its answer in the client's order, which stays the same: later partitions wait for the end of the first.
-# Parts of a 16th cost 0.4 of a single partition's rate. A batch larger than its part comes only at the first place.
-_PARTITIONS_AT_ONCE = 8
+# So an answer has parts for so many partitions. A batch larger than its part comes only at the first place.
+_MOST_PARTS = 8
 # New partitions are noticed after this time; the client's default is five minutes.
 _METADATA_MS = 60_000
 # A member learns of a rebalance at its next heartbeat. With the client's 3 s, partitions of a member that left would
@@ -62,7 +62,6 @@ def new_application(
     A ``transform()`` with state keeps it in ``scratch`` where the platform gives no other folder. Raises
     ``ConfigError`` if the Kafka client refuses its settings, or the platform does not name a broker.
     """
-    at_once, largest = settings.memory.fetched_at_once_bytes, _bytes_in(settings, "message.max.bytes")
     of_consumer = {
         **EVERY_CLIENT,
         "client.id": what_is_written(settings, location).client_id,
@@ -71,10 +70,9 @@ def new_application(
         "queued.max.messages.kbytes": _FETCHED_AHEAD_KB,
         "queued.min.messages": _FETCHED_AHEAD,
         "fetch.queue.backoff.ms": _FETCH_AGAIN_MS,
-        "max.partition.fetch.bytes": min(at_once, _bytes_in(settings, "fetch.max.bytes") or at_once)
-        // _PARTITIONS_AT_ONCE,
+        **partition_fetch(settings),
         # The client takes no less than the largest message that it may produce.
-        "fetch.max.bytes": max(at_once, largest),
+        "fetch.max.bytes": max(settings.memory.fetched_at_once_bytes, _bytes_in(settings, "message.max.bytes")),
         "message.max.bytes": 1_000,
         "topic.metadata.refresh.interval.ms": _METADATA_MS,
     }
@@ -104,6 +102,13 @@ def new_application(
         if settings.broker_address is None:
             raise _platform_failed(settings, error) from error
         raise ConfigError("setting up the Kafka client", str(error), "Check the KAFKA_ variables") from error
+
+
+def partition_fetch(settings: Settings, partitions: int = _MOST_PARTS) -> dict[str, int]:
+    """The client's property that bounds the part of a partition in a broker's answer; that of the user counts."""
+    name, at_once = "max.partition.fetch.bytes", settings.memory.fetched_at_once_bytes
+    answer = min(at_once, _bytes_in(settings, "fetch.max.bytes") or at_once)
+    return {name: _bytes_in(settings, name) or answer // min(partitions, _MOST_PARTS)}
 
 
 def _bytes_in(settings: Settings, name: str) -> int:

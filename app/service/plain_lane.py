@@ -26,7 +26,7 @@ from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.connector import Connector, Lane, prefix_of
 from app.service.formats import Formats
-from app.service.kafka import new_application
+from app.service.kafka import new_application, partition_fetch
 from app.service.tables import Tables, topics_among
 from app.service.until import RunEnd, new_until
 
@@ -48,7 +48,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     # "range" would give the first partitions of all topics to the first member; without it no member of one topic could
     # stay in the group while the others come.
     assignors = {"partition.assignment.strategy": "roundrobin,range"} if settings.has_several else {}
-    client = new_client(application.config, {**presence.properties, **assignors})
+    fetch = {} if settings.has_several else partition_fetch(settings, topic.broker_config.num_partitions)
+    client = new_client(application.config, {**presence.properties, **assignors, **fetch})
     formats, read, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
     group = connector.join_group(application, admin, topics, wanted, client.memberid)
