@@ -48,7 +48,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     # "range" would give the first partitions of all topics to the first member; without it no member of one topic could
     # stay in the group while the others come.
     assignors = {"partition.assignment.strategy": "roundrobin,range"} if settings.has_several else {}
-    fetch = {} if settings.has_several else partition_fetch(settings, topic.broker_config.num_partitions)
+    fetch = {} if settings.has_several else partition_fetch(settings, topic.broker_config.num_partitions or 1)
     client = new_client(application.config, {**presence.properties, **assignors, **fetch})
     formats, read, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
