@@ -7,14 +7,15 @@ are claimed.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from app.delivery.assignment import Assignment, Claimed
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError, RetryableError, System
+from app.journal.first_offsets import FirstTopics
 from app.journal.journal import FencedError, LogClosedError
 from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets
@@ -37,14 +38,14 @@ _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 class Wanted:
     """Where partitions are to begin by settings and ``transform()``; see ``Beginnings`` and ``FirstOffsets``.
 
-    ``first_topics``: those with which a group of several topics began.
+    ``first_topics``: those with which a group of several topics began, and its text of ``follow_offsets``.
     """
 
     reset: str | datetime | timedelta = "earliest"
     follow_offsets: str = ""
     internal: Collection[str] = ()
     keeps_state: bool = False
-    first_topics: Collection[str] | None = None
+    first_topics: Mapping[str, FirstTopics] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

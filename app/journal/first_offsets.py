@@ -16,9 +16,11 @@ Each text of ``FOLLOW_OFFSETS`` has one more such object. If a time is set when 
 in it begin at the time once; else it has none, also if a time is set later. It stays as it is: a later reckoning would
 pass over what was read since, and what was added since.
 
-A group of several topics has one object of its own beside the tables, ``first-topics.json``. A topic that appears later
-is read from its first record: else ``latest`` would skip what came before the group learns of the topic. The first
-member writes it, before anything is claimed; the store lets only one member create the object.
+A group of several topics has one object of its own beside the tables, ``first-topics.json``, and one for each text. It
+has these offsets of all topics: a table may be opened long after the first one is written. The first member writes it,
+before anything is claimed; the store lets only one member create the object. The objects of the topics are copies. A
+topic that is not in it was added later, and is read from its first record: else ``latest`` would skip what came before
+the group learns of the topic. If the group has read some topics by then, only those are its first ones.
 
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They always begin with their first record.
@@ -32,16 +34,18 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Literal
+
+from pydantic import Field
 
 from app.errors import ConnectorError
 from app.formatting import counted
-from app.journal.entry import Stored, form_of, group_folder
+from app.journal.entry import Stored, form_of, group_folder, topic_folder
 from app.journal.journal import Journal
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import ids_differ
 from app.model import TopicPartition
-from app.storage.base import ObjectStore
 from app.storage.document import Document
 
 logger = logging.getLogger(__name__)
@@ -72,6 +76,29 @@ _FORM = form_of(
 )
 
 
+class FirstTopics(Stored):
+    """Where each topic begins that was there when a group of several topics began, or when a text was first used.
+
+    ``topics`` is of an earlier version: topics whose offsets are chosen at their first claims.
+    """
+
+    version: Literal[1] = 1
+    topics: list[str] = Field(default_factory=list)
+    beginnings: dict[str, _GroupBeginning] = Field(default_factory=dict)
+
+    @property
+    def names(self) -> set[str]:
+        return {*self.topics, *self.beginnings}
+
+
+_TOPICS_FORM = form_of(
+    FirstTopics,
+    "the group's first topics",
+    "If a newer release wrote it, update this one. Else delete it: the topics that the group has read then count as "
+    "the first ones, or all if it has read none",
+)
+
+
 class FirstOffsets:
     """Reads the object of the group's first offsets, or writes it. Thread-safe."""
 
@@ -82,7 +109,7 @@ class FirstOffsets:
         kafka: GroupOffsets,
         reset: str | datetime | timedelta,
         internal: Collection[str] = (),
-        first_topics: Collection[str] | None = None,
+        first_topics: Mapping[str, FirstTopics] = MappingProxyType({}),
         now: Callable[[], float] = time.time,
         new_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:
@@ -90,7 +117,7 @@ class FirstOffsets:
         self._kafka = kafka
         self._since = datetime.fromtimestamp(now(), UTC) - reset if isinstance(reset, timedelta) else reset
         self._internal = frozenset(internal)
-        self._first_topics = None if first_topics is None else frozenset(first_topics)
+        self._first_topics = first_topics
         self._now = now
         self._lock = new_lock()
         self._followed: dict[str, _GroupBeginning] = {}  # by key: they do not change
@@ -107,7 +134,7 @@ class FirstOffsets:
             if has_begun and beginning is None:
                 return self._at_low(tp, kafka, "the consumer group has read other partitions of the topic before")
             if beginning is None or (not has_begun and ids_differ(beginning.cluster_id, kafka.cluster_id)):
-                beginning = self._write(document, kafka, self._firsts(tp.topic))
+                beginning = document.write_first(self._beginning(tp.topic))
                 self._log_passed_over(
                     tp.topic, beginning, f"the consumer group {self._journal.group} is new and begins"
                 )
@@ -124,12 +151,10 @@ class FirstOffsets:
         if tp.topic in self._internal:
             return kafka
         with self._lock:
-            document = self._document(tp.topic, "-" + hashlib.sha256(text.encode()).hexdigest()[:16])
+            document = self._document(tp.topic, text)
             beginning = self._followed.get(document.where) or document.read()
-            if beginning is None and (isinstance(self._since, str) or self._is_late(tp.topic)):
-                beginning = self._write(document, kafka, {})
-            elif beginning is None:
-                beginning = self._write(document, kafka, self._firsts(tp.topic))
+            if beginning is None:
+                beginning = document.write_first(self._beginning(tp.topic, text))
                 self._log_passed_over(tp.topic, beginning, f"FOLLOW_OFFSETS={text}: all partitions begin")
             self._followed[document.where] = beginning
         if not beginning.offsets:
@@ -137,13 +162,34 @@ class FirstOffsets:
         offset = beginning.of(tp, kafka)
         return None if offset is None else replace(kafka, committed=min(offset, kafka.high), is_set=True)
 
+    def first_topics(self, tables: Mapping[str, str], text: str) -> dict[str, FirstTopics]:
+        """The first topics of this group, under an empty text, and those of the text; the journal's folder has tables.
+
+        ``tables`` has their names by topic.
+        """
+        journal, found = self._journal, dict[str, FirstTopics]()
+        for each in dict.fromkeys(("", text)):
+            key = f"{group_folder(journal.table_root, journal.group)}first-topics{_suffix(each)}.json"
+            document = Document(journal.store, key, _TOPICS_FORM)
+            if (first := document.read()) is None:
+                known = found[""].names if found else ()
+                topics = [topic for topic in tables if topic in known or self._is_read(topic, tables[topic])] or tables
+                first = FirstTopics(beginnings={topic: self._beginning(topic, each) for topic in topics})
+                first = document.write_first(first)
+            found[each] = first
+        return found
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
+    def _is_read(self, topic: str, table: str) -> bool:
+        folder = topic_folder(f"{self._journal.table_root}/{table}", self._journal.group, topic)
+        return bool(self._kafka.begun(topic)) or any(self._journal.store.list(folder))
+
     def _is_late(self, topic: str) -> bool:
-        return self._first_topics is not None and topic not in self._first_topics
+        return "" in self._first_topics and topic not in self._first_topics[""].names
 
     def _document(self, topic: str, text: str = "") -> Document[_GroupBeginning]:
-        return Document(self._journal.store, f"{self._journal.folder(topic)}{_NAME}{text}", _FORM)
+        return Document(self._journal.store, f"{self._journal.folder(topic)}{_NAME}{_suffix(text)}", _FORM)
 
     def _at_low(self, tp: TopicPartition, kafka: PartitionOffsets, why: str) -> int:
         logger.info("%s: %s: it begins with its first record, %d", tp, why, kafka.low)
@@ -156,20 +202,19 @@ class FirstOffsets:
         claims = (document.read() for document in self._journal.claims(tp.topic))
         return any(claim and not ids_differ(claim.cluster_id, kafka.cluster_id) for claim in claims)
 
-    def _write(
-        self, document: Document[_GroupBeginning], kafka: PartitionOffsets, offsets: Mapping[TopicPartition, int]
-    ) -> _GroupBeginning:
-        beginning = _GroupBeginning(
-            topic_id=kafka.topic_id,
-            cluster_id=kafka.cluster_id,
-            since=int(self._now()),
-            offsets={str(tp.partition): offset for tp, offset in offsets.items()},
-        )
-        return document.write_first(beginning)
-
-    def _firsts(self, topic: str) -> Mapping[TopicPartition, int]:
-        ends = self._kafka.ends(topic)
-        return ends if isinstance(self._since, str) else self._kafka.since(self._since, ends)
+    def _beginning(self, topic: str, text: str = "") -> _GroupBeginning:
+        """Where the topic began with all others, or begins now; without offsets if it follows no time with the text."""
+        first = self._first_topics.get(text)
+        if first and topic in first.beginnings:
+            return first.beginnings[topic]
+        topic_id = self._kafka.topic_id(topic)  # before the ends: a topic that is recreated meanwhile has another one
+        has_none = self._since == "earliest" or (text and (first or isinstance(self._since, str)))
+        offsets: Mapping[TopicPartition, int] = {} if has_none else self._kafka.ends(topic)
+        if offsets and isinstance(self._since, datetime):
+            offsets = self._kafka.since(self._since, offsets)
+        by_partition = {str(tp.partition): offset for tp, offset in offsets.items()}
+        cluster_id, since = self._kafka.cluster_id(), int(self._now())
+        return _GroupBeginning(topic_id=topic_id, cluster_id=cluster_id, since=since, offsets=by_partition)
 
     def _log_passed_over(self, topic: str, beginning: _GroupBeginning, who: str) -> None:
         try:
@@ -191,23 +236,8 @@ class FirstOffsets:
             )
 
 
-class _FirstTopics(Stored):
-    version: Literal[1] = 1
-    topics: list[str]
-
-
-_TOPICS_FORM = form_of(
-    _FirstTopics,
-    "the group's first topics",
-    "If a newer release wrote it, update this one. Else delete it: the topics that are there then count as the first",
-)
-
-
-def first_topics(store: ObjectStore, root: str, group: str, topics: Collection[str]) -> frozenset[str]:
-    """The first topics of this group, ``topics`` if it is new; ``root`` is the folder of the tables."""
-    document = Document(store, f"{group_folder(root, group)}first-topics.json", _TOPICS_FORM)
-    first = document.read() or document.write_first(_FirstTopics(topics=sorted(topics)))
-    return frozenset(first.topics)
+def _suffix(text: str) -> str:
+    return "-" + hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 
 
 def noted_topics(root: str, group: str) -> str:

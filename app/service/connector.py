@@ -25,7 +25,8 @@ from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime
 from app.errors import RetryableError
-from app.journal.first_offsets import first_topics
+from app.journal.first_offsets import FirstOffsets
+from app.journal.journal import Journal
 from app.kafka.group import OtherTables, check_members, is_member
 from app.kafka.rights import check_topic_rights
 from app.kafka.topics import listing_topics, missing_topic, open_topic
@@ -122,20 +123,22 @@ class Connector:
         member_id: Callable[[], str | None],
     ) -> Group:
         """Connect to the consumer group; ``member_id`` returns our id in it, ``None`` outside of it."""
-        runtime, spark = self.runtime, self.spark
+        runtime, spark, prefix = self.runtime, self.spark, prefix_of(application)
         name = application.config.consumer_group
         at_start = partial(runtime.metrics.waits.at_start, "store")
         if self.lake:
             at_start(partial(check_journals, self.lake, name))
+        offsets = open_group(application.config, admin, next(iter(topics), None), runtime.timings)
         if self.settings.has_several:
             at_start(lambda: self.store.connect(f"{self.settings.root}/"))
-            first = at_start(lambda: first_topics(self.store, self.settings.root, name, topics))
-            wanted = replace(wanted, first_topics=first)
+            tables = {topic: self.settings.of_topic(topic.removeprefix(prefix)).table for topic in topics}
+            first = FirstOffsets(Journal(self.store, self.settings.root, name), kafka=offsets, reset=wanted.reset)
+            first_topics = at_start(partial(first.first_topics, tables, wanted.follow_offsets))
+            wanted = replace(wanted, first_topics=first_topics)
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group
-        offsets = open_group(application.config, admin, next(iter(topics), None), runtime.timings)
         topic_ids = TopicIds(offsets.topic_id)
-        ours = what_is_written(self.settings, self.location, prefix_of(application))
+        ours = what_is_written(self.settings, self.location, prefix)
         others = OtherTables(admin, name, topics, ours, runtime.metrics.members)
         watch = KafkaWatch((lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later))
         self.ends.callback(watch.stop)

@@ -43,12 +43,12 @@ class Crowd:
         self.store = MemoryStore(self.network, self.violations)
         if self.is_shared:
             self.store.table_of = lambda _: self.topics[0]
-        tables = sorted({*map(self.store.table_of, self.topics)}, key=self.topics.index)
-        catalogs = {table: WatchfulCatalog(self.network, self.store, table) for table in tables}
-        tps = [TopicPartition(topic, number) for number in range(partitions) for topic in self.topics]
-        self.group = Group(tps, self.network, on_commit)
+        self.group = Group((), self.network, on_commit)
         tokens = (f"{number:024x}" for number in itertools.count())
-        self.world = World(scratch, self.clock, self.store, catalogs, self.group, partial(next, tokens))
+        self.world = World(scratch, self.clock, self.store, {}, self.group, partial(next, tokens))
+        self._partitions = partitions
+        for topic in self.topics:
+            self._add_topic(topic)
         self.members: list[Process] = []
         self._started = 0
         logging.disable(logging.CRITICAL)
@@ -139,6 +139,11 @@ class Crowd:
         raise AssertionError(f"{[(lane.name, lane.waits_for) for lane in member.lanes]} do not come to an end")
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _add_topic(self, topic: str) -> None:
+        table = self.store.table_of(topic)
+        self.world.catalogs.setdefault(table, WatchfulCatalog(self.network, self.store, table))
+        self.group.add([TopicPartition(topic, number) for number in range(self._partitions)])
 
     def _with(self, quality: Callable[[Process], bool]) -> list[Process]:
         return [member for member in self.members if quality(member)]

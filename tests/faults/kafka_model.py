@@ -27,20 +27,22 @@ class Group:
     def __init__(
         self, tps: Sequence[TopicPartition], network: Network, on_commit: Callable[[TopicPartition, int], None]
     ) -> None:
-        self.records: dict[TopicPartition, list[str]] = {tp: [] for tp in tps}
+        self.records: dict[TopicPartition, list[str]] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.set_by_hand: set[TopicPartition] = set()
-        self.times: dict[TopicPartition, list[float]] = {tp: [] for tp in self.records}  # when they were produced
+        self.times: dict[TopicPartition, list[float]] = {}  # when they were produced
         self.follow_offsets = ""
         self.reset: str | timedelta = "earliest"
-        self.owners: dict[TopicPartition, Consumer | None] = dict.fromkeys(self.records)
+        self.owners: dict[TopicPartition, Consumer | None] = {}
         self.deleted: dict[TopicPartition, list[str]] = {}  # the records of deleted topics
         self.network = network
         self.on_commit = on_commit
+        self.add(tps)
 
     @property
     def free(self) -> list[TopicPartition]:
-        return [tp for tp, owner in self.owners.items() if owner is None]
+        by_number = sorted(self.owners, key=lambda tp: tp.partition)
+        return [tp for tp in by_number if self.owners[tp] is None]
 
     def of(self, consumer: "Consumer") -> list[TopicPartition]:
         """The partitions that are this member's, whatever it believes itself."""
@@ -110,8 +112,12 @@ class Group:
 
     def add_partition(self, topic: str) -> TopicPartition:
         tp = TopicPartition(topic, sum(each.topic == topic for each in self.records))
-        self.records[tp], self.times[tp], self.owners[tp] = [], [], None
+        self.add([tp])
         return tp
+
+    def add(self, tps: Sequence[TopicPartition]) -> None:
+        for tp in tps:
+            self.records[tp], self.times[tp], self.owners[tp] = [], [], None
 
     def set_back(self, tp: TopicPartition, by: int) -> None:
         self.committed[tp] = max(self.committed[tp] - by, 0)

@@ -25,6 +25,7 @@ from tests.faults.lanes import Network
 URI = "s3://lake"
 GROUP = "group"
 STORED_AT = datetime(2024, 1, 1, tzinfo=UTC)
+_GROUP_FOLDER = "_journal"  # beside the tables, with the objects of several topics together
 PLACEHOLDER = "placeholder"  # in place of an ETag
 _T = TypeVar("_T")
 RowId = tuple[str, int, int, int]  # topic, partition, offset, and which of its rows
@@ -69,7 +70,7 @@ class MemoryStore:
         self.revoked: set[str] = set()  # keys of all batches that were ever rolled back
         self.registered: dict[str, DataFile] = {}
         self.wanted_again: Counter[RowId] = Counter()
-        self.on_time: Callable[[str, bytes], None] = lambda *_: None  # topic and body of an object of first offsets
+        self.on_time: Callable[[str, bytes], None] = lambda *_: None  # key and body of an object of first offsets
         self.table_of: Callable[[str], str] = lambda topic: topic
 
     # --- as the connector sees it -----------------------------------------------------------------------------------
@@ -160,8 +161,8 @@ class MemoryStore:
             self.logs[key] = log
             self.revoked |= {item.key for item in log.revoked}
         elif not key.endswith(".json"):
-            self.on_time(key.split("/")[-2], body)
-        else:
+            self.on_time(key, body)
+        elif topic_of(key) != _GROUP_FOLDER:
             claim = CLAIM.parse(body)
             assert isinstance(claim, PartitionClaim)
             self._check_topics(key, {key.split("/")[-2]})

@@ -1,8 +1,8 @@
 """One process of the connector: all its parts are the real ones, but for Spark; its threads do one step at a time."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from types import SimpleNamespace
@@ -19,6 +19,8 @@ from app.delivery.members import Members
 from app.delivery.runtime import Runtime, Threads
 from app.delivery.stage import Stager
 from app.errors import ConnectorError, FatalError
+from app.journal.first_offsets import FirstOffsets
+from app.journal.journal import Journal
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
@@ -54,9 +56,10 @@ class World:
     scratch: Path
     clock: Clock
     store: MemoryStore
-    catalogs: Mapping[str, WatchfulCatalog]  # by topic
+    catalogs: dict[str, WatchfulCatalog]  # by topic, of those that new processes read
     group: Group
     new_token: Callable[[], str]  # tokens order what is done for several partitions: random ones could not be repeated
+    broken: set[str] = field(default_factory=set)  # topics whose tables cannot be opened
 
 
 class _Metrics(Metrics):
@@ -103,7 +106,14 @@ class Process:
             since=group.since,
             begun=group.begun,
         )
+        topics = [*world.catalogs]
         wanted = Wanted(group.reset, group.follow_offsets)
+        if len(topics) > 1:
+            tables = {topic: topic for topic in topics if group.ends(topic)}
+            first = FirstOffsets(
+                Journal(world.store, "data", GROUP), kafka=offsets, reset=group.reset, now=lambda: EPOCH + clock.now
+            )
+            wanted = replace(wanted, first_topics=first.first_topics(tables, group.follow_offsets))
         its_group = ConsumerGroup(
             GROUP, offsets, TopicIds(group.topic_id), KafkaWatch(), lambda: group.has(self.kafka), wanted=wanted
         )
@@ -121,9 +131,9 @@ class Process:
             parts = registrar, new_stager(root), buffer, ArrowWriter(), its_group, its
             return WatchedMember(name, world.store, *parts)
 
-        self._tables = metrics.tables = Tables(world.store, self.background, new_member)
-        topics = [*world.catalogs]
-        opened = {topic: self._tables.make(topic) for topic in topics[: self.tables_at_start]}
+        self._tables = metrics.tables = Tables(world.store, self.background, new_member, world.broken)
+        at_start = [topic for topic in topics if topic not in world.broken][: self.tables_at_start]
+        opened = {topic: self._tables.make(topic) for topic in at_start}
         self.member = opened[topics[0]]
         opener = self._tables if len(topics) > 1 else None
         self.members = Members(its_group, buffer, runtime, opened, opener)

@@ -10,19 +10,20 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from app.journal.entry import topic_folder
 from app.model import TopicPartition
 from tests.faults.crowd import Crowd, Moves, counted, has_nothing, is_free, may_learn, one_of, owns
 from tests.faults.framework_member import FrameworkMember
-from tests.faults.kafka_model import OTHER, TOPIC
+from tests.faults.kafka_model import EPOCH, OTHER, TOPIC
 from tests.faults.lanes import BEGIN, Fate
-from tests.faults.memory_lake import RowId
+from tests.faults.memory_lake import GROUP, RowId, root_of
 from tests.faults.plain_member import PLAIN_KINDS, PlainMember, TransformingMember
 from tests.faults.stepped_member import KINDS, LARGEST_RECORD, MAX_BUFFER_BYTES, Process, World
 
@@ -64,6 +65,7 @@ class Faults(Crowd, RuleBasedStateMachine):
         self._set_for: dict[TopicPartition, int] = {}  # the text that is to follow an offset which nobody has committed
         self._since: dict[TopicPartition, int] = {}  # where partitions begin by the time that came with the last text
         self._passed_over: Counter[RowId] = Counter()  # rows that the user does not want
+        self._begins: dict[tuple[str, str], dict[int, int]] = {}  # by topic and text: offsets that must be chosen
         self.store.on_time = self._time_is_reckoned
 
     # --- records ----------------------------------------------------------------------------------------------------
@@ -73,8 +75,8 @@ class Faults(Crowd, RuleBasedStateMachine):
         """An example that begins with members at work gets further."""
         for tp in self.group.records:
             self._produce(tp, kinds)
-        half = len(self.group.free) // 2
-        for tps in [self.group.free[:half], self.group.free[half:]] if share else [self.group.free]:
+        free, half = self.group.free, len(self.group.free) // 2
+        for tps in [free[:half], free[half:]] if share else [free]:
             self._assign(self._new_member(), tps)
 
     @rule(
@@ -86,12 +88,12 @@ class Faults(Crowd, RuleBasedStateMachine):
         self._produce(one_of(list(self.group.records), which), kinds)
         self._move(moves)
 
-    @precondition(lambda self: len(self.group.records) == PARTITIONS * len(self.topics))
+    @precondition(lambda self: len(self.group.records) == PARTITIONS * len(self._all_topics()))
     @rule(kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=6), moves=moves)
     def add_partition(self, kinds: list[str], moves: Moves) -> None:
         """Its records are older than any time that is followed."""
         self._move(moves)
-        tp = self.group.add_partition(self.topics[-1])
+        tp = self.group.add_partition([*self.group.records][-1].topic)
         self._produce(tp, kinds)
         self.group.times[tp] = [-1.0] * len(kinds)
 
@@ -272,21 +274,24 @@ class Faults(Crowd, RuleBasedStateMachine):
                 counted["offsets that are followed"] += 1
                 self._goes_on(tp, self.group.committed[tp])
 
-    @precondition(lambda self: self._topics_with_text() == {*self.topics})
+    @precondition(lambda self: self._topics_with_text() == self._all_topics())
     @rule(seconds=st.sampled_from([1.0, 10.0, 100.0]))
     def set_a_time_without_a_text(self, seconds: float) -> None:
         """The user changes where a new group would begin, and this one goes on: each table knows the text already."""
         self.group.reset = timedelta(seconds=seconds)
 
-    def _time_is_reckoned(self, topic: str, body: bytes) -> None:
+    def _time_is_reckoned(self, key: str, body: bytes) -> None:
         """The connector has noted down where each partition begins, before anything is read."""
-        offsets = json.loads(body)["offsets"]
+        offsets = {int(partition): offset for partition, offset in json.loads(body)["offsets"].items()}
         if not offsets:
             return  # the text came without a time
         counted["times that are followed"] += 1
+        topic, text = key.split("/")[-2], self.group.follow_offsets if "first-offsets-" in key else ""
+        if (expected := self._begins.get((topic, text), offsets)) != offsets:
+            self.violations.append(f"{topic} begins at {offsets} with the text {text!r}, and not at {expected}")
         for tp in self.group.records:
-            if tp.topic == topic:
-                self._since[tp] = offsets[str(tp.partition)]
+            if tp.topic == topic and tp.partition in offsets:
+                self._since[tp] = offsets[tp.partition]
                 self._goes_on(tp, self._since[tp])
 
     def _goes_on(self, tp: TopicPartition, offset: int) -> None:
@@ -309,6 +314,9 @@ class Faults(Crowd, RuleBasedStateMachine):
 
     def _topics_with_text(self) -> set[str]:
         return {tp.topic for tp in self.group.records if 0 < self._text == self._text_of(tp)}
+
+    def _all_topics(self) -> set[str]:
+        return {tp.topic for tp in (*self.group.records, *self.group.deleted)}
 
     def _text_of(self, tp: TopicPartition) -> int:
         """With which the partition was claimed last."""
@@ -386,6 +394,7 @@ class Faults(Crowd, RuleBasedStateMachine):
 
     def _settle(self) -> None:
         """No more faults: whoever lives goes on until all is in the lake, and sweeps what came late."""
+        self.world.broken.clear()
         self._go_to_the_end()
         while self.network.delayed:
             self.network.deliver(0)
@@ -502,12 +511,73 @@ class SeveralFaults(SharedFaults):
     """The same with a table for each topic: what befalls the process befalls both."""
 
     is_shared = False
-    topics = (TOPIC, OTHER)
+    topics = (TOPIC,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._late: set[str] = set()  # topics that were added
+
+    @initialize(
+        kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=8),
+        share=st.booleans(),
+        reset=st.sampled_from(["earliest", "latest"]),
+        is_broken=st.booleans(),
+        is_added=st.booleans(),
+    )
+    def begin(
+        self, kinds: list[str], share: bool, reset: str = "earliest", is_broken: bool = False, is_added: bool = False
+    ) -> None:
+        """A table may be set aside from the start; or its topic is added later."""
+        self.group.reset = reset
+        if is_broken:
+            self.world.broken.add(OTHER)
+        if not is_added:
+            self._add_topic(OTHER)
+        super().begin(kinds, share)
+
+    @precondition(lambda self: self.store.claims and OTHER not in self.world.catalogs and not self.group.deleted)
+    @rule(kinds=st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=8))
+    def add_topic(self, kinds: list[str]) -> None:
+        """All members die, and the next ones read another topic too, which has records by then."""
+        for member in self.members.copy():
+            self._bury(member)
+        while self.network.delayed:
+            self.network.deliver(0)
+        self._add_topic(OTHER)
+        for tp in self.group.records:
+            self._produce(tp, kinds)
+        self._late.add(OTHER)
+        self._begins[OTHER, ""] = {}  # its first records
+        counted["topics that are added"] += 1
+
+    @precondition(lambda self: self.world.broken)
+    @rule(moves=moves)
+    def repair(self, moves: Moves) -> None:
+        counted["tables repaired"] += 1
+        self.world.broken.clear()
+        self._move(moves)
+
+    def _new_member(self) -> Process:
+        """With the first one of a group or a text it is chosen for all topics at once where their partitions begin."""
+        for topic in self.world.catalogs if len(self.world.catalogs) > 1 else ():
+            self._begins.setdefault((topic, self.group.follow_offsets), self._offsets_now(topic))
+        return super()._new_member()
+
+    def _offsets_now(self, topic: str) -> dict[int, int]:
+        """Of the partitions that begin neither with their first records nor by the journal or the group's offsets."""
+        ends, reset = self.group.ends(topic), self.group.reset
+        if isinstance(reset, timedelta):
+            ends = self.group.since(datetime.fromtimestamp(EPOCH + self.clock.now, UTC) - reset, ends)
+        elif reset == "earliest" or self.group.follow_offsets:
+            return {}
+        folder = topic_folder(root_of(topic), GROUP, topic)
+        is_read = self.group.begun(topic) or any(key.startswith(folder) for key in self.store.objects)
+        return {} if topic in self._late and not is_read else {tp.partition: offset for tp, offset in ends.items()}
 
     @precondition(lambda self: self._with(owns))
     @rule(
         which=choices,
-        topic=st.sampled_from(topics),
+        topic=st.sampled_from([TOPIC, OTHER]),
         kinds=st.lists(st.sampled_from(list(KINDS)), min_size=3, max_size=6),
         turns=turns,
         moves=moves,
@@ -530,6 +600,38 @@ class SeveralFaults(SharedFaults):
             assert goes_on in member.members.assignments
             assert not member.has_ended
         self._move(moves)
+
+
+def test_a_table_that_is_set_aside_from_the_start_begins_where_the_group_began_though_members_die() -> None:
+    state = SeveralFaults()
+    state.begin(["a", "b"], share=False, reset="latest", is_broken=True)
+    state.produce(which=2, kinds=["a", "a"], moves=[])
+    state.crash(which=0, arrives=False, moves=[])
+    state.assign(which=0, count=2, moves=[])
+    state.produce(which=2, kinds=["b"], moves=[])
+    state.teardown()
+    assert not state.violations
+
+
+def test_all_topics_follow_the_time_of_the_first_start_with_a_text() -> None:
+    state = SeveralFaults()
+    state.begin(["a", "b"], share=False)
+    state._go_to_the_end()
+    state.world.broken.add(OTHER)
+    state.follow(which=0, back=0, kinds=["a", "a", "a"], turns=[], seconds=10.0)
+    state.assign(which=0, count=2, moves=[])
+    state.time_passes(seconds=31.0, moves=[])
+    state.teardown()
+    assert not state.violations
+
+
+def test_a_topic_that_is_added_to_that_of_a_group_is_read_from_its_first_record() -> None:
+    state = SeveralFaults()
+    state.begin(["a", "b"], share=False, reset="latest", is_added=True)
+    state._go_to_the_end()
+    state.add_topic(["a", "b"])
+    state.teardown()
+    assert not state.violations
 
 
 class TransformingFaults(Faults):

@@ -62,11 +62,18 @@ class Tables:
 
     reopens = True
 
-    def __init__(self, store: MemoryStore, background: LanePool, new_member: Callable[[str], WatchedMember]) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        background: LanePool,
+        new_member: Callable[[str], WatchedMember],
+        broken: Collection[str],
+    ) -> None:
         self.made: list[WatchedMember] = []
         self._store = store
         self._background = background
         self._new_member = new_member
+        self._broken = broken
 
     def make(self, topic: str) -> WatchedMember:
         self.made.append(self._new_member(topic))
@@ -79,7 +86,10 @@ class Tables:
             while not opened.done():
                 try:
                     self._store.find(schema_key(root_of(topic)))
-                    opened.set_result(self.make(topic))
+                    if topic in self._broken:
+                        opened.set_exception(FatalError("opening a table", "it cannot be"))
+                    else:
+                        opened.set_result(self.make(topic))
                 except FatalError as error:
                     opened.set_exception(error)
                 except RetryableError:

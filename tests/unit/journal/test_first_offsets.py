@@ -22,6 +22,7 @@ from tests.support.waiting import PATIENCE
 from tests.unit.journal.journal_bench import P0, P1, P2
 
 HOUR = 3600.0
+ORDERS = TopicPartition("orders", 0)
 
 
 class Kafka(GroupOffsets):
@@ -34,8 +35,7 @@ class Kafka(GroupOffsets):
         self.asked: list[datetime] = []
 
     def begun(self, topic: str) -> set[TopicPartition]:
-        assert topic == "sensors"
-        return {TopicPartition(topic, partition) for partition in self.committed}
+        return {TopicPartition(topic, partition) for partition in self.committed if topic == "sensors"}
 
     def ends(self, topic: str) -> dict[TopicPartition, int]:
         return {TopicPartition(topic, partition): high for partition, high in self.high.items()}
@@ -48,6 +48,12 @@ class Kafka(GroupOffsets):
         if self.hides_beginnings:
             raise RetryableError("asking Kafka for the beginnings", "no answer")
         return {TopicPartition(topic, partition): 7 for partition in self.high}
+
+    def topic_id(self, topic: str) -> str:
+        return self.topic
+
+    def cluster_id(self) -> str:
+        return self.cluster
 
     def of(self, tp: TopicPartition) -> PartitionOffsets:
         return PartitionOffsets(None, 7, self.high[tp.partition], self.topic, self.cluster)
@@ -75,6 +81,18 @@ class Group:
 
     def first(self, tp: TopicPartition) -> int:
         return self.member().of(tp, self.kafka.of(tp))
+
+    def first_of_several(self, tp: TopicPartition, reset: str | timedelta = "latest", text: str = "") -> int | None:
+        """Where it begins in a process of two topics, each with the table of its name; or by the time of the text."""
+        journal = Journal(self.store, "data", "group")
+        offsets = FirstOffsets(journal, kafka=self.kafka, reset=reset, now=self.now)
+        first_topics = offsets.first_topics({"sensors": "sensors", "orders": "orders"}, text)
+        journal = Journal(self.store, f"data/{tp.topic}", "group")
+        table = FirstOffsets(journal, kafka=self.kafka, reset=reset, now=self.now, first_topics=first_topics)
+        if not text:
+            return table.of(tp, self.kafka.of(tp))
+        followed = table.followed(tp, self.kafka.of(tp), text)
+        return followed and followed.committed
 
     def journal(self, tp: TopicPartition, *, cluster_id: str = "one") -> None:
         claim = PartitionClaim(seq=1, owner="ffffffff", cluster_id=cluster_id)
@@ -232,3 +250,37 @@ def test_an_object_that_cannot_be_parsed_is_fatal(group: Group, tmp_path: Path, 
     path.write_text(body)
     with pytest.raises(FatalError, match=rf"reading .*/sensors/first-offsets: {wrong}.*Else delete it"):
         group.first(P1)
+
+
+class TestSeveralTopics:
+    def test_begin_where_the_group_began_however_late_their_tables_are_opened(self, group: Group) -> None:
+        assert group.first_of_several(P0) == 100
+        group.kafka.high = {0: 150, 1: 250, 2: 10}
+        assert [group.first_of_several(tp) for tp in (ORDERS, P1, P2)] == [100, 200, 7]
+
+    def test_follow_the_time_of_the_first_start_with_a_text(self, group: Group) -> None:
+        group.kafka.later = {0: 42}
+        assert group.first_of_several(P0, timedelta(minutes=1), "today") == 42
+        group.now.advance(HOUR)
+        group.kafka.later = {0: 80}
+        assert group.first_of_several(ORDERS, timedelta(minutes=1), "today") == 42
+        assert group.first_of_several(ORDERS, timedelta(minutes=1), "tomorrow") == 80
+        assert group.first_of_several(P0, "latest", "the day after") is None
+
+    @pytest.mark.parametrize("what", ["an offset", "a journal"])
+    @pytest.mark.parametrize("reset", ["latest", timedelta(days=7)])
+    def test_that_are_added_to_those_of_a_group_begin_with_their_first_records(
+        self, group: Group, what: str, reset: str | timedelta
+    ) -> None:
+        if what == "an offset":
+            group.kafka.committed = {0}
+        else:
+            claim = CLAIM.body(PartitionClaim(seq=1, owner="ffffffff", cluster_id="one"))
+            group.store.write(claim_key("data/sensors", "group", P0), claim, replaces=None)
+        assert group.first_of_several(ORDERS, reset) == 7
+        assert group.first_of_several(ORDERS, reset, "today") is None
+
+    def test_begin_at_their_first_claims_where_an_earlier_version_wrote_which_are_the_first(self, group: Group) -> None:
+        body = b'{"version":1,"topics":["sensors"]}'
+        group.store.write("data/_journal/group/first-topics.json", body, replaces=None)
+        assert [group.first_of_several(tp) for tp in (P0, ORDERS)] == [100, 7]
