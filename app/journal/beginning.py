@@ -190,7 +190,8 @@ class Beginnings:
         moved = self.first.followed(tp, kafka, self.follow_offsets) if self.follow_offsets else None
         follows = moved is not None and self._follows(former)
         # Until something is written after a time, the group's offset may be that of before: a member died amid a claim.
-        if moved is not None and (follows or (former and moved.committed == former.end + 1)):
+        begins = (moved.committed if moved else None) or 0  # perhaps before what has expired since
+        if moved is not None and (follows or (former and begins <= former.end + 1 <= max(begins, kafka.low))):
             kafka = moved
         was_added = bool(self.follow_offsets) and moved is None  # after the time was reckoned
         first = kafka.low if was_added or not lacks_offset(former, kafka) else self.first.of(tp, kafka)

@@ -70,6 +70,7 @@ class Rule(Enum):
     KEEP_TIME = "A time is reckoned anew at a claim, and what came meanwhile is passed over."
     REMEMBER_TEXTS = "Two texts take turns, and the time of one is followed at each turn."
     TIME_UNTIL_WRITTEN = "A time is followed, the member dies before its first commit, and that of before stays ahead."
+    TIME_THOUGH_EXPIRED = "Records since a time expire before they are read, and after such a death it is not followed."
 
 
 @dataclass(frozen=True)
@@ -371,7 +372,7 @@ class Model:
             if rows - wanted:
                 return "rows are there twice"
             lost += (wanted - rows).total()
-        if lost > FILES * sum(state.low):
+        if lost > FILES * sum(state.low) * (1 + state.text):  # a text may want a row again
             return "more rows are lost than have expired"
         if state.registered != state.stored:
             return "the catalog does not list the files of the table"
@@ -395,7 +396,9 @@ class Model:
         """Whether nothing is written since a time was followed: the next owner commits that offset."""
         owner = state.claims[partition].owner
         texts = state.logs[owner].followed[partition] if owner != NOBODY else ()
-        return self._keeps(Rule.TIME_UNTIL_WRITTEN) and offset in [state.times[text] for text in texts]
+        times = [time for text in texts if (time := state.times[text]) is not None]
+        low = state.low[partition] if self._keeps(Rule.TIME_THOUGH_EXPIRED) else 0
+        return self._keeps(Rule.TIME_UNTIL_WRITTEN) and any(time <= offset <= max(time, low) for time in times)
 
     # --- the group --------------------------------------------------------------------------------------------------
 
@@ -450,7 +453,8 @@ class Model:
         if self.bounds.times and not any(self._is_set(former, partition) for partition in range(len(state.texts))):
             for offset in range(self.bounds.offsets + 1):
                 yield Step(f"time {offset}", NOBODY, state._replace(times=(*times, offset)))
-        for partition in range(len(state.texts)):
+        # What a user passes over is counted at once, and what an expired record keeps is not known then.
+        for partition in range(len(state.texts) if not self.bounds.expiries else 0):
             end = _found_end(state, partition)
             if self._is_set(former, partition):
                 continue

@@ -14,12 +14,14 @@ WALKS = int(os.environ.get("MODEL_WALKS", "100"))  # of each kind
 MOST_STATES = 2_000_000
 FEWER_STATES = 50_000
 
+EXPIRED_TIME = Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, expiries=1, texts=1, times=True)
 QUICK = (
     Bounds(partitions=1, rebalances=1, lost_answers=1),
     Bounds(partitions=2, rebalances=0, lost_answers=1),  # files are shared by two partitions
     Bounds(partitions=1, offsets=2, rebalances=1, crashes=1, filtered=(0,), from_committed=True),
     Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=2, from_committed=True),
     Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=1, times=True, turns=1),
+    EXPIRED_TIME,
 )
 THOROUGH = (
     Bounds(partitions=1, rebalances=1, crashes=1, late_closes=1),
@@ -36,6 +38,7 @@ THOROUGH = (
     Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=2, times=True, turns=1),
     Bounds(partitions=1, offsets=2, rebalances=0, crashes=1, texts=2, times=True, turns=1, from_committed=True),
     Bounds(partitions=2, rebalances=0, crashes=1, texts=1, times=True, turns=1),
+    Bounds(partitions=1, offsets=2, rebalances=0, crashes=2, expiries=2, texts=1, times=True),
 )
 MANY = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, expiries=2)
 FILTERED = Bounds(partitions=3, offsets=3, rebalances=3, crashes=2, lost_answers=2, late_closes=2, filtered=(0, 2))
@@ -60,6 +63,7 @@ BOUNDS = {
     Rule.KEEP_TIME: Bounds(partitions=1, rebalances=0, texts=1, times=True),
     Rule.REMEMBER_TEXTS: Bounds(partitions=1, rebalances=1, texts=2, times=True, turns=1),
     Rule.TIME_UNTIL_WRITTEN: Bounds(partitions=1, rebalances=0, crashes=1, texts=1, times=True),
+    Rule.TIME_THOUGH_EXPIRED: EXPIRED_TIME,
 }
 
 

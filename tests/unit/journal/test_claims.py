@@ -136,6 +136,20 @@ def test_a_time_is_followed_once_for_each_text_though_two_of_them_take_turns(ben
     assert [start("yesterday"), start("today")] == [90, 90]
 
 
+@pytest.mark.parametrize("low", [60, 70])
+def test_a_time_whose_records_expire_is_followed_though_the_member_dies_before_its_first_commit(
+    bench: Bench, low: int
+) -> None:
+    """The group's offset is still that of before, ahead of the journal."""
+    bench.begun(FORMER, end=79)
+    bench.kafka.times = {0: 40}
+    bench.kafka.offsets = PartitionOffsets(80, 60, 100, "id")
+    assert claim_of(bench.member(follow_offsets="today", reset=TIME)).start.offset == 60
+    bench.kafka.offsets = PartitionOffsets(80, low, 100, "id")
+    start = claim_of(bench.member(follow_offsets="today", reset=TIME)).start
+    assert (start.offset, start.is_set) == (low, True)
+
+
 def test_a_loss_is_told_also_where_what_was_rolled_back_is_removed_at_the_second_try(bench: Bench) -> None:
     bench.begun(FORMER, end=41).intend(intent("1", end=49))
     bench.kafka.offsets = PartitionOffsets(42, 60, 100, "id")
