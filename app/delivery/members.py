@@ -75,6 +75,7 @@ class Members:
         self._opening = dict(opening)
         self._aside: Mapping[str, Aside] = {}  # also of tables that are open again
         self._errors: dict[str, ConnectorError] = {}  # of these
+        self._again_at: dict[str, float] = {}  # of these, by a clock that is never set back
         self._failure: ConnectorError | None = None
         self.assigned: tuple[TopicPartition, ...] = ()
         self.left_out: dict[str, str] = {}
@@ -186,7 +187,7 @@ class Members:
         if self._opener is None or topic in self._of:
             return True
         if topic not in self._opening:
-            if (aside := self._aside.get(topic)) and self.runtime.now() < aside.again_at:
+            if self.runtime.timings.clock() < self._again_at.get(topic, -math.inf):
                 return False
             self._opening[topic] = self._opener.open(topic)
         if not (opening := self._opening[topic]).done():
@@ -212,10 +213,11 @@ class Members:
         member = self._of.pop(topic, None)
         self._opening.pop(topic, None)
         now, timings, last = self.runtime.now(), self.runtime.timings, self._aside.get(topic)
-        tries = last.tries + 1 if last and now - last.again_at < timings.longest_aside_seconds else 1
+        clock = timings.clock()
+        tries = last.tries + 1 if last and clock - self._again_at[topic] < timings.longest_aside_seconds else 1
         pause = min(timings.first_aside_seconds * 2 ** (tries - 1), timings.longest_aside_seconds)
         pause = pause if self._opener.reopens else math.inf
-        self._errors[topic] = error
+        self._errors[topic], self._again_at[topic] = error, clock + pause
         since = last.since if last and tries > 1 else now
         trouble = replace(Trouble.of(error), exit_code=None)
         self._aside = {**self._aside, topic: Aside(trouble, since, now + pause, tries)}

@@ -17,6 +17,7 @@ from app.errors import ConfigError, FatalError, RetryableError, SparkLostError
 from app.journal.journal import FencedError
 from app.kafka.watch import recreated_error
 from app.model import TopicPartition
+from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.manual_member import CLOSED, ManualMember
 from tests.fakes.played_client import PlayedClient
@@ -157,6 +158,13 @@ class TestATableIsSetAside:
         assert bench.run(_turn, look, bench.open_again, _turn, _turn)
         assert bench.client.committed == {A0: 3, A1: 3, B0: 3}
         assert bench.members.aside == {}
+
+    def test_until_it_is_time_though_the_clock_on_the_wall_is_set_back(self, bench: Bench) -> None:
+        bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
+        wall = Clock()
+        bench.members.runtime = replace(bench.members.runtime, now=wall)
+        bench.run(_turn, lambda: wall.advance(-3_600), bench.open_again, _turn, _turn)
+        assert bench.client.committed == {A0: 3, A1: 3, B0: 3}
 
     def test_that_fails_and_what_it_held_is_let_go(self, both: Bench) -> None:
         failed = both.b
