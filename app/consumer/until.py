@@ -18,14 +18,17 @@ class Until:
         self._ends = dict(ends)
         self._next: dict[TopicPartition, int] = {}  # the offset after the last record that was read
 
-    def before(self, tp: TopicPartition, messages: Sequence[Message]) -> Sequence[Message]:
-        """Returns those of this run, of some by rising offsets."""
+    def before(self, tp: TopicPartition, messages: Sequence[Message], taken: int | None = None) -> Sequence[Message]:
+        """Returns those of this run, of some by rising offsets.
+
+        ``taken`` is the offset after the last one of this assignment: what an earlier one read may be gone meanwhile.
+        """
         end = self._ends.get(tp, 0)
         kept = messages if messages[-1].offset() < end else [each for each in messages if each.offset() < end]
         if kept:
             self._next[tp] = kept[-1].offset() + 1
         if len(kept) < len(messages) and tp in self._ends:  # the last record of this run may have been compacted away
-            self._ends[tp] = self._next.get(tp, 0)
+            self._ends[tp] = self._next.get(tp, 0) if taken is None or kept else taken
         return kept
 
     def only(self, deserialize: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -268,7 +268,7 @@ class PlainLoop:
         if assignment is None or partition is None:
             return Taken(0, 0)  # it was revoked, or assigned again, while these messages were fetched
         if self._until:
-            messages = self._until.before(tp, messages)
+            messages = self._until.before(tp, messages, partition.taken)
             if not messages:
                 self._client.pause([KafkaTopicPartition(*tp)])
                 return Taken(0, 0)

@@ -34,6 +34,14 @@ def test_the_first_record_behind_the_end_tells_that_no_other_comes_before_it(
     assert until.left([TP], {TP: in_lake}) == set()
 
 
+def test_what_an_earlier_assignment_read_is_not_waited_for_once_it_is_compacted_away() -> None:
+    """Another member was assigned the partition meanwhile, and has written a part of it."""
+    until = Until({TP: 10})
+    until.before(TP, messages(4, 8), 0)
+    assert until.before(TP, messages(12), 5) == []
+    assert until.left([TP], {TP: 5}) == set()
+
+
 def test_a_partition_that_was_added_later_is_of_a_later_run() -> None:
     until = Until({TP: 10})
     assert until.before(ADDED, messages(0, partition=1)) == []

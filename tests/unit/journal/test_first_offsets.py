@@ -92,7 +92,7 @@ class Group:
         if not text:
             return table.of(tp, self.kafka.of(tp))
         followed = table.followed(tp, self.kafka.of(tp), text)
-        return followed and followed.committed
+        return followed.committed if followed else None
 
     def journal(self, tp: TopicPartition, *, cluster_id: str = "one") -> None:
         claim = PartitionClaim(seq=1, owner="ffffffff", cluster_id=cluster_id)
