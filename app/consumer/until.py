@@ -19,10 +19,7 @@ class Until:
         self._next: dict[TopicPartition, int] = {}  # the offset after the last record that was read
 
     def before(self, tp: TopicPartition, messages: Sequence[Message], taken: int | None = None) -> Sequence[Message]:
-        """Returns those of this run, of some by rising offsets.
-
-        ``taken`` is the offset after the last one of this assignment: what an earlier one read may be gone meanwhile.
-        """
+        """Returns those of this run, of some by rising offsets; ``taken``: where this assignment goes on, if known."""
         end = self._ends.get(tp, 0)
         kept = messages if messages[-1].offset() < end else [each for each in messages if each.offset() < end]
         if kept:

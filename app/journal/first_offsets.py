@@ -16,11 +16,10 @@ Each text of ``FOLLOW_OFFSETS`` has one more such object. If a time is set when 
 in it begin at the time once; else it has none, also if a time is set later. It stays as it is: a later reckoning would
 pass over what was read since, and what was added since.
 
-A group of several topics has one object of its own beside the tables, ``first-topics.json``, and one for each text. It
-has these offsets of all topics: a table may be opened long after the first one is written. The first member writes it,
-before anything is claimed; the store lets only one member create the object. The objects of the topics are copies. A
-topic that is not in it was added later, and is read from its first record: else ``latest`` would skip what came before
-the group learns of the topic. If the group has read some topics by then, only those are its first ones.
+A group of several topics has one object of its own beside the tables, ``first-topics.json``, and one of each text, with
+these offsets of all topics: a table may be opened long after others. The first member writes it, before anything is
+claimed. The store lets only one member create it, and those of the topics are copies. A topic that is not in it was
+added later, and is read from its first record. If the group has read some topics by then, only those are its first.
 
 The framework's internal topics (``group_by()``) contain results of records that the group may have committed already.
 They always begin with their first record.
@@ -34,7 +33,6 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field
@@ -86,16 +84,11 @@ class FirstTopics(Stored):
     topics: list[str] = Field(default_factory=list)
     beginnings: dict[str, _GroupBeginning] = Field(default_factory=dict)
 
-    @property
-    def names(self) -> set[str]:
-        return {*self.topics, *self.beginnings}
-
 
 _TOPICS_FORM = form_of(
     FirstTopics,
     "the group's first topics",
-    "If a newer release wrote it, update this one. Else delete it: the topics that the group has read then count as "
-    "the first ones, or all if it has read none",
+    "If a newer release wrote it, update this one. Else delete it: the topics that it has read count as the first then",
 )
 
 
@@ -109,7 +102,7 @@ class FirstOffsets:
         kafka: GroupOffsets,
         reset: str | datetime | timedelta,
         internal: Collection[str] = (),
-        first_topics: Mapping[str, FirstTopics] = MappingProxyType({}),
+        first_topics: Mapping[str, FirstTopics] | None = None,
         now: Callable[[], float] = time.time,
         new_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:
@@ -117,7 +110,7 @@ class FirstOffsets:
         self._kafka = kafka
         self._since = datetime.fromtimestamp(now(), UTC) - reset if isinstance(reset, timedelta) else reset
         self._internal = frozenset(internal)
-        self._first_topics = first_topics
+        self._first_topics = first_topics or {}
         self._now = now
         self._lock = new_lock()
         self._followed: dict[str, _GroupBeginning] = {}  # by key: they do not change
@@ -172,7 +165,7 @@ class FirstOffsets:
             key = f"{group_folder(journal.table_root, journal.group)}first-topics{_suffix(each)}.json"
             document = Document(journal.store, key, _TOPICS_FORM)
             if (first := document.read()) is None:
-                known = found[""].names if found else ()
+                known = {*found[""].topics, *found[""].beginnings} if found else set()
                 topics = [topic for topic in tables if topic in known or self._is_read(topic, tables[topic])] or tables
                 first = FirstTopics(beginnings={topic: self._beginning(topic, each) for topic in topics})
                 first = document.write_first(first)
@@ -186,7 +179,8 @@ class FirstOffsets:
         return bool(self._kafka.begun(topic)) or any(self._journal.store.list(folder))
 
     def _is_late(self, topic: str) -> bool:
-        return "" in self._first_topics and topic not in self._first_topics[""].names
+        first = self._first_topics.get("")
+        return first is not None and topic not in {*first.topics, *first.beginnings}
 
     def _document(self, topic: str, text: str = "") -> Document[_GroupBeginning]:
         return Document(self._journal.store, f"{self._journal.folder(topic)}{_NAME}{_suffix(text)}", _FORM)

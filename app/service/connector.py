@@ -133,8 +133,7 @@ class Connector:
             at_start(lambda: self.store.connect(f"{self.settings.root}/"))
             tables = {topic: self.settings.of_topic(topic.removeprefix(prefix)).table for topic in topics}
             first = FirstOffsets(Journal(self.store, self.settings.root, name), kafka=offsets, reset=wanted.reset)
-            first_topics = at_start(partial(first.first_topics, tables, wanted.follow_offsets))
-            wanted = replace(wanted, first_topics=first_topics)
+            wanted = replace(wanted, first_topics=at_start(partial(first.first_topics, tables, wanted.follow_offsets)))
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group
         topic_ids = TopicIds(offsets.topic_id)

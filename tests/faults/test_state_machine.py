@@ -478,7 +478,7 @@ class PlainFaults(Faults):
 class SharedFaults(PlainFaults):
     """The same with two topics, which one table takes."""
 
-    topics = (TOPIC, OTHER)
+    topics: Sequence[str] = (TOPIC, OTHER)
     is_shared = True
 
     @precondition(lambda self: self._with(owns) and not self.group.deleted)
