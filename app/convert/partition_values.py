@@ -1,8 +1,9 @@
 """Computes the partition values of rows, which name the folders, and groups the rows with equal values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from numbers import Real
 from operator import attrgetter, itemgetter
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
+from app.convert.scalars import OutOfRange, moment_at
 from app.convert.time_columns import moments, time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
@@ -37,12 +39,14 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[s
     strings = {name: extra[name].cast(pa.string()) for name in spec.columns if name in extra}
     reasons: dict[int, Reason] = {}
     if any(column in TIME_COLUMNS for column in spec.columns):
-        timestamps = _values(rows, spec.timestamp_column, spec)
+        timestamps = _timestamps(rows, spec)
         reasons.update(_without_any_timestamp(rows, timestamps, spec.timestamp_column))
         try:
             strings.update(time_parts(timestamps, spec.time_zone))
         except BadRowsError as error:
-            reasons |= {row: each.also(f" (field {spec.timestamp_column!r})") for row, each in error.reasons.items()}
+            for row, reason in error.reasons.items():
+                is_own = spec.timestamp_column in rows[row].value
+                reasons[row] = reason.also(f" (field {spec.timestamp_column!r})" if is_own else " (Kafka's timestamp)")
     for column in (column for column in spec.columns if column not in {*TIME_COLUMNS, *extra}):
         try:
             strings[column] = _texts(rows, column, spec)
@@ -55,7 +59,16 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[s
 
 def moments_of(rows: Sequence[Row], spec: PartitionSpec) -> pa.Array:
     """Returns the moment of each row; null where its timestamp cannot be used."""
-    return moments(_values(rows, spec.timestamp_column, spec))
+    return moments(_timestamps(rows, spec))
+
+
+def _timestamps(rows: Sequence[Row], spec: PartitionSpec) -> list[Any]:
+    """Returns the timestamp of each row; Kafka's is a moment, for its size does not decide its unit."""
+    return _values(rows, spec.timestamp_column, spec, _moment)
+
+
+def _moment(ms: int) -> datetime | OutOfRange | None:
+    return None if known_timestamp(ms) is None else moment_at(ms, 1_000)
 
 
 def _texts(rows: Sequence[Row], column: str, spec: PartitionSpec) -> pa.Array:
@@ -74,7 +87,9 @@ def _inner(row: Row, path: Sequence[str]) -> Any:
     return value
 
 
-def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
+def _values(
+    rows: Sequence[Row], column: str, spec: PartitionSpec, of_kafka: Callable[[int], Any] = known_timestamp
+) -> list[Any]:
     """Returns the values of a column of the table; the key, and a missing timestamp, come from the Kafka message."""
     if column == KEY_COLUMN:
         return [row.key for row in rows]
@@ -83,7 +98,7 @@ def _values(rows: Sequence[Row], column: str, spec: PartitionSpec) -> list[Any]:
         return list(map(itemgetter(column), records))
     except KeyError:  # some records lack it
         if column == spec.timestamp_column:
-            return [row.value[column] if column in row.value else known_timestamp(row.timestamp) for row in rows]
+            return [row.value[column] if column in row.value else of_kafka(row.timestamp) for row in rows]
         return [row.value.get(column) for row in rows]
 
 

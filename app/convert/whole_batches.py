@@ -4,6 +4,7 @@ Gives the same result as ``rows`` and ``partition_values`` record by record; ref
 """
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -108,14 +109,17 @@ class WholeBatches:
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
         origins = _origins(messages, headers) if self._metadata else []
-        extra = self._extra_columns(moments, origins, tps, schema.columns)
+        is_own = moments is fields[self._rules.timestamp_column]
+        times = moments if is_own else moments.cast(pa.timestamp("ms", "UTC"))
+        extra = self._extra_columns(times, origins, tps, schema.columns)
         arrays |= extra
         in_file = (name for name in schema.columns if name in arrays and name not in self._rules.partition_columns)
         stored = {name: arrays[name] for name in in_file if has_values(arrays[name])}
         if not stored:
             raise OneByOneError
-        partition_values = self._partition_values(fields, extra, moments, keys)
-        return Rows(pa.table(stored), partition_values, chunk.parts, moments is fields[self._rules.timestamp_column])
+        named = {**fields, self._rules.timestamp_column: moments}
+        partition_values = self._partition_values(named, extra, times, keys)
+        return Rows(pa.table(stored), partition_values, chunk.parts, is_own)
 
     def _fields(self, values: Values, headers: AllHeaders, known: Types) -> Columns:
         timestamp = self._rules.timestamp_column
@@ -193,21 +197,21 @@ class WholeBatches:
         return {KEY_COLUMN: self._stored(KEY_COLUMN, keys, known)}
 
     def _extra_columns(
-        self, moments: pa.Array, origins: Sequence[Row], tps: Sequence[TopicPartition], known: Types
+        self, times: pa.Array, origins: Sequence[Row], tps: Sequence[TopicPartition], known: Types
     ) -> Columns:
         if lost_metadata(self._metadata, origins):
             raise OneByOneError
         columns = metadata_columns(self._metadata, origins, tps)
         if self._rules.timestamp_as:
-            columns[self._rules.timestamp_as] = _usable(moments)
+            columns[self._rules.timestamp_as] = _usable(times)
         stored = ((name, array) for name, array in columns.items() if name not in self._rules.partition_columns)
         if any(has_values(array) and known.get(name) != array.type for name, array in stored):
             raise OneByOneError
         return columns
 
-    def _partition_values(self, fields: Columns, extra: Columns, moments: pa.Array, keys: pa.Array) -> list[pa.Array]:
-        parts = parts_of(_usable(moments).cast(pa.int64()), self._spec.time_zone) if self._derived else {}
-        given = {KEY_COLUMN: keys, **fields, **extra, self._rules.timestamp_column: moments, **parts}
+    def _partition_values(self, fields: Columns, extra: Columns, times: pa.Array, keys: pa.Array) -> list[pa.Array]:
+        parts = parts_of(_usable(times).cast(pa.int64()), self._spec.time_zone) if self._derived else {}
+        given = {KEY_COLUMN: keys, **fields, **extra, **parts}
         return [fill_null(self._texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
 
     def _texts(self, values: pa.Array, fields: Columns, column: str) -> pa.Array:
@@ -232,10 +236,10 @@ def _origins(messages: Sequence[Message], headers: AllHeaders) -> list[Row]:
 
 
 def _usable(timestamps: pa.Array) -> pa.Array:
-    moments = moments_of_column(timestamps)
-    if moments is None:
-        raise OneByOneError
-    return moments
+    with suppress(pa.ArrowInvalid):  # milliseconds of Kafka beyond 64 bits of microseconds
+        if (moments := moments_of_column(timestamps)) is not None:
+            return moments
+    raise OneByOneError
 
 
 def _text(values: pa.Array, column: str) -> pa.Array:

@@ -141,7 +141,9 @@ PLAIN = st.fixed_dictionaries(
 # 3,000 bytes are more than a record may have in these tests.
 _NO_RECORDS = st.sampled_from([None, b"", b"\xff", b"{", b"[]", b"null", b'{"s":"' + b"x" * 3_000 + b'"}'])
 _KEYS = st.sampled_from([b"k", b"k2", b"7", b"", None, b"\xff", b"l" * 300, b"k" * 3_000])
-_TIMESTAMPS = st.sampled_from([NOON, NOON, NOON + 86_400_000, -1, 0, 253_402_300_799_999, NOON * 10**6, -(2**63)])
+_TIMESTAMPS = st.sampled_from(
+    [NOON, NOON, NOON + 86_400_000, -1, 0, 86_400_000, 253_402_300_799_999, NOON * 10**3, NOON * 10**6, -(2**63)]
+)
 _HEADERS = st.sampled_from([None, [], [("h", b"\xff")], [("h", b"1"), ("h", None)], [("h", b"v")] * 1_000])
 
 

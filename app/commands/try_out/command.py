@@ -283,8 +283,8 @@ def _unpacked(line: bytes, settings: Settings, now: int) -> Record:
     value, timestamp, headers = record["value"], record.get("timestamp"), record.get("headers")
     if timestamp is None:
         timestamp = now
-    if type(timestamp) is not int or not 0 < timestamp < 2**63:  # true is an int too
-        raise ValueError(f"its timestamp is {json.dumps(timestamp)}, no whole number of milliseconds above 0")
+    if type(timestamp) is not int or not -(2**63) <= timestamp < 2**63:  # true is an int too
+        raise ValueError(f"its timestamp is {json.dumps(timestamp)}, no whole number of milliseconds")
     if not (headers is None or isinstance(headers, dict)):
         raise ValueError(f"its headers are {json.dumps(headers)}, no object of names and texts")
     as_is = settings.value_deserializer != "json" and isinstance(value, str)

@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.convert.scalars import ZONED
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
@@ -75,6 +77,42 @@ def test_a_kafka_timestamp_is_not_rescued_where_folders_have_the_field_of_its_co
     table = Table(("__timestamp",), metadata=("__timestamp",))
     odd = KafkaMessage(b'{"ts_ms":1,"__timestamp":"q"}', at=1, timestamp_ms=2**60)
     assert_both_agree(table, [messages(b'{"ts_ms":1}'), [odd]])
+
+
+@both_ways
+@pytest.mark.parametrize("table", [Table(), Table(timestamp="__timestamp", metadata=("__timestamp",))])
+@pytest.mark.parametrize(
+    ("ms", "day"),
+    [
+        (0, "1970-01-01"),
+        (86_400_000, "1970-01-02"),
+        (864_000_000, "1970-01-11"),
+        (-86_400_000, "1969-12-31"),
+        (-62_135_596_800_000, "0001-01-01"),
+        (253_402_300_799_999, "9999-12-31"),
+    ],
+)
+def test_a_kafka_timestamp_is_milliseconds_whatever_its_size(
+    tmp_path: Path, table: Table, ms: int, day: str, at_once: bool
+) -> None:
+    table = replace(table, hive=("year", "month", "day"), timestamp_as="at")
+    schema = {"seq": pa.int64(), "ts_ms": pa.int64(), "at": ZONED, "__timestamp": ZONED}
+    [row], [folder], _ = staged(tmp_path, table, '{"seq":1}', at_once=at_once, schema=schema, timestamp_ms=ms)
+    assert "-".join(folder.values()) == day
+    assert [f"{row[name]:%4Y-%m-%d}" for name in ("at", *table.metadata)] == [day] * (1 + len(table.metadata))
+
+
+@both_ways
+@pytest.mark.parametrize("ms", [253_402_300_800_000, -62_135_596_800_001, 1_705_320_000 * 10**9, 2**63 - 1])
+def test_a_kafka_timestamp_outside_the_calendar_is_bad_only_where_it_names_a_folder(
+    path: Path, ms: int, at_once: bool
+) -> None:
+    for hive, is_bad in ((("year",), True), (("seq",), False)):
+        step = StagingStep(Table(hive, timestamp_as="at"), at_once=at_once)
+        found = step.stage(messages(b'{"seq":1}', timestamp_ms=ms), path)
+        assert len(found.rejected) == is_bad
+        assert all(str(each.reason).endswith("the years 1 to 9999 (Kafka's timestamp)") for each in found.rejected)
+        assert is_bad or pq.read_table(path)["ts_ms"].to_pylist() == [ms]
 
 
 def test_timestamps_at_the_ends_of_the_calendar_are_read(path: Path) -> None:
