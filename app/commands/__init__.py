@@ -37,11 +37,13 @@ def run(settings: "Settings", options: Namespace) -> int:
     """
 
     def through_tables() -> int:
-        from app.commands.tables import tables_of  # noqa: PLC0415 - loading it takes a second, too
+        from app.commands.tables import tables_beside, tables_of  # noqa: PLC0415 - loading it takes a second, too
 
         work = pkgutil.resolve_name(options.work)  # loading it takes a second
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.default_int_handler)
+        if options.command == "schema":
+            options.beside = tables_beside(settings)
         codes = []
         with options.ends:
             for its in tables_of(settings, options):

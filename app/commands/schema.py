@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from math import prod
 from typing import Final
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -51,7 +52,11 @@ class Table:
     @property
     def plain_name(self) -> str:
         """The name for engines, many of which take letters, digits and underscores only."""
-        return re.sub(r"\W", "_", self.name, flags=re.ASCII)
+        return _plain(self.name)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +281,12 @@ def schema(settings: Settings, options: Namespace) -> int:
     https, folders = _https(settings, location.uri), lake.spec.columns
     found = _values(store, location.root) if options.engine == "athena" else {}
     values = {name: found.get(name, ()) for name in folders}
-    table = Table(settings.table, location.uri, https, columns, values, lake.spec.null_value)
+    name = settings.table
+    alike = [each for each in sorted({*options.beside, name}) if _plain(each).lower() == _plain(name).lower()]
+    if alike[1:]:
+        print_line(f"-- Engines would read {' and '.join(alike)} as one name: that of each ends in a hash of its own.")
+        name += f"_{crc32(name.encode()):08x}"
+    table = Table(name, location.uri, https, columns, values, lake.spec.null_value)
     print_line(ENGINES[options.engine](table))
     return 0
 

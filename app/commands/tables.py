@@ -25,3 +25,8 @@ def tables_of(settings: Settings, options: Namespace) -> Sequence[Settings]:
         hint = f"Name one with --table, such as {settings.table}"
         raise ConfigError(f"looking for tables in {store.uri}/{settings.root}", cause, hint)
     return tables
+
+
+def tables_beside(settings: Settings) -> Sequence[str]:
+    """Names of the tables that this consumer group has had, where there are several."""
+    return [each.table for each in tables_of_group(settings, new_store(settings))] if settings.has_tables else []

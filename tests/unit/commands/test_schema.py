@@ -12,10 +12,13 @@ import pytest
 from app.commands.command_line import new_parser
 from app.commands.schema import ENGINES, Table, schema
 from app.errors import ConfigError
+from app.journal.entry import group_folder
+from app.journal.first_offsets import noted_topics
 from app.service.lake import new_lake, new_location
 from app.service.stores import new_store
 from app.table.layout import HIVE_NULL
 from app.table.schema import TableSchema
+from tests.support.commands import run_command
 from tests.unit.commands.local import local_settings
 
 STATEMENTS = Path(__file__).with_name("statements")
@@ -91,16 +94,44 @@ def test_duckdb_reads_the_table_by_its_statement(tmp_path: Path, capsys: pytest.
     store = new_store(settings)
     location = new_location(settings, store, None)
     with pytest.raises(ConfigError, match="there is no table in"):
-        schema(settings, Namespace(engine="duckdb"))
+        schema(settings, Namespace(engine="duckdb", beside=()))
     new_lake(settings, store, location).schema.extend(TableSchema({"speed": pa.int64()}))
     folder = tmp_path / "it's" / location.root / "place=a%2Fb"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"speed": [7]}), folder / "data_readings-0_0.parquet")
 
-    assert schema(settings, Namespace(engine="duckdb")) == 0
+    assert schema(settings, Namespace(engine="duckdb", beside=())) == 0
     with duckdb.connect() as connection:
         connection.execute(capsys.readouterr().out)
         assert connection.sql("FROM readings").fetchall() == [(7, "a/b")]
+
+
+@pytest.mark.parametrize("topics", ["plant.line-1,plant.line_1,plant.line-2,Plant.Line_2", "^[Pp]lant[.].*"])
+def test_tables_whose_names_an_engine_cannot_distinguish_have_names_of_their_own(
+    topics: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = local_settings(tmp_path, input=topics, CONSUMER_GROUP="ours")
+    store = new_store(settings)
+    store.connect("data/")
+    tables = ["Plant.Line_2", "plant.line-1", "plant.line-2", "plant.line_1"]
+    for number, topic in enumerate(tables):
+        root = f"{settings.root}/{topic}"
+        store.overwrite(f"{noted_topics(settings.root, 'ours')}{topic}", b"{}")
+        store.overwrite(f"{group_folder(root, 'ours')}{topic}/0.claim", b"{}")
+        its = settings.of_topic(topic)
+        new_lake(its, store, new_location(its, store, None)).schema.extend(TableSchema({"n": pa.int64()}))
+        pq.write_table(pa.table({"n": [number]}), tmp_path / root / "data_t-0_0.parquet")
+
+    assert run_command(settings, "schema", "--for", "duckdb") == 0
+    told = capsys.readouterr().out
+    with duckdb.connect() as connection:
+        connection.execute(told)
+        names = re.findall(r'CREATE VIEW "(\w+)"', told)
+        assert [connection.sql(f"FROM {name}").fetchall() for name in names] == [[(n,)] for n in range(len(tables))]
+    assert "-- Engines would read plant.line-1 and plant.line_1 as one name" in told
+    assert "-- Engines would read Plant.Line_2 and plant.line-2 as one name" in told
+    assert run_command(settings, "schema", "--for", "duckdb", "--table", "plant.line_1") == 0
+    assert told.endswith(capsys.readouterr().out)
 
 
 def athena(columns: str, lake: Path, capsys: pytest.CaptureFixture[str], *folders: str) -> str:
@@ -112,7 +143,7 @@ def athena(columns: str, lake: Path, capsys: pytest.CaptureFixture[str], *folder
     for name in folders:
         (lake / location.root / name).mkdir(parents=True)
         (lake / location.root / name / "data_readings-0_0.parquet").touch()
-    assert schema(settings, Namespace(engine="athena")) == 0
+    assert schema(settings, Namespace(engine="athena", beside=())) == 0
     return capsys.readouterr().out
 
 
