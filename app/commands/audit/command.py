@@ -52,7 +52,7 @@ def audit(settings: Settings, options: Namespace) -> int:
         other_files_count=len(table.others),
     )
     print_line(as_json(report) if options.json else as_text(report))
-    return 1 if misplaced or any(each.doubled_count for each in partitions) else 0
+    return 1 if misplaced or any(each.doubled_count or each.unchecked_offsets for each in partitions) else 0
 
 
 def _files(settings: Settings, store: ObjectStore, root: str) -> Iterator[tuple[str, int]]:

@@ -15,12 +15,11 @@ from app.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Doubled:
-    """Offsets that two batches hold; ``vague``: whether files of each do not say which offsets they hold."""
+    """Offsets that two batches hold."""
 
     first: int
     last: int
     batches: Sequence[str]
-    vague: Sequence[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,8 @@ class Misplaced:
 class Findings:
     """The findings for a topic-partition, of which the first are listed.
 
-    ``first`` and ``last`` are the lowest and highest offset that its batches name.
+    ``first`` and ``last`` are the lowest and highest offset that its batches name. Of ``unchecked_offsets`` nobody can
+    say whether they are doubled.
     """
 
     topic: str
@@ -58,6 +58,7 @@ class Findings:
     doubled: list[Doubled] = field(default_factory=list)
     doubled_count: int = 0
     doubled_offsets: int = 0
+    unchecked_offsets: int = 0
     missing: list[Missing] = field(default_factory=list)
     missing_count: int = 0
     missing_offsets: int = 0
@@ -81,8 +82,8 @@ def find(
     """Compare the ranges of offsets that the parts of a topic-partition hold; keep so many findings of each kind.
 
     Parts and ranges are sorted by ``first``. The portions have the columns ``first``, ``last`` and ``part``, the row
-    in ``parts``. The ranges of one part do not meet, and lie within the offsets that it names. Each portion begins
-    behind all offsets of the one before it.
+    in ``parts``; that is null where the part's files do not say which offsets they hold. The ranges of one part do not
+    meet, and lie within the offsets that it names. Each portion begins behind all offsets of the one before it.
     """
     last = max(part.last for part in parts)
     found = Findings(*parts[0][:3], last, sum(map(table.files.__getitem__, parts)), len(parts))
@@ -98,7 +99,9 @@ def find(
 
     reached = found.first - 1
     for held in portions:
-        _note_doubled(table, parts, held, found, most)
+        exact = held.drop_null()
+        _note_doubled(parts, exact, found, most)
+        found.unchecked_offsets += count(_twice(held)) - count(_twice(exact))
         first, last = joined([held.select(["first", "last"])]).columns
         before = pa.concat_arrays([pa.array([reached], pa.int64()), last])
         note_missing(ranges_of(pc.add(before[:-1], 1), pc.subtract(first, 1)))
@@ -107,13 +110,17 @@ def find(
     return found
 
 
-def _note_doubled(table: TableFiles, parts: Sequence[Part], held: pa.RecordBatch, found: Findings, most: int) -> None:
-    first, last, part = held.columns
+def _twice(held: pa.RecordBatch) -> pa.RecordBatch:
+    first, last, _ = held.columns
     # One of the former ranges reaches furthest: it has all offsets from the first of this one to there.
-    twice = joined([ranges_of(first[1:], pc.min_element_wise(last[1:], pc.cumulative_max(last)[:-1]))])
-    if not twice.num_rows:
+    return joined([ranges_of(first[1:], pc.min_element_wise(last[1:], pc.cumulative_max(last)[:-1]))])
+
+
+def _note_doubled(parts: Sequence[Part], held: pa.RecordBatch, found: Findings, most: int) -> None:
+    if not (doubled := count(_twice(held))):
         return
-    found.doubled_offsets += count(twice)
+    found.doubled_offsets += doubled
+    first, last, part = held.columns
     # A range meets all those after it that begin before it ends.
     ends = pc.search_sorted(first, last, side="right").cast(pa.int64())
     others = pc.subtract(ends, pa.arange(1, len(ends) + 1))
@@ -123,5 +130,4 @@ def _note_doubled(table: TableFiles, parts: Sequence[Part], held: pa.RecordBatch
     for pair in islice(pairs, most - len(found.doubled)):
         both = [parts[row] for row in sorted(part[each].as_py() for each in pair)]
         until = min(last[row].as_py() for row in pair)
-        vague = [each in table.vague for each in both]
-        found.doubled.append(Doubled(first[pair[1]].as_py(), until, [each.batch for each in both], vague))
+        found.doubled.append(Doubled(first[pair[1]].as_py(), until, [each.batch for each in both]))

@@ -74,9 +74,10 @@ class HeldOffsets:
                     known = known[final:]
                 waiting, rows = [known], known.num_rows
                 most = max(RANGES_AT_ONCE, 2 * rows)
-            slot = None if part in self._table.vague else self._slots[part]
-            some = ranges_of([part.first], [part.last]) if slot is None else self._reader.get_batch(slot)
-            waiting.append(some.append_column("part", pa.repeat(pa.scalar(row, pa.int64()), some.num_rows)))
+            is_vague = part in self._table.vague
+            some = ranges_of([part.first], [part.last]) if is_vague else self._reader.get_batch(self._slots[part])
+            place = pa.scalar(None if is_vague else row, pa.int64())
+            waiting.append(some.append_column("part", pa.repeat(place, some.num_rows)))
             rows += some.num_rows
         yield sort(pa.concat_batches(waiting))
 

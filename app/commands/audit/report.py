@@ -8,6 +8,7 @@ from app.commands.audit.findings import Doubled, Findings, Misplaced, Missing
 from app.formatting import counted
 
 _LEFT = 2  # columns
+_UNCHECKED = "So audit cannot check whether {} of theirs are in other batches too. Delete none of these files."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ def as_json(report: Report) -> str:
 
 def as_text(report: Report) -> str:
     """Sections of lines, with aligned columns; empty ones are left out."""
+    unchecked = sum(each.unchecked_offsets for each in report.partitions)
     how = "by the offsets in them" if report.by == "column" else "by their names"
     sections = [
         [f"{report.table}: {counted(report.files, 'file')}, {how}"],
@@ -49,6 +51,7 @@ def as_text(report: Report) -> str:
             "file",
             " without __offset, or merged: all offsets of their batches count as held.",
             "A file of several partitions needs __partition too.",
+            *([_UNCHECKED.format(counted(unchecked, "offset"))] if unchecked else ()),
         ),
         _counted(
             report.unsettled_files,
@@ -101,22 +104,7 @@ def _doubled(report: Report) -> list[str]:
             "hold all of its offsets: one batch at a time, from the catalog too, with an audit after each.",
             "Keep both if the topic was recreated in between: they hold other records.",
         ]
-        vague = [any(doubled.vague) for _, doubled in found]
-        if any(vague):
-            said = [
-                *(said if not all(vague) else ()),
-                "Doubled, perhaps: files of a batch with a * have no __offset, or are merged with others. So audit",
-                "cannot tell, and counts all offsets of the batch. Delete no file, but look for rows that come twice.",
-            ]
-    rows = [
-        (
-            f"  {tp}",
-            _offsets(each),
-            _size(each),
-            *(batch + "*" * vague for batch, vague in zip(each.batches, each.vague, strict=True)),
-        )
-        for tp, each in found
-    ]
+    rows = [(f"  {tp}", _offsets(each), _size(each), *each.batches) for tp, each in found]
     return _listed(
         said, ("", "offsets", "count", "batch", "batch"), rows, sum(each.doubled_count for each in report.partitions)
     )

@@ -59,35 +59,42 @@ def count_rejected(rejected: set[int], gaps: pa.RecordBatch) -> pa.Array:
 
 
 @given(
-    st.lists(st.tuples(RANGE, RANGES_OF_A_BATCH), min_size=1, max_size=8),
+    st.lists(st.tuples(RANGE, RANGES_OF_A_BATCH, st.booleans()), min_size=1, max_size=8),
     st.sets(OFFSETS),
     st.integers(0, MOST),
     st.integers(0, 3),
 )
-@example([((0, 5), [(0, 5)]), ((5, 9), [(5, 9)])], set(), 5, 1)
+@example([((0, 5), [(0, 5)], False), ((5, 9), [(5, 9)], False)], set(), 5, 1)
 def test_an_audit_counts_each_offset_as_a_plain_count_does(
-    drawn: list[tuple[tuple[int, int], Pairs]], rejected: set[int], cut: int, most: int
+    drawn: list[tuple[tuple[int, int], Pairs, bool]], rejected: set[int], cut: int, most: int
 ) -> None:
-    """``cut`` is where one portion of the ranges ends and the next begins, unless a range meets an earlier one."""
+    """``cut`` is where one portion of the ranges ends and the next begins, unless a range meets an earlier one.
+
+    Some batches do not say their offsets: whatever overlaps with them is unchecked.
+    """
     ordered = sorted(drawn)
-    parts = [Part("readings", 3, first, last, "a", number) for number, ((first, last), _) in enumerate(ordered)]
+    parts = [Part("readings", 3, first, last, "a", number) for number, ((first, last), *_) in enumerate(ordered)]
     table = TableFiles("data", files=Counter(parts))
-    held = [clipped(joined([batch_of(ranges)]), *named) for named, ranges in ordered]
+    held = [clipped(joined([batch_of([named] if vague else ranges)]), *named) for named, ranges, vague in ordered]
+    exact = [each for each, (*_, vague) in zip(held, ordered, strict=True) if not vague]
     numbered = [
-        each.append_column("part", pa.array([row] * each.num_rows, pa.int64())) for row, each in enumerate(held)
+        each.append_column("part", pa.array([None if ordered[row][2] else row] * each.num_rows, pa.int64()))
+        for row, each in enumerate(held)
     ]
     known = pa.concat_batches(numbered).sort_by("first")
     middle = pc.search_sorted(known["first"], cut).as_py()
     is_clean = max(known["last"][:middle].to_pylist(), default=-1) < cut
     portions = [known[:middle], known[middle:]] if is_clean else [known]
     findings = find(table, parts, portions, partial(count_rejected, rejected), most=1_000)
-    assert (findings.first, findings.last) == (ordered[0][0][0], max(last for (_, last), _ in ordered))
+    assert (findings.first, findings.last) == (ordered[0][0][0], max(last for (_, last), *_ in ordered))
     assert (findings.files, findings.batches) == (len(parts), len(parts))
 
     counted = Counter(offset for each in held for offset in offsets_in(pairs_of(each)))
     missing = offsets_in([(findings.first, findings.last)]) - set(counted)
     shown = [(each.first, each.last) for each in findings.missing]
-    assert findings.doubled_offsets == sum(times > 1 for times in counted.values())
+    doubled = Counter(offset for each in exact for offset in offsets_in(pairs_of(each)))
+    assert findings.doubled_offsets == sum(times > 1 for times in doubled.values())
+    assert findings.unchecked_offsets == sum(times > 1 and doubled[offset] < 2 for offset, times in counted.items())
     assert (findings.missing_offsets, findings.missing_count) == (len(missing), len(shown))
     assert offsets_in(shown) == missing
     assert_canonical(shown)
@@ -99,7 +106,7 @@ def test_an_audit_counts_each_offset_as_a_plain_count_does(
     assert findings.doubled_count == len(findings.doubled)
     assert pairs == {
         (f"a-{one}", f"a-{other}"): common
-        for one, other in combinations(range(len(held)), 2)
+        for one, other in combinations([row for row, (*_, vague) in enumerate(ordered) if not vague], 2)
         if (common := offsets_in(pairs_of(held[one])) & offsets_in(pairs_of(held[other])))
     }
 
