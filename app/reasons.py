@@ -16,9 +16,13 @@ class Reason(str):
         reason.whole = told if whole is None else whole
         return reason
 
-    def also(self, told: str, whole: str | None = None) -> "Reason":
+    def also(self, told: str, whole: str | None = None) -> Self:
         """Returns the reason with more behind it."""
-        return Reason(self + told, self.whole + (told if whole is None else whole))
+        return type(self)(self + told, self.whole + (told if whole is None else whole))
+
+
+class OtherFormat(Reason):
+    """The bytes look like another format than the one that is set."""
 
 
 def reason_of(error: BaseException) -> Reason:

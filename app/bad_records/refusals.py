@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from json import JSONDecodeError
 from typing import Literal
 
 from app.errors import DataError, cut
 from app.logs import OnceAMinute
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
-from app.reasons import Reason, about, reason_of
+from app.reasons import OtherFormat, Reason, about, reason_of
 
 OF_THE_KEY = "of the key"  # a note of an error
 LONGEST_REASON = 1_000  # characters; a foreign error may quote the whole record
@@ -123,11 +124,20 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
     found = reason_of(error)
     if isinstance(error, TooBigError):
         return Refusal(truncated(message, found), error.hint)
-    what, setting = "it does", "KAFKA_VALUE_DESERIALIZER"
+    what, setting, raw = "it does", "KAFKA_VALUE_DESERIALIZER", message.value()
     if OF_THE_KEY in getattr(error, "__notes__", ()):
-        what, setting = "its key does", "KAFKA_KEY_DESERIALIZER"
+        what, setting, raw = "its key does", "KAFKA_KEY_DESERIALIZER", message.key()
     reason = Reason(f"{what} not deserialize: ").also(found, cut(found.whole, LONGEST_REASON))
-    return Refusal(as_it_came(message, reason), f"Set {setting} to what the producer writes, or set ON_BAD_RECORD")
+    is_other = isinstance(found, OtherFormat) or not (found in error.args or _is_json(error, raw or b""))
+    remedy = f"Set {setting} to what the producer writes" if is_other else "Correct it at its producer"
+    return Refusal(as_it_came(message, reason), f"{remedy}, or set ON_BAD_RECORD")
+
+
+def _is_json(error: Exception, raw: bytes) -> bool:
+    """Whether what was read as JSON looks like JSON, apart from its mistake."""
+    cause = error.__cause__ or error
+    # The error has no text where that is not Unicode.
+    return isinstance(cause, JSONDecodeError) and (cause.doc.encode() or raw).lstrip().startswith((b"{", b"["))
 
 
 def not_decompressed(message: Message, offset: int) -> Refusal:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from app.convert.columns import CONVERSION_ERRORS, Columns, in_types
 from app.model import Headers, RegisteredSchema, SchemaId
-from app.reasons import Reason, reason_of
+from app.reasons import OtherFormat, Reason, reason_of
 from app.table.type_names import Types
 
 _KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
@@ -107,7 +107,7 @@ def _schema_id(named: bytes) -> SchemaId:
         if named[:1] == _BY_GUID or named[:2] == _PLAIN:
             return UUID(bytes=named[-_UUID_BYTES:])
     told = "neither its first bytes nor a header are Confluent's, nor are the first bytes those of AWS Glue"
-    raise ValueError(Reason(f"it has no schema id of a registry: {told}"))
+    raise ValueError(OtherFormat(f"it has no schema id of a registry: {told}"))
 
 
 class _Reads(Protocol):
@@ -187,7 +187,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
             found = self._find(schema)
             begun, told = self._clock(), f" (id {schema})"
             if found.kind != self._format.upper():
-                raise ValueError(Reason(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
+                raise ValueError(OtherFormat(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
             made = self._parse(found)
             size = max(_LEAST_TEXT, sum(map(len, (found.text, *found.references))))
             if self._known_text + size > _MOST_TEXT:

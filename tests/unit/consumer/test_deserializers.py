@@ -12,11 +12,11 @@ from quixstreams.models.serializers import DESERIALIZERS, SerializationContext, 
 from app.bad_records.refusals import Refusal
 from app.consumer.deserializers import RegisteredDeserializer, new_deserializer, read_message
 from app.errors import RetryableError
-from app.model import Row
+from app.model import RegisteredSchema, Row
 from app.monitoring.waits import Stopped
 from app.service.formats import new_formats
 from tests.fakes.kafka_message import KafkaMessage
-from tests.support.avro import MemoryRegistry
+from tests.support.avro import MemoryRegistry, framed
 from tests.support.environment import load
 
 VALUE = b'{"a":1}'
@@ -151,9 +151,49 @@ def test_a_key_that_does_not_deserialize_is_called_the_key(kind: str) -> None:
     topic = Topic("sensors", value_deserializer=formats.value, key_deserializer=formats.key)
     for message, what, setting in (
         (KafkaMessage(VALUE, b"\xff"), "its key does", "KAFKA_KEY_DESERIALIZER"),
-        (KafkaMessage(b"{"), "it does", "KAFKA_VALUE_DESERIALIZER"),
+        (KafkaMessage(b"no JSON"), "it does", "KAFKA_VALUE_DESERIALIZER"),
     ):
         refusal = read_message(topic, message)
         assert isinstance(refusal, Refusal)
         assert refusal.rejected.reason.startswith(f"{what} not deserialize: ")
         assert refusal.hint.startswith(f"Set {setting} ")
+
+
+NUMBER = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_another"),
+    [
+        ("json", b'{"n":', False),
+        ("json", b' {"n":"\xe9"}', False),
+        ("json", framed(1, b"\2"), True),
+        ("json", b"eighteen", True),
+        ("quix", b'[{"n":1}]', True),
+        ("int", b'{"n":1}', True),
+        ("str", b"\xff\xfe", True),
+        ("json-schema", framed(1, b'{"n":'), False),
+        ("json-schema", b'{"n":1}', True),
+        ("json-schema", framed(1, b"\2"), True),
+        ("avro", b'{"n":1}', True),
+        ("avro", b"\2", True),
+        ("avro", framed(1, b"\2\2"), False),
+        ("avro", framed(7, b"\2"), False),  # the registry does not know this schema
+        ("avro", b"\3\5" + bytes(16) + b"cut off", False),
+        ("avro", framed(2, b"\2"), True),  # a schema of Protobuf
+    ],
+)
+def test_another_deserializer_is_advised_only_where_the_bytes_look_like_another_format(
+    kind: str, value: bytes, is_another: bool
+) -> None:
+    registry = MemoryRegistry({1: NUMBER})
+    registry.schemas[2] = RegisteredSchema("PROTOBUF", 'syntax = "proto3";')
+    url = "http://registry" if kind == "avro" else ""
+    formats = new_formats(load(KAFKA_VALUE_DESERIALIZER=kind, SCHEMA_REGISTRY_URL=url), registry.find)
+    topic = Topic("sensors", value_deserializer=formats.value, key_deserializer=formats.key)
+    for _ in range(2):  # the second time nobody asks the registry
+        refusal = read_message(topic, KafkaMessage(value))
+        assert isinstance(refusal, Refusal)
+        is_advised = refusal.hint.startswith("Set KAFKA_VALUE_DESERIALIZER to what the producer writes")
+        assert is_advised is is_another, refusal
+        assert "ON_BAD_RECORD" in refusal.hint
