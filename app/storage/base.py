@@ -106,7 +106,6 @@ class ManyDeleter(Protocol):
 
 CHUNK = 1 << 20  # bytes per read of a file
 TIMEOUTS = 10.0, 60.0  # seconds: to connect, and between two chunks of an answer
-SPARE_CONNECTIONS = 2  # beyond the upload threads: one for a listing, one on its way back into the pool
 
 _TYPES = {".parquet": "application/vnd.apache.parquet", ".json": "application/json"}
 

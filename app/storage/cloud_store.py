@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from threading import Semaphore
 from typing import BinaryIO, Protocol
 
 from app.errors import ConfigError, FatalError, RetryableError
@@ -15,6 +16,7 @@ from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replac
 from app.storage.errors import os_translated
 from app.storage.probe import own_object
 
+_SPARE_CONNECTIONS = 2  # beyond the upload threads: one for a listing, one on its way back into the pool
 _Content = bytes | Path  # a small object, or a file
 
 
@@ -35,12 +37,14 @@ class Sink(Protocol):
 class CloudStore(ABC):
     """One bucket. A subclass maps the calls of an SDK and its errors.
 
-    ``proxy_hint`` is the hint where a proxy answers instead of the store.
+    ``proxy_hint`` is the hint where a proxy answers instead of the store. Other threads than ``max_workers`` wait.
     """
 
-    def __init__(self, uri: str, proxy_hint: str) -> None:
+    def __init__(self, uri: str, proxy_hint: str, max_workers: int) -> None:
         self.uri = uri
         self._proxy_hint = proxy_hint
+        self._connections = max_workers + _SPARE_CONNECTIONS
+        self._free = Semaphore(self._connections)
         self._prefix = ""  # of all keys to be written
         self._is_connected = False
         self._documents = ConditionalWriter[_Content](uri, partial(self._put, "writing"), self._found)
@@ -155,6 +159,12 @@ class CloudStore(ABC):
 
     @contextmanager
     def _doing(self, verb: str, key: str = "") -> Iterator[str]:
+        """Waits for one of the connections; for the rest see ``_named``."""
+        with self._free, self._named(verb, key) as doing:
+            yield doing
+
+    @contextmanager
+    def _named(self, verb: str, key: str = "") -> Iterator[str]:
         """Translates errors raised inside; yields the operation in their words."""
         doing = f"{verb} {self.uri}{f'/{key}' if key else ''}{self._account}"
         try:

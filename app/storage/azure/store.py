@@ -15,7 +15,7 @@ from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
 from app.storage.azure.errors import PROXY_HINT, access_of, error_code, translate
-from app.storage.base import SPARE_CONNECTIONS, TIMEOUTS, StoredObject, content_type
+from app.storage.base import TIMEOUTS, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
 from app.storage.targets import AzureTarget
@@ -34,9 +34,8 @@ _FOLDER = "hdi_isfolder"  # marks folders among the objects of a hierarchical na
 
 class AzureStore(CloudStore):
     def __init__(self, target: AzureTarget, *, max_workers: int, timeouts: tuple[float, float] = TIMEOUTS) -> None:
-        super().__init__(target.uri, PROXY_HINT)
+        super().__init__(target.uri, PROXY_HINT, max_workers)
         self._target = target
-        self._max_workers = max_workers
         self._timeouts = timeouts
         self._access = access_of(target)
 
@@ -97,7 +96,7 @@ class AzureStore(CloudStore):
     def _client(self) -> ContainerClient:
         """Makes the client for all threads, which raises only errors that ``app.storage.azure.errors`` translates."""
         target, session = self._target, requests.Session()
-        adapter = HTTPAdapter(pool_maxsize=self._max_workers + SPARE_CONNECTIONS)
+        adapter = HTTPAdapter(pool_maxsize=self._connections)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         session.auth = lambda request: request  # else a user's .netrc would replace the signature

@@ -20,7 +20,7 @@ from google.oauth2 import service_account
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
-from app.storage.base import SPARE_CONNECTIONS, TIMEOUTS, StoredObject, content_type
+from app.storage.base import TIMEOUTS, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
 from app.storage.gcs.errors import OF_GOOGLE, PROXY_HINT, message_of, translate
@@ -49,9 +49,8 @@ class GcsStore(CloudStore):
     """
 
     def __init__(self, target: GcsTarget, *, max_workers: int, retry: Retry = RETRY) -> None:
-        super().__init__(target.uri, PROXY_HINT)
+        super().__init__(target.uri, PROXY_HINT, max_workers)
         self._target = target
-        self._max_workers = max_workers
         self._asked: dict[str, Any] = {"timeout": TIMEOUTS, "retry": retry}  # of each request
 
     def _translate(self, error: Exception, doing: str, _key: str, /) -> None:
@@ -123,7 +122,7 @@ class GcsStore(CloudStore):
         os.environ.setdefault(_NO_BUCKET_IN_TRACES, "true")
         credentials = _credentials(self._target.credentials_json, doing)
         session = AuthorizedSession(credentials)
-        connections = HTTPAdapter(pool_connections=1, pool_maxsize=self._max_workers + SPARE_CONNECTIONS)
+        connections = HTTPAdapter(pool_connections=1, pool_maxsize=self._connections)
         session.mount("https://", connections)
         session.mount("http://", connections)
         session.auth = lambda request: request  # else a user's .netrc would replace the token

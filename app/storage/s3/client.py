@@ -14,7 +14,6 @@ from botocore.exceptions import IncompleteReadError
 
 from app.errors import ConfigError
 from app.http_headers import fits_header
-from app.storage.base import SPARE_CONNECTIONS
 from app.storage.targets import S3Target
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ class Limits:
 LIMITS: Final = Limits()
 
 
-def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client":
-    """Makes a client; ``max_workers`` sizes the connection pool.
+def new_client(target: S3Target, connections: int, limits: Limits) -> "S3Client":
+    """Makes a client that keeps so many connections.
 
     Malformed keys, endpoint or region are a ``ConfigError``, a role without keys is a ``BotoCoreError``.
     """
@@ -60,7 +59,7 @@ def new_client(target: S3Target, max_workers: int, limits: Limits) -> "S3Client"
             aws_secret_access_key=target.secret_key,
             aws_session_token=target.session_token,
             config=Config(
-                max_pool_connections=max_workers + SPARE_CONNECTIONS,
+                max_pool_connections=connections,
                 retries={"mode": "standard", "total_max_attempts": limits.attempts},
                 connect_timeout=limits.connect_timeout,
                 read_timeout=limits.read_timeout,

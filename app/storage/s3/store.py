@@ -55,10 +55,9 @@ class S3Store(CloudStore):
         max_workers: int,
         limits: Limits = LIMITS,
     ) -> None:
-        super().__init__(target.uri, PROXY_HINT)
+        super().__init__(target.uri, PROXY_HINT, max_workers)
         self._target = target
         self._bucket = target.bucket
-        self._max_workers = max_workers
         self._limits = limits
         wanted = {"ServerSideEncryption": sse, "SSEKMSKeyId": sse_kms_key_id}
         self._encryption: dict[str, Any] = {name: value for name, value in wanted.items() if value}
@@ -152,7 +151,7 @@ class S3Store(CloudStore):
         """Aborts an upload in parts; its own errors are not raised, because an earlier error matters more."""
         try:
             # Where there is none, it was completed, and the answer was lost.
-            with self._doing("giving up the upload of", key), suppress(self._client.exceptions.NoSuchUpload):
+            with self._named("giving up the upload of", key), suppress(self._client.exceptions.NoSuchUpload):
                 self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload)
         except ConnectorError as error:
             logger.warning(_PARTS_STAY, error)
@@ -180,7 +179,7 @@ class S3Store(CloudStore):
             return
         status = answer["ResponseMetadata"]["HTTPStatusCode"]
         # A web page comes with status 200; few stores answer it to a deletion.
-        if status != HTTPStatus.NO_CONTENT and self.find(key):
+        if status != HTTPStatus.NO_CONTENT and any(each.key == key for page in self._pages(key) for each in page):
             raise UnexpectedAnswerError(f"the answer is {status}, and the object is still there")
 
     def delete_many(self, keys: Sequence[str]) -> None:
@@ -198,7 +197,7 @@ class S3Store(CloudStore):
     @cached_property
     def _client(self) -> "S3Client":
         """Makes the client at the first use: boto3 then asks for a role's keys, which may need a retry."""
-        return new_client(self._target, self._max_workers, self._limits)
+        return new_client(self._target, self._connections, self._limits)
 
     def _translate(self, error: Exception, doing: str, key: str, /) -> None:
         keys = f"{self._prefix}*" if key.startswith(self._prefix) else key  # to name in a missing right

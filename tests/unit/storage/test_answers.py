@@ -1,9 +1,12 @@
 """What the store of each SDK makes of answers that are lost, refused, or of somebody else, over real HTTP."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import WARNING
 from pathlib import Path
+from threading import Event, Lock
 from urllib.parse import unquote
 
 import pytest
@@ -13,6 +16,7 @@ from app.storage.base import ChangedError, Content
 from app.storage.cloud_store import CloudStore
 from tests.fakes import azure_answers, google_answers, s3_answers
 from tests.fakes.canned_server import Answer, CannedServer
+from tests.support.waiting import wait_for, wait_until
 
 KEY = "t/_journal/schema.json"
 FILE = "t/f.parquet"
@@ -136,6 +140,36 @@ class TestConditionalWrites:
     def test_nobody_knows_what_was_written_while_the_object_cannot_be_read(self, say: Dialect) -> None:
         with say.at(say.changed, say.broken) as store, pytest.raises(RetryableError, match=f"reading {say.uri}/{KEY}"):
             store.write(KEY, OURS, replaces=say.first)
+
+
+_THREADS, _CONNECTIONS = 30, 4  # with ``max_workers=2``
+
+
+def test_many_threads_share_the_connections_that_are_kept(say: Dialect, caplog: pytest.LogCaptureFixture) -> None:
+    """As where the tables of a hundred topics begin at the same time: none is opened for one request."""
+    lock, gate, begun, inside, most = Lock(), Event(), set[int](), 0, 0
+
+    def wait_at_gate() -> None:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        wait_for(gate, "all threads to begin")
+        with lock:
+            inside -= 1
+
+    def read(number: int) -> Content | None:
+        begun.add(number)
+        return store.read(KEY)
+
+    with CannedServer(say.holds(OURS), before=wait_at_gate) as server, ThreadPoolExecutor(_THREADS) as threads:
+        store = say.make(server.url)
+        found = [threads.submit(read, number) for number in range(_THREADS)]
+        wait_until(lambda: len(begun) == _THREADS and most >= _CONNECTIONS, "all threads to begin")
+        gate.set()
+        assert [content.body for each in found if (content := each.result())] == [OURS] * _THREADS
+    assert most == _CONNECTIONS
+    assert not [each for each in caplog.records if each.levelno >= WARNING]
 
 
 class TestFiles:
