@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.bad_records.dead_letter import HEADERS
-from app.convert.scalars import OutOfRange, moment_at
+from app.convert.scalars import ZONED, OutOfRange, moment_at
 from app.model import Headers, Row, TopicPartition, known_timestamp
 from app.table.layout import PartitionSpec
 
@@ -68,8 +68,6 @@ METADATA: Mapping[str, Callable[[Sequence[Row], Sequence[TopicPartition]], pa.Ar
     "__topic": lambda _, tps: pa.array([tp.topic for tp in tps], pa.string()),
     "__partition": lambda _, tps: pa.array([tp.partition for tp in tps], pa.int32()),
     "__offset": lambda rows, _: pa.array([row.offset for row in rows], pa.int64()),
-    KAFKA_TIMESTAMP: lambda rows, _: (
-        pa.array(map(_timestamp, rows), pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
-    ),
+    KAFKA_TIMESTAMP: lambda rows, _: pa.array(map(_timestamp, rows), pa.timestamp("ms", "UTC")).cast(ZONED),
     "__headers": lambda rows, _: pa.array([_headers(row.headers) for row in rows], HEADERS),
 }

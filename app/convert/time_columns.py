@@ -158,10 +158,8 @@ def _epoch_micros(numbers: pa.Array) -> pa.Array:
     for bound, per_second in reversed(_UNITS):
         if largest > bound:
             beyond = pc.or_(pc.greater(numbers, bound), pc.less(numbers, -bound))
-            is_finer, factor = per_second > _MICROS_A_SECOND, _MICROS_A_SECOND // per_second
-            scaled = (
-                _floor_divide(numbers, per_second // _MICROS_A_SECOND) if is_finer else pc.multiply(numbers, factor)
-            )
+            finer, factor = per_second // _MICROS_A_SECOND, _MICROS_A_SECOND // per_second
+            scaled = _floor_divide(numbers, finer) if finer else pc.multiply(numbers, factor)
             micros = pc.if_else(beyond, scaled, micros)
     return micros
 
