@@ -10,7 +10,7 @@ from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, S
 
 def new_store(settings: Settings) -> ObjectStore:
     """The store, not connected yet. Loads only its own SDK: each takes a good part of a second."""
-    workers = 2 * settings.max_write_workers  # uploads, and the journal beside them
+    workers = (4 if settings.has_tables else 2) * settings.max_write_workers  # uploads, and journals beside them
     match settings.storage:
         case LocalTarget() as target:
             return LocalStore(target.folder)
