@@ -11,6 +11,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.columns import CONVERSION_ERRORS, Columns, in_types
-from app.model import Headers, RegisteredSchema, SchemaId
+from app.model import Headers, Message, RegisteredSchema, SchemaId
 from app.reasons import OtherFormat, Reason, reason_of
 from app.table.type_names import Types
 
@@ -30,9 +31,7 @@ _BY_NUMBER, _BY_GUID, _OF_GLUE = b"\0", b"\1", b"\3"
 _PLAIN, _PACKED = _OF_GLUE + b"\0", _OF_GLUE + b"\5"  # the data are as they are, or compressed by zlib
 _NUMBER_BYTES, _UUID_BYTES = 5, 16
 _SIZES = {_BY_GUID: 1 + _UUID_BYTES, _OF_GLUE: 2 + _UUID_BYTES}
-# Zlib makes a thousand bytes of one. Records above 16 MB are too large by default.
-_MOST_UNPACKED, _MOST_TIMES = 16 << 20, 100
-_MOST_UNPACKED_AT_ONCE = 64 << 20
+_MOST_UNPACKED = 16 << 20  # zlib makes a thousand bytes of one; messages above this are too big by default
 _REFUSED_SECONDS = 30.0  # a registry may have replicas, which get a new schema later
 _MOST_REMEMBERED = 10_000  # ids
 _MOST_TEXT, _LEAST_TEXT = 8 << 20, 16 << 10  # of known schemas together, and of each: a byte may take 50 of memory
@@ -59,15 +58,11 @@ def payloads(values: Values, headers: AllHeaders) -> Mapping[SchemaId, tuple[Seq
         if len(prefixes) == 1:
             return {_schema_id(*prefixes): (range(len(values)), [value[size:] for value in values])}
     found: dict[bytes, tuple[list[int], list[bytes]]] = defaultdict(lambda: ([], []))
-    room = _MOST_UNPACKED_AT_ONCE
     for place, (value, its) in enumerate(zip(values, headers, strict=True)):
         named, rest = _named(value, its, _VALUE_HEADER)
         places, data = found[named]
         places.append(place)
         data.append(rest)
-        room -= max(0, len(rest) - len(value))
-        if room < 0:
-            raise ValueError("too much at once")
     groups = {_schema_id(named): of_schema for named, of_schema in found.items()}
     if len(groups) < len(found):
         raise ValueError("one schema, named in two ways")
@@ -84,15 +79,25 @@ def _named(raw: bytes, headers: Headers | None, header: str) -> tuple[bytes, byt
     return (_PLAIN + named[2:], _unpacked(data)) if named[:2] == _PACKED else (named, data)
 
 
+def unpacked_size(message: Message) -> int:
+    """Returns the size of a message's value, with what it and the key grow by once they are unpacked."""
+    size = len(message)
+    for raw in (message.value(), message.key()):
+        if raw and raw[:2] == _PACKED:
+            with suppress(ValueError):  # it is refused where it is read
+                size += len(_unpacked(raw[_SIZES[_OF_GLUE] :])) - len(raw)
+    return size
+
+
 def _unpacked(data: bytes) -> bytes:
-    unpack, most = zlib.decompressobj(), min(_MOST_UNPACKED, _MOST_TIMES * len(data))
+    unpack = zlib.decompressobj()
     try:
-        unpacked = unpack.decompress(data, most)
+        unpacked = unpack.decompress(data, _MOST_UNPACKED)
     except zlib.error as error:
         raise ValueError(Reason("zlib cannot unpack it").also("", f": {error}")) from None
     if not unpack.eof:
-        limit = f"it becomes more than {_MOST_UNPACKED >> 20} MB, or {_MOST_TIMES} times its size"
-        raise ValueError(Reason(f"zlib cannot unpack it: {limit if len(unpacked) == most else 'it is cut off'}"))
+        cause = "it becomes more than 16 MB" if len(unpacked) == _MOST_UNPACKED else "it is cut off"
+        raise ValueError(Reason(f"zlib cannot unpack it: {cause}"))
     return unpacked
 
 

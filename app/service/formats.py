@@ -16,11 +16,11 @@ from app.catalog.schema_registry import SERVICE, SchemaRegistry
 from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, new_deserializer
-from app.convert.registered_schemas import Find
+from app.convert.registered_schemas import Find, unpacked_size
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.errors import RetryableError
 from app.formats import FORMATS
-from app.model import RegisteredSchema, SchemaId
+from app.model import Message, RegisteredSchema, SchemaId
 from app.monitoring.waits import Request, Stopped, Waits
 
 
@@ -31,6 +31,7 @@ class Formats:
     parser: MessageParser | None  # of many values at once
     read_key: ReadKey | None  # for keys that are no text
     ask_with: Callable[[Patiently], None] | None  # sets how the schema registry is asked
+    size_of: Callable[[Message], int]  # of a message's value as it is read
 
 
 def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
@@ -86,7 +87,9 @@ def new_formats(settings: Settings, find: Find | None) -> Formats:
                 messages.ask_with(patiently)
 
     read_key = partial(made[keys].read, is_key=True) if keys in made and FORMATS[keys].keys_at_once else None
-    return Formats(deserializer(values), KeyDeserializer(deserializer(keys)), made.get(values), read_key, ask_with)
+    size_of = len if {values, keys} <= DESERIALIZERS.keys() else unpacked_size
+    key = KeyDeserializer(deserializer(keys))
+    return Formats(deserializer(values), key, made.get(values), read_key, ask_with, size_of)
 
 
 def waiting(find: Find, waits: Waits, seconds: float, stop: threading.Event) -> Find:

@@ -71,7 +71,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
         connector.health.turn()
 
     observer = connector.stream_timeouts.new_observer(is_heard, announcer)
-    intake = Intake(connector.limits.max_record_bytes, connector.bad_records, observer, transformer)
+    intake = Intake(connector.limits.max_record_bytes, connector.bad_records, formats.size_of, observer, transformer)
     loop = PlainLoop(client, intake, members, on_turn, until)
     run_end = None
     if until:

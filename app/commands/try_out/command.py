@@ -158,7 +158,7 @@ class _Trial:
             columns = (*dict.fromkeys((*settings.metadata_columns, _OFFSET)),)
             with_offset = settings.model_copy(update={"metadata_columns": columns})
             stager = new_stager(with_offset, self._lake, self._bad_records, of_messages, read)
-            intake = Intake(limits.max_record_bytes, self._bad_records, transformer=transformer)
+            intake = Intake(limits.max_record_bytes, self._bad_records, formats.size_of, transformer=transformer)
             no_log: Any = None  # nothing is claimed
             tp, left = TopicPartition(topic.name, 0), self._messages
             assignment = Assignment([tp], no_log, partial(self._stage, stager))

@@ -1,16 +1,16 @@
 """What the plain lane takes of Kafka's client: as much as there is room for, and no message that is too big."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain
 from operator import methodcaller
 from typing import NamedTuple
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from app.bad_records.refusals import BadRecords, Refusal, TooBigError, headers_size, message_size, not_deserialized
+from app.bad_records.refusals import BadRecords, Refusal, TooBigError, headers_size, not_deserialized
 from app.consumer.plain.transformer import Transformer
 from app.consumer.rows import MESSAGE_OVERHEAD
 from app.consumer.sink_observer import NOBODY, SinkObserver
@@ -129,11 +129,13 @@ class Taken(NamedTuple):
 class Intake:
     """Takes the messages that a poll gave. For the consumer's thread.
 
-    ``max_record_bytes`` bounds a message that becomes a row. ``transformer`` runs an edited ``transform()``.
+    ``max_record_bytes`` bounds a message that becomes a row, ``size_of`` returns the size of its value as it is read.
+    ``transformer`` runs an edited ``transform()``.
     """
 
     max_record_bytes: int
     bad_records: BadRecords
+    size_of: Callable[[Message], int] = len
     observer: SinkObserver = NOBODY
     transformer: Transformer | None = None
 
@@ -142,7 +144,7 @@ class Intake:
     ) -> Taken:
         """Hand messages by rising offsets to the assignment; through ``transform()`` only as ``Transformer.run``."""
         if self.transformer is None:
-            return Taken(len(messages), self._take(assignment, tp, messages))
+            return Taken(len(messages), self._take(assignment, tp, messages, [*map(self.size_of, messages)]))
         done = self.transformer.run(messages, room=room, until=until)
         taken = messages[: done.messages]
         if taken:
@@ -152,28 +154,20 @@ class Intake:
             self.observer.messages_added(tp, done.heard)
         return Taken(len(taken), done.size + MESSAGE_OVERHEAD * len(taken) + sum(map(len, taken)))
 
-    def _take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
+    def _take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message], sizes: list[int]) -> int:
+        """Take messages, as much at once as one may have; the dead letter keeps the beginning of a larger one."""
         headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
-        values, keys = sum(map(len, messages)), sum(map(len, filter(None, map(_key, messages))))
+        values, keys = sum(sizes), sum(map(len, filter(None, map(_key, messages))))
         beside, most = keys + headers_size(headers), self.max_record_bytes
-        if values + beside > most and any(message_size(each) > most for each in messages):
-            return self._take_in_turn(assignment, tp, messages)
+        if values + beside > most and (middle := len(messages) // 2):
+            halves = (messages[:middle], sizes[:middle]), (messages[middle:], sizes[middle:])
+            return sum(self._take(assignment, tp, *half) for half in halves)
+        if values + beside > most:
+            self.reject(assignment, not_deserialized(TooBigError(values + beside, most), messages[0]))
+            return values + beside
         size = _COPIES * values + beside + MESSAGE_OVERHEAD * len(messages) + _HEADER_OVERHEAD * len(headers)
         assignment.take([Piece(tp, messages[-1].offset(), messages=messages)], size)
         self.observer.messages_added(tp, messages)
-        return size
-
-    def _take_in_turn(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message]) -> int:
-        """Reject messages that are too big, which frees their memory; the dead letter keeps their beginning."""
-        size, most = 0, self.max_record_bytes
-        for is_too_big, some in groupby(messages, lambda message: message_size(message) > most):
-            if not is_too_big:
-                size += self._take(assignment, tp, list(some))
-                continue
-            for message in some:
-                of_message = message_size(message)
-                self.reject(assignment, not_deserialized(TooBigError(of_message, most), message))
-                size += of_message
         return size
 
     def reject(self, assignment: Assignment, refusal: Refusal) -> None:
