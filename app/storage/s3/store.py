@@ -99,8 +99,8 @@ class S3Store(CloudStore):
     def _says_nothing_is_there(self, error: ClientError, key: str) -> bool:
         """Whether there is no object. Without the right to list the whole bucket S3 says 403 instead of 404."""
         if error_code(error) == "AccessDenied":
-            with suppress(FatalError):
-                return self.find(key) is None
+            with suppress(FatalError), self._named("listing", key):  # this thread has a connection
+                return not any(each.key == key for page in self._pages(key) for each in page)
         return error_code(error) == "NoSuchKey"
 
     def _send(self, key: str, body: BinaryIO, size: int, replaces: Replaces) -> Version:

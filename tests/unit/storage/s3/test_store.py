@@ -3,10 +3,11 @@
 import logging
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 
 import pytest
 
@@ -133,3 +134,12 @@ def raw_server(answer: bytes) -> Iterator[int]:
         Thread(target=serve, daemon=True).start()
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_threads_that_list_what_they_may_not_read_do_not_wait_for_each_other() -> None:
+    """Each has one of four connections, and needs it for both requests."""
+    gate = Barrier(4)
+    with CannedServer(refusal(403, "AccessDenied"), before=gate.wait) as server, ThreadPoolExecutor(4) as threads:
+        store = s3_store(server.url)
+        found = [threads.submit(store.read, KEY) for _ in range(4)]
+        assert all(isinstance(each.exception(), FatalError) for each in found)
