@@ -113,8 +113,8 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def last_words(error: BaseException) -> str:
-    """Returns the message of the innermost exception, without the prefixes that libraries add."""
-    return one_line(str(innermost(error)).rpartition(": ")[2])
+    """Returns the message of the innermost exception, without secrets and the prefixes that libraries add."""
+    return one_line(redact(str(innermost(error))).rpartition(": ")[2])
 
 
 def one_line(message: str) -> str:
@@ -123,4 +123,6 @@ def one_line(message: str) -> str:
 
 
 def cut(text: str, longest: int) -> str:
+    """Returns the text without secrets, at most this long. A secret that was cut would no longer be recognised."""
+    text = redact(text)
     return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from json import JSONDecodeError
 from typing import Literal
 
-from app.errors import DataError, cut
+from app.errors import DataError
 from app.logs import OnceAMinute
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
 from app.reasons import OtherFormat, Reason, about, reason_of
@@ -127,7 +127,7 @@ def not_deserialized(error: Exception, message: Message) -> Refusal:
     what, setting, raw = "it does", "KAFKA_VALUE_DESERIALIZER", message.value()
     if OF_THE_KEY in getattr(error, "__notes__", ()):
         what, setting, raw = "its key does", "KAFKA_KEY_DESERIALIZER", message.key()
-    reason = Reason(f"{what} not deserialize: ").also(found, cut(found.whole, LONGEST_REASON))
+    reason = Reason(f"{what} not deserialize: ").also(found, found.whole[:LONGEST_REASON])
     is_other = isinstance(found, OtherFormat) or not (found in error.args or _is_json(error, raw or b""))
     remedy = f"Set {setting} to what the producer writes" if is_other else "Correct it at its producer"
     return Refusal(as_it_came(message, reason), f"{remedy}, or set ON_BAD_RECORD")

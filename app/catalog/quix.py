@@ -15,7 +15,6 @@ from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.formatting import counted
 from app.model import DataFile, Mark
-from app.redaction import redact
 from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
 
@@ -213,7 +212,7 @@ def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
 
 
 def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalError:
-    cause = f"its {field} should be {wanted}, and is {cut(redact(repr(got)), 200)}"
+    cause = f"its {field} should be {wanted}, and is {cut(repr(got), 200)}"
     return FatalError(doing, cause, "Check that CATALOG_URL is the address of a Quix catalog, and its version")
 
 

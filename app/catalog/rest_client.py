@@ -15,7 +15,7 @@ from urllib3.exceptions import HTTPError, NewConnectionError
 
 from app.catalog.base import NotTakenError
 from app.container import with_own_address
-from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, innermost, last_words
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words
 from app.http_headers import fits_header, retry_after
 from app.redaction import add_login, add_secrets, redact
 
@@ -170,7 +170,7 @@ class RestClient:
     def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
         # The first words on one line, without secrets that the other side repeats.
-        shown = cut(" ".join(redact(body[:_REFUSAL_LIMIT].decode(errors="replace")).split()), _SHOWN_CHARACTERS)
+        shown = " ".join(redact(body[:_REFUSAL_LIMIT].decode(errors="replace")).split())[:_SHOWN_CHARACTERS]
         answer = Answer(self._service, status, response.reason or "", body, shown)
         if status in _BUSY:
             raise NotTakenError(doing, answer.summary, retry_after=retry_after(response.headers))

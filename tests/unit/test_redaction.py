@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from app import redaction
-from app.errors import FatalError
+from app.errors import FatalError, cut, last_words
 from app.logs import JsonFormatter, RecentWarnings, TextFormatter
 from app.redaction import add_login, add_secrets, redact
 
@@ -106,3 +106,13 @@ def test_errors_log_and_page_hide_what_the_other_side_says() -> None:
     page.emit(record)
     shown = [page.newest_first()[0].message, TextFormatter().format(record), JsonFormatter().format(record)]
     assert not [text for text in shown if "hunter2" in text]
+
+
+def test_no_part_of_a_secret_is_shown_where_a_text_is_cut() -> None:
+    add_secrets(SECRET)
+    texts = [cut(f"{' ' * before}{SECRET} is refused", 40) for before in range(40)]
+    assert [text for text in texts if "hun" in text] == []
+
+
+def test_a_token_is_hidden_though_the_words_before_it_are_left_out() -> None:
+    assert last_words(OSError("no such login: token: eyJhbGciOiJIUzI1NiJ9")) == "***"

@@ -48,7 +48,7 @@ from app.catalog.iceberg.trust import PROVIDER, refuse_provider, restrict
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, innermost, last_words, one_line
 from app.model import DataFile, Mark
-from app.redaction import add_secrets, redact
+from app.redaction import add_secrets
 from app.storage.base import ObjectStore
 from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
@@ -391,7 +391,7 @@ def translated(doing: str, error: Exception) -> ConnectorError:
     cause = last_words(error) if innermost(error) is not error else str(error) or repr(error)
     if isinstance(error, InvalidAnswerError):  # its text quotes the answer, in which a login may be issued
         cause = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-    cause = cut(redact(one_line(cause)), _LONGEST_CAUSE)
+    cause = cut(one_line(cause), _LONGEST_CAUSE)
     if isinstance(error, AuthorizationExpiredError | ForbiddenError | OAuthError | UnauthorizedError):
         hint = "Check CATALOG_AUTH_TOKEN, or CATALOG_CLIENT_ID and CATALOG_CLIENT_SECRET, and the rights on the table"
         return FatalError(doing, cause, hint)

@@ -9,7 +9,6 @@ from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, Tra
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, last_words, one_line
-from app.redaction import redact
 from app.storage.cloud_store import MissingBucketError
 from app.storage.errors import PASSES, ErrorRules, Rule
 
@@ -149,4 +148,4 @@ def _reason(error: BaseException) -> str:
 
 def _plain(message: str) -> str:
     """Makes one line of bounded length without a full stop, for use inside a sentence."""
-    return cut(redact(one_line(message)), _SHOWN_CHARACTERS)
+    return cut(one_line(message), _SHOWN_CHARACTERS)

@@ -253,6 +253,15 @@ def test_the_body_of_an_answer_is_not_read(caplog: pytest.LogCaptureFixture) -> 
     assert warnings(caplog) == []
 
 
+def test_no_part_of_a_login_is_logged_where_a_long_reason_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    add_secrets("k3y-of-ours")
+    elsewhere = f"https://elsewhere/{'a' * 235}/k3y-of-ours"
+    with CannedServer(Answer(302, headers={"Location": elsewhere})) as server:
+        Run(server).all()
+    assert "aaa/" in warnings(caplog)[0]
+    assert "k3y" not in warnings(caplog)[0]
+
+
 def test_a_file_in_the_working_folder_names_no_code(
     server: CannedServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
