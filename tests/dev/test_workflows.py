@@ -26,6 +26,30 @@ def test_each_action_is_pinned_to_a_commit_whose_version_is_told() -> None:
     assert [line for line in used if not pinned.fullmatch(line)] == []
 
 
+def test_only_the_steps_that_need_a_token_have_one() -> None:
+    """A step without it may run what any package brings."""
+    steps = []
+    for workflow in map(yaml.safe_load, map(Path.read_text, WORKFLOWS)):
+        jobs = [*workflow["jobs"].values()]
+        steps += [step for job in jobs for step in job.pop("steps", [])]
+        assert not re.search(r"github\.token|secrets\.", str(workflow)), "a job hands it to all of its steps"
+    kept = [step for step in steps if "checkout@" in step.get("uses", "")]
+    assert [step for step in kept if step.get("with", {}).get("persist-credentials") is not False] == []
+    given = [step["run"].split()[:2] for step in steps if "github.token" in str(step)]
+    assert given == [["docker", "login"], ["gh", "release"]]
+
+
+def test_a_release_comes_with_attestations_of_its_files_and_its_image() -> None:
+    release = yaml.safe_load((GITHUB / "workflows" / "release.yml").read_text())["jobs"]["publish"]
+    steps = [str(step) for step in release["steps"]]
+    attested = [number for number, step in enumerate(steps) if "attest-build-provenance@" in step]
+    files, image = (release["steps"][number]["with"] for number in attested)
+    assert files["subject-path"] in release["steps"][-1]["run"], "what is attested is what is released"
+    assert {"subject-name", "subject-digest"} < image.keys()
+    assert max(attested) < len(steps) - 1
+    assert release["permissions"].items() >= {"id-token": "write", "attestations": "write"}.items()
+
+
 def test_what_is_pinned_is_renewed() -> None:
     updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text())["updates"]
     assert {each["package-ecosystem"] for each in updates} == {"docker", "github-actions", "pip"}
