@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyiceberg.catalog
 import pyiceberg.io
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import locations
 from pyiceberg.table.locations import SimpleLocationProvider
+from pyiceberg.utils.config import Config
 
 from app.errors import ConfigError, ConnectorError, FatalError
 from app.redaction import redact
@@ -20,6 +23,18 @@ RAN: list[object] = []
 PROVIDER, CODE = "write.py-location-provider.impl", f"{__name__}.spy"
 UNKNOWN = Answer(404, b'{"error": {"message": "no table", "type": "NoSuchTableException", "code": 404}}')
 ISSUED = Answer(body=b'{"access_token": "issued-for-an-hour", "token_type": "bearer"}')
+
+PROGRAM = """\
+catalog:
+  default:
+    auth:
+      type: custom
+      impl: subprocess.run
+      custom:
+        args:
+        - touch
+        - {}
+"""
 
 
 def spy(*given: object, **named: object) -> None:
@@ -114,6 +129,19 @@ def test_a_path_below_its_own_host_is_followed(tmp_path: Path) -> None:
         server.answer_first(config(uri=f"{server.url}/iceberg"))
         check(tmp_path, server)
     assert server.requests[-1].path == "/iceberg/v1/namespaces/lake/tables/readings"
+
+
+@pytest.mark.parametrize("variable", [None, "HOME", "PYICEBERG_HOME"])
+def test_a_file_names_code_only_in_the_folder_that_the_operator_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None
+) -> None:
+    (tmp_path / ".pyiceberg.yaml").write_text(PROGRAM.format(tmp_path / "ran"))
+    monkeypatch.delenv("PYICEBERG_HOME", raising=False)
+    monkeypatch.setenv(variable, str(tmp_path)) if variable else monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # as at the start
+    with CannedServer(config(), UNKNOWN) as server, suppress(ConnectorError):
+        check(tmp_path, server)
+    assert (tmp_path / "ran").exists() == (variable == "PYICEBERG_HOME")
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
