@@ -49,6 +49,7 @@ class Maintenance:
         rows: that were erased.
         left: folders that were left because of an error.
         refused: percentage of the table's bytes that a later one would have erased, and was not allowed to.
+        clock: seconds by which a later one found this machine's clock ahead of the store's, so that it erased nothing.
     """
 
     begun: float = 0.0
@@ -62,6 +63,7 @@ class Maintenance:
     rows: float = 0
     left: float = 0
     refused: float = 0
+    clock: float = 0
 
 
 Headers = Sequence[tuple[str, str | bytes | None]]

@@ -70,6 +70,7 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("erased_failed_folders", "Folders that it left because of an error.", _maintained("left")),
     ("erased_refused_percent", "Share of the table that KEEP refused to erase; 0: none.", _maintained("refused")),
     ("other_programs", "Other programs that have partitions in the group.", lambda s: len(s.counts.programs)),
+    ("erased_clock_seconds", "How far ahead of the store it found this clock; 0: erased.", _maintained("clock")),
     ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.identity.commit_interval),
 )
 # The same for each partition, from its position and the age of its oldest message that is not committed.

@@ -16,16 +16,18 @@ from app.commands.compact.table import TableAtWork
 from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
-from app.formatting import counted
+from app.formatting import counted, duration
 from app.journal.journal import survey
 from app.model import DataFile
 from app.service.lake import dead_letter_address
 from app.spark.merge import may_match
 from app.storage.base import ObjectStore
+from app.storage.probe import own_object
 from app.table.last_maintenance import keep_maintenance
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
 
 _TOGETHER = 256 << 20  # bytes
+_MOST_OFF = 3600.0  # seconds between two clocks
 _PAUSES = (0, *(5 << n for n in range(7)))  # seconds before each search; together more than a lease
 _NOT_SEARCHED = """\
 Not searched: records that are in Kafka only, or in files written after this run began: run it again once they are in
@@ -43,6 +45,7 @@ def erase(settings: Settings, options: Namespace) -> int:
     with new_job(settings, options) as job:
         conditions: Sequence[str] = options.where or EVERY_ROW
         wanted: Callable[[str], bool] = partial(_is_old, job.table, options.older_than)
+        refuse_clock(options, job.table.store, job.table.root)
         listed = ((sum(file.size for file in found), wanted(path)) for path, found in job.table.folders(()))
         refuse_most(options, job.table.store, job.table.root, listed)
         rows = files = 0
@@ -130,6 +133,19 @@ def has_ended(values: Mapping[str, str | None], age: timedelta, zone: str) -> bo
     return parts < tuple(limit.timetuple())[: len(parts)]
 
 
+def refuse_clock(options: Namespace, store: ObjectStore, root: str) -> None:
+    """Refuse to erase by age while this machine's clock is not the store's. A local disk has no clock to compare."""
+    if options.older_than is None or options.dry_run:
+        return
+    with own_object(journal_folder(root), store.delete) as key:
+        store.overwrite(key, b"{}")
+        ahead = [(datetime.now(UTC) - each.last_modified).total_seconds() for each in store.list(key)]
+    if (off := max(ahead, key=abs, default=0.0)) and abs(off) > _MOST_OFF:
+        keep_maintenance(store, root, clock=off)
+        cause = f"this machine's clock is {duration(abs(off))} {'ahead of' if off > 0 else 'behind'} the store's"
+        raise ConfigError("erasing old rows", cause, "Set this machine's clock (NTP); nothing was erased")
+
+
 def refuse_most(options: Namespace, store: ObjectStore, root: str, sizes: Iterable[tuple[int, bool]]) -> None:
     """Refuse more than ``--at-most``; ``sizes`` are bytes of the table, and whether they would be erased."""
     erased = total = 0
@@ -147,7 +163,7 @@ def note_erased(options: Namespace, store: ObjectStore, root: str, rows: int, le
     """Store that what is old in the table was erased, but for folders that were left."""
     if options.older_than is not None and not options.folder and not options.dry_run:
         age = options.older_than.total_seconds()
-        keep_maintenance(store, root, erased=time(), age=age, rows=rows, left=left, refused=0)
+        keep_maintenance(store, root, erased=time(), age=age, rows=rows, left=left, refused=0, clock=0)
 
 
 def _leave_what_is_never_searched(job: Job) -> None:

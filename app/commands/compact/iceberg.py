@@ -12,7 +12,7 @@ import pyarrow as pa
 from app.catalog.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.catalog.iceberg.table import IcebergTable
 from app.commands.batches_in_files import as_merged_metadata, batches_in
-from app.commands.compact.erase import has_ended, note_erased, refuse_most
+from app.commands.compact.erase import has_ended, note_erased, refuse_clock, refuse_most
 from app.commands.compact.job import bins_worth_merging, by_size
 from app.commands.compact.table import TableAtWork, is_chosen
 from app.commands.output import print_line
@@ -73,6 +73,7 @@ def erase_iceberg(settings: Settings, options: Namespace) -> int:
         ended = [has_ended(values, options.older_than, zones[is_local]) for is_local, values in file.times]
         return bool(ended) and all(ended)
 
+    refuse_clock(options, table.store, table.root)
     refuse_most(options, table.store, table.root, ((file.size, is_old(file)) for file in live))
     old = [file for file in live if is_old(file) and is_chosen(table.folder_of(file.key) or ".", options.folder)]
     if old and not options.dry_run:

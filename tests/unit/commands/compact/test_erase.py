@@ -15,7 +15,7 @@ from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
 from tests.support.journals import keep_journal
-from tests.unit.commands.compact.lake import ROOT, Lake
+from tests.unit.commands.compact.lake import ROOT, Lake, OtherClock
 
 
 @pytest.mark.parametrize("dry", [False, True])
@@ -122,6 +122,25 @@ def test_more_of_the_table_than_it_may_have_is_refused_and_told(lake: Lake, caps
     assert (done.refused, done.rows, done.age, done.left) == (0, 20, 400 * 86_400, 0)
     assert lake.numbers() == list(range(20, 30))
     assert lake.run(*guarded, "1") == 0, "nothing is left that could be refused"
+
+
+@pytest.mark.parametrize(("hours", "said"), [(-2.5, "2 h 30 min ahead of"), (1.2, "1 h 12 min behind"), (-0.8, "")])
+def test_nothing_is_erased_by_a_clock_that_is_not_the_stores(
+    lake: Lake, capsys: pytest.CaptureFixture[str], hours: float, said: str
+) -> None:
+    lake.write(0, year="2019")
+    lake.patch.setattr("app.commands.compact.table.new_store", lambda _: OtherClock(lake.folder, hours))
+    assert lake.run("erase", "--older-than", "400d") == (2 if said else 0)
+    assert f"this machine's clock is {said} the store's" in capsys.readouterr().err or not said
+    assert lake.numbers("*/*") == list(range(10)) if said else not lake.files()
+    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
+    assert done
+    assert (bool(done.clock), bool(done.erased)) == (bool(said), not said)
+    lake.patch.setattr("app.commands.compact.table.new_store", lambda _: LocalStore(lake.folder))
+    assert lake.run("erase", "--older-than", "400d") == 0
+    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
+    assert done
+    assert (done.clock, lake.files()) == (0, []), "once the clock is right, it goes on"
 
 
 def test_a_run_over_some_folders_is_no_run_over_the_table(lake: Lake) -> None:

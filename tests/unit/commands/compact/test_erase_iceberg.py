@@ -26,6 +26,7 @@ from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
 from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench
 from tests.unit.catalog.iceberg_commits import commits
+from tests.unit.commands.compact.lake import OtherClock
 from tests.unit.commands.local import local_settings
 
 NOW = datetime.now(UTC)
@@ -100,6 +101,16 @@ def at(days: float) -> datetime:
 def texts(moment: datetime, names: Sequence[str] = ("year", "month", "day", "hour")) -> dict[str, str]:
     formats = {"year": "%Y", "month": "%m", "day": "%d", "hour": "%H"}
     return {name: f"{moment:{formats[name]}}" for name in names}
+
+
+def test_nothing_is_taken_out_by_a_clock_that_is_not_the_stores(
+    bench: Bench, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.make(("at", "day"))
+    bench.add({"n": 1, "at": at(500)})
+    monkeypatch.setattr("app.commands.compact.table.new_store", lambda _: OtherClock(tmp_path, hours=-2))
+    assert run() == 2
+    assert bench.numbers() == [1]
 
 
 @pytest.mark.parametrize("transform", ["year", "month", "day", "hour"])
