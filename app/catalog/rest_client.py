@@ -17,11 +17,12 @@ from app.catalog.base import NotTakenError
 from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words
 from app.http_headers import fits_header, retry_after
+from app.read_limits import check_json
 from app.redaction import add_login, add_secrets, redact
 
 # Bytes. A table's description is some kilobytes; of a refusal only the first words are shown.
 _ANSWER_LIMIT = 16 << 20
-_REFUSAL_LIMIT = 64 << 10
+REFUSAL_LIMIT = 64 << 10
 _SHOWN_CHARACTERS = 300
 _PIECE = 64 << 10
 
@@ -155,8 +156,8 @@ class RestClient:
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                limit = _ANSWER_LIMIT if response.ok else _REFUSAL_LIMIT
-                return self._judged(response, _read(response, limit, give_up), limit, doing)
+                limit = _ANSWER_LIMIT if response.ok else REFUSAL_LIMIT
+                return self._judged(response, read_answer(response, limit, give_up), limit, doing)
         except requests.RequestException as error:
             raise self._translated(error, doing, patience) from error
         except HTTPError as error:  # of urllib3, while the body is read
@@ -170,7 +171,7 @@ class RestClient:
     def _judged(self, response: requests.Response, body: bytes, limit: int, doing: str) -> Answer:
         status = response.status_code
         # The first words on one line, without secrets that the other side repeats.
-        shown = " ".join(redact(body[:_REFUSAL_LIMIT].decode(errors="replace")).split())[:_SHOWN_CHARACTERS]
+        shown = " ".join(redact(body[:REFUSAL_LIMIT].decode(errors="replace")).split())[:_SHOWN_CHARACTERS]
         answer = Answer(self._service, status, response.reason or "", body, shown)
         if status in _BUSY:
             raise NotTakenError(doing, answer.summary, retry_after=retry_after(response.headers))
@@ -185,10 +186,8 @@ class RestClient:
             raise FatalError(
                 doing, answer.summary, f"{'Check' if self._secret else 'Set'} {self._service.token_variable}"
             )
-        if response.ok and len(body) > limit:
-            raise FatalError(
-                doing, f"the answer is larger than {limit >> 20} MiB", f"Check {self._service.url_variable}"
-            )
+        if response.ok:
+            check_answer(body, limit, doing, self._service.url_variable)
         return answer
 
     def _translated(self, error: requests.RequestException, doing: str, patience: Patience) -> ConnectorError:
@@ -207,7 +206,15 @@ class RestClient:
         return FatalError(doing, last_words(error), f"Check {variable}")
 
 
-def _read(response: requests.Response, limit: int, give_up: float) -> bytes:
+def check_answer(body: bytes, limit: int, doing: str, url_variable: str) -> None:
+    """Raises ``FatalError`` for an answer that would fill the memory once it is parsed."""
+    try:
+        check_json(body, limit)
+    except ValueError as error:
+        raise FatalError(doing, f"the answer is too large: {error}", f"Check {url_variable}") from None
+
+
+def read_answer(response: requests.Response, limit: int, give_up: float) -> bytes:
     """Reads little more than ``limit`` bytes at most; unread bytes cost only the connection.
 
     Reads parts as they arrive: a full one may never come if the server sends a byte now and then.

@@ -18,6 +18,7 @@ from pydantic import Field, TypeAdapter, field_validator, model_validator
 from app.journal.entry import JournaledFile, RolledBack, Stored, check_keys, form_of, parse
 from app.kafka.watch import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
+from app.read_limits import MOST_BYTES, check_json
 from app.storage.document import Form
 from app.table.layout import object_roots
 
@@ -213,7 +214,9 @@ def _unpacked(body: bytes) -> bytes:
     if not isinstance(fields, dict) or _PACKED not in fields:  # it is a topic, or a value of a partition column
         return body
     try:
-        fields["revoked"] = json.loads(zlib.decompress(base64.b64decode(fields.pop(_PACKED), validate=True)))
+        packed = base64.b64decode(fields.pop(_PACKED), validate=True)
+        check_json(unpacked := zlib.decompressobj().decompress(packed, MOST_BYTES + 1))
+        fields["revoked"] = json.loads(unpacked)
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
         raise ValueError(f"{_PACKED}: {error}") from None
     return json.dumps(fields).encode()

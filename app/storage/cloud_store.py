@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.base import Content, StoredObject
 from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen, Version
+from app.storage.document import SmallBody
 from app.storage.errors import os_translated
 from app.storage.probe import own_object
 
@@ -129,10 +130,10 @@ class CloudStore(ABC):
         return next((found for found in self.list(key) if found.key == key), None)
 
     def read(self, key: str) -> Content | None:
-        body = BytesIO()
+        body = SmallBody(f"{self.uri}/{key}")
         with self._doing("reading", key):
             found = self._fetch(key, body)
-        return Content(body.getvalue(), found.etag) if found else None
+        return Content(bytes(body), found.etag) if found else None
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         if not length:  # HTTP has no empty range

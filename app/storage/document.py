@@ -5,13 +5,29 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from app.errors import FatalError, RetryableError
+from app.read_limits import MOST_BYTES, check_json
 from app.storage.base import ChangedError, ObjectStore
 
 _D = TypeVar("_D")
 
 
 class UnreadableError(FatalError):
-    """A document is damaged, or of a newer release."""
+    """A document is damaged, too large, or of a newer release."""
+
+
+class SmallBody(bytearray):
+    """Takes the bytes of an object that is read as a whole; ``UnreadableError`` once they are too many."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self._where = where
+
+    def write(self, data: bytes, /) -> int:
+        self += data
+        if len(self) > MOST_BYTES:
+            cause, hint = f"it has more than {MOST_BYTES:,} bytes", "Find out who has written it, and restore it"
+            raise UnreadableError(f"reading {self._where}", cause, hint)
+        return len(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,8 @@ class Document(Generic[_D]):
         """Reads the stored version; ``None`` if there is none. ``UnreadableError`` if it cannot be parsed."""
         found = self._store.read(self._key)
         try:
+            if found:
+                check_json(found.body)
             self.current = self._form.parse(found.body) if found else None
         except (ValueError, RecursionError) as error:
             raise UnreadableError(f"reading {self._form.what} {self.where}", str(error), self._form.remedy) from None

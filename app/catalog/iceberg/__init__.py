@@ -11,14 +11,12 @@ from pathlib import Path
 from pyiceberg.typedef import RecursiveDict
 from pyiceberg.utils.config import PYICEBERG_HOME, PYICEBERG_YML, Config
 
-_read_files = Config._from_configuration_files
+_read = Config._from_configuration_files
 
 
-def _read_named_file() -> RecursiveDict | None:
+def _read_named() -> RecursiveDict | None:
     """Looks for no file in the home or in the working directory: it could name code to load."""
-    folder = os.environ.get(PYICEBERG_HOME)
-    return _read_files() if folder and Path(folder, PYICEBERG_YML).is_file() else None
+    return _read() if Path(os.environ.get(PYICEBERG_HOME) or os.devnull, PYICEBERG_YML).is_file() else None
 
 
-# Before ``pyiceberg.catalog`` is imported, which reads the file.
-Config._from_configuration_files = staticmethod(_read_named_file)  # type: ignore[method-assign]
+Config._from_configuration_files = staticmethod(_read_named)  # type: ignore[method-assign] # pyiceberg.catalog calls it

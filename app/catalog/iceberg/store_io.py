@@ -6,6 +6,7 @@ from io import BytesIO
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
+from app.catalog.iceberg.unpacking import check_metadata
 from app.errors import FatalError
 from app.storage.base import ObjectStore
 
@@ -78,6 +79,7 @@ class StoreFile(InputFile, OutputFile):
         document = self._store.read(self._key)
         if document is None:
             raise FileNotFoundError(self.location)
+        check_metadata(self.location, document.body)
         return BytesIO(document.body)
 
     def to_input_file(self) -> "StoreFile":

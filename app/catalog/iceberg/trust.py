@@ -5,6 +5,8 @@ catalog sends, and follows redirects with the login. Here only the user's own se
 """
 
 import logging
+import time
+from functools import partial
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
@@ -15,15 +17,16 @@ from pyiceberg.table import TableProperties, locations
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE
+from app.catalog.rest_client import REFUSAL_LIMIT, Patience, check_answer, read_answer
 from app.errors import ConfigError, FatalError
+from app.read_limits import MOST_BYTES
 from app.redaction import add_login, redact
 
 logger = logging.getLogger(__name__)
 
 _TAKEN: Final = (PREFIX, WAREHOUSE_LOCATION, NAMESPACE_SEPARATOR_PROPERTY)  # of a catalog's configuration
 _ASKING: Final = "asking the Iceberg catalog"
-_MOST_BYTES: Final = 64 << 20  # of an answer; 1,000 snapshots are 1 MB
-_PIECE: Final = 64 << 10
+_PATIENCE: Final = Patience(connect=10.0, read=60.0, whole=60.0)  # as long as a try waits
 PROVIDER: Final = TableProperties.WRITE_PY_LOCATION_PROVIDER_IMPL
 
 
@@ -45,6 +48,7 @@ class RestrictedRestCatalog(RestCatalog):
     def _config_headers(self, session: Any) -> None:
         super()._config_headers(session)
         session.hooks["response"].append(_check_answer)  # before the first request, which sends the client's secret
+        session.request = partial(session.request, timeout=(_PATIENCE.connect, _PATIENCE.read))
 
 
 def _check_answer(answer: Any, **_: Any) -> None:
@@ -56,14 +60,10 @@ def _check_answer(answer: Any, **_: Any) -> None:
     if answer.is_redirect:
         hint = f"Set CATALOG_URL to the address that answers itself; this one points to {answer.headers['Location']}"
         raise FatalError(_ASKING, f"it answered {answer.status_code}", hint)
-    body = bytearray()
-    for piece in answer.iter_content(_PIECE):
-        body += piece
-        if len(body) > _MOST_BYTES:
-            raise FatalError(_ASKING, f"the answer is larger than {_MOST_BYTES >> 20} MiB", "Check CATALOG_URL")
-        if len(body) > _PIECE and not answer.ok:
-            break  # its first words are shown
-    answer._content = bytes(body)
+    give_up = time.monotonic() + _PATIENCE.whole - answer.elapsed.total_seconds()
+    answer._content = read_answer(answer, MOST_BYTES if answer.ok else REFUSAL_LIMIT, give_up)
+    if answer.ok:
+        check_answer(answer.content, MOST_BYTES, _ASKING, "CATALOG_URL")
 
 
 def restrict(catalog: Catalog) -> Catalog:

@@ -17,6 +17,7 @@ from uuid import uuid4
 from app.errors import FatalError
 from app.storage.base import CHUNK, Content, StoredObject
 from app.storage.conditional import changed
+from app.storage.document import SmallBody
 from app.storage.errors import os_translated
 
 logger = logging.getLogger(__name__)
@@ -107,11 +108,13 @@ class LocalStore:
     def read(self, key: str) -> Content | None:
         """Reads a small file. Its ETag is a hash of its content."""
         with self._reaching(f"reading {self.uri}/{key}", key) as path:
+            body = SmallBody(f"{self.uri}/{key}")
             try:
-                body = path.read_bytes()
+                with path.open("rb") as file:
+                    shutil.copyfileobj(file, body, CHUNK)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            return Content(body, _etag(body))
+            return Content(bytes(body), _etag(body))
 
     def read_range(self, key: str, start: int, length: int) -> bytes:
         with self._reaching(f"reading {self.uri}/{key}", key) as path, path.open("rb") as file:
@@ -124,7 +127,7 @@ class LocalStore:
             _make_folder(target.parent)
             with (target.parent / _LOCK).open("ab") as lock:  # closed, also by the end of the process, it is released
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                found = _etag(target.read_bytes()) if target.is_file() else None
+                found = _etag_of_file(target) if target.is_file() else None
                 if found == _etag(body):  # an earlier attempt failed after renaming
                     _sync_folder(target.parent)
                 elif found == replaces:
@@ -227,7 +230,7 @@ def _make_folder(folder: Path) -> None:
     _sync_folder(folder.parent)
 
 
-def _etag(body: bytes) -> str:
+def _etag(body: bytes | bytearray) -> str:
     return hashlib.sha256(body).hexdigest()
 
 

@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from app.catalog.iceberg.table import IcebergTable
+from app.catalog.rest_client import Patience
 from app.errors import ConfigError, FatalError, RetryableError
 from tests.fakes.canned_server import Answer, Request
 from tests.fakes.iceberg_rest import TABLE, IcebergRest, Odd, refusal
@@ -167,7 +170,45 @@ def test_a_table_that_is_made_at_the_same_time(
 
 def test_an_answer_beyond_all_size_is_not_kept(bench: IcebergBench, server: IcebergRest, tmp_path: Path) -> None:
     member = member_of(server, tmp_path)
-    bomb = Answer(body=gzip.compress(b"0," * (33 << 20)), headers={"Content-Encoding": "gzip"})
-    server.odd = lambda request, good: bomb if request.path == TABLE else good()
-    with pytest.raises(FatalError, match="larger than 64 MiB"):
+    large = Answer(body=gzip.compress(b" " * (33 << 20)), headers={"Content-Encoding": "gzip"})
+    server.odd = lambda request, good: large if request.path == TABLE else good()
+    with pytest.raises(FatalError, match="more than 32 MiB"):
+        member.check()
+    rich = Answer(body=b"[" + b"{}," * 1_000_000 + b"0]")
+    server.odd = lambda request, good: rich if request.path == TABLE else good()
+    with pytest.raises(FatalError, match=r"more than 1,000,000 values.* CATALOG_URL"):
+        member.check()
+
+
+@pytest.mark.parametrize("silent", [b"", b"[" * 100_000], ids=["no answer", "half an answer"])
+def test_a_try_that_is_given_up_ends_and_keeps_nothing(
+    bench: IcebergBench, server: IcebergRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bytes
+) -> None:
+    monkeypatch.setattr("app.catalog.iceberg.trust._PATIENCE", Patience(connect=5, read=1, whole=60))
+    member = member_of(server, tmp_path)
+    monkeypatch.setattr("app.catalog.iceberg.table._DEADLINE_SECONDS", 0.1)
+    held = Event()
+
+    def hang(request: Request, _: Callable[[], Answer]) -> Answer:
+        if not silent:
+            held.wait()
+        return Answer(body=silent, headers={"Content-Length": str(60 << 20)})
+
+    server.odd = hang
+    for _ in range(3):
+        with pytest.raises(RetryableError, match="no answer in time"):
+            member.check()
+    tries = [thread for thread in threading.enumerate() if thread.name == "iceberg"]
+    for thread in tries:
+        thread.join(30)
+    assert not [thread for thread in tries if thread.is_alive()]
+    held.set()
+
+
+def test_an_answer_that_comes_byte_by_byte_has_an_end(
+    bench: IcebergBench, server: IcebergRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = member_of(server, tmp_path)
+    monkeypatch.setattr("app.catalog.iceberg.trust._PATIENCE", Patience(connect=60, read=60, whole=0))
+    with pytest.raises(RetryableError):
         member.check()

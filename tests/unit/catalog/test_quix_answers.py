@@ -146,5 +146,13 @@ def test_an_endless_refusal_is_not_read_to_its_end(server: CatalogServer, catalo
 def test_an_endless_description_is_refused(server: CatalogServer, catalog: QuixCatalog) -> None:
     server.trouble(Trouble(status=200, body=b" " * 17_000_000))
 
-    with pytest.raises(FatalError, match="larger than 16 MiB"):
+    with pytest.raises(FatalError, match="more than 16 MiB"):
+        catalog.table()
+
+
+def test_a_description_whose_values_would_fill_the_memory_is_refused(
+    server: CatalogServer, catalog: QuixCatalog
+) -> None:
+    server.trouble(Trouble(status=200, body=b'{"properties": [' + b'{"":0},' * 1_000_000 + b"0]}"))
+    with pytest.raises(FatalError, match=r"more than 1,000,000 values.* CATALOG_URL"):
         catalog.table()

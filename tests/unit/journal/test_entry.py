@@ -1,6 +1,8 @@
 """The journal's JSON object: what is stored comes back, and nothing else is taken for one."""
 
+import base64
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -127,6 +129,12 @@ def test_values_that_are_named_like_the_packed_list_come_back(listed: int) -> No
 @pytest.mark.parametrize("packed", ["", "junk", "anVuaw==", 7, None, ["x"]])
 def test_a_list_that_cannot_be_unpacked_is_refused(packed: object) -> None:
     with pytest.raises(ValueError, match="revoked_packed"):
+        parse_log(stored(LOG, revoked_packed=packed))
+
+
+def test_a_small_list_that_would_fill_the_memory_is_not_unpacked() -> None:
+    packed = base64.b64encode(zlib.compress(b'["' + b"a" * (33 << 20) + b'"]')).decode()
+    with pytest.raises(ValueError, match="more than 32 MiB"):
         parse_log(stored(LOG, revoked_packed=packed))
 
 

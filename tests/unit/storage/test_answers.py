@@ -1,5 +1,6 @@
 """What the store of each SDK makes of answers that are lost, refused, or of somebody else, over real HTTP."""
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ import pytest
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.base import ChangedError, Content
 from app.storage.cloud_store import CloudStore
+from app.storage.document import Document, Form, UnreadableError
+from app.storage.local.store import LocalStore
 from tests.fakes import azure_answers, google_answers, s3_answers
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.waiting import wait_for, wait_until
@@ -123,6 +126,11 @@ class TestConditionalWrites:
         for answers in in_doubt(say):
             with say.at(*answers, say.holds(OURS)) as store:
                 assert store.write(KEY, OURS, replaces=None if is_new else say.first) == say.second
+
+    def test_an_object_beyond_all_size_is_not_read(self, say: Dialect) -> None:
+        with say.at(say.holds(b" " * (33 << 20))) as store, pytest.raises(UnreadableError) as caught:
+            store.read(KEY)
+        assert f"{KEY}: it has more than 33,554,432 bytes. Find out who has written it" in str(caught.value)
 
     def test_a_version_that_is_gone_is_told(self, say: Dialect) -> None:
         for found in others(say):
@@ -279,3 +287,16 @@ def test_a_range_is_asked_for_by_its_last_byte(say: Dialect) -> None:
         assert say.make(server.url).read_range(KEY, 5, 3) == b"abc"
     headers = server.requests[0].headers
     assert headers.get("x-ms-range", headers.get("range")) == "bytes=5-7"
+
+
+def test_a_file_beyond_all_size_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_bytes(b" " * (33 << 20))
+    with pytest.raises(UnreadableError, match=r"large.json: it has more than 33,554,432 bytes"):
+        LocalStore(tmp_path).read("large.json")
+
+
+def test_a_document_whose_values_would_fill_the_memory_is_not_parsed(tmp_path: Path) -> None:
+    (tmp_path / "rich.json").write_bytes(b"[" + b"{}," * 1_000_000 + b"0]")
+    form = Form("the test", json.loads, lambda _: b"", "Restore it")
+    with pytest.raises(UnreadableError, match=r"rich.json: it has more than 1,000,000 values. Restore it"):
+        Document(LocalStore(tmp_path), "rich.json", form).read()
