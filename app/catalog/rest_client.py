@@ -209,9 +209,10 @@ class RestClient:
 def check_answer(body: bytes, limit: int, doing: str, url_variable: str) -> None:
     """Raises ``FatalError`` for an answer that would fill the memory once it is parsed."""
     try:
-        check_json(body, limit)
+        return check_json(body, limit)
     except ValueError as error:
-        raise FatalError(doing, f"the answer is too large: {error}", f"Check {url_variable}") from None
+        cause = f"the answer is too large: {error}"
+    raise FatalError(doing, cause, f"Check {url_variable}")
 
 
 def read_answer(response: requests.Response, limit: int, give_up: float) -> bytes:
@@ -223,8 +224,11 @@ def read_answer(response: requests.Response, limit: int, give_up: float) -> byte
         TimeoutError: it is ``give_up`` (monotonic seconds), and not all has come.
     """
     body = bytearray()
-    while len(body) <= limit and (piece := response.raw.read1(_PIECE, decode_content=True)):
-        body += piece
-        if time.monotonic() > give_up:
-            raise TimeoutError
-    return bytes(body)
+    try:
+        while len(body) <= limit and (piece := response.raw.read1(_PIECE, decode_content=True)):
+            body += piece
+            if time.monotonic() > give_up:
+                raise TimeoutError
+        return bytes(body)
+    finally:
+        body.clear()  # which an error would keep

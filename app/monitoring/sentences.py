@@ -325,12 +325,8 @@ def _maintenance(s: Status) -> Iterator[Sentence]:
             "Its last run has erased nothing. If all of that may go, set KEEP_CONFIRMED to the same as KEEP",
         )
     if s.identity.keep and last and last.clock:
-        yield Sentence(
-            "wait",
-            f"The clock of the replica that ran KEEP is {duration(abs(last.clock))} off the store's",
-            "maintenance#keep-only-400-days",
-            "Its last run has erased nothing. Set the machine's clock (NTP)",
-        )
+        clock = f"KEEP has erased nothing: this machine's clock is {duration(abs(last.clock))} off the store's"
+        yield Sentence("wait", clock, "maintenance#keep-only-400-days", "Set the clock of the machine (NTP)")
     if last and last.failed:
         yield Sentence(
             "wait",

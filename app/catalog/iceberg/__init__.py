@@ -5,18 +5,4 @@ marks     how far topic-partitions are, in the table's properties
 store_io  pyiceberg's metadata files through the connector's own store
 """
 
-import os
-from pathlib import Path
-
-from pyiceberg.typedef import RecursiveDict
-from pyiceberg.utils.config import PYICEBERG_HOME, PYICEBERG_YML, Config
-
-_read = Config._from_configuration_files
-
-
-def _read_named() -> RecursiveDict | None:
-    """Looks for no file in the home or in the working directory: it could name code to load."""
-    return _read() if Path(os.environ.get(PYICEBERG_HOME) or os.devnull, PYICEBERG_YML).is_file() else None
-
-
-Config._from_configuration_files = staticmethod(_read_named)  # type: ignore[method-assign] # pyiceberg.catalog calls it
+import app.catalog.iceberg.config_file  # noqa: F401 - before all that loads pyiceberg.catalog

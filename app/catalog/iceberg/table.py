@@ -162,7 +162,7 @@ class IcebergTable(Catalog):
             try:
                 answer.set_result(work())
             except BaseException as error:  # noqa: BLE001 - raised below
-                answer.set_exception(error)
+                answer.set_exception(error.with_traceback(None))  # whose frames keep what was read
 
         thread = threading.Thread(target=run, name="iceberg", daemon=True)
         thread.start()
@@ -173,7 +173,8 @@ class IcebergTable(Catalog):
             raise RetryableError(doing, "no answer in time") from None
         except Exception as error:  # noqa: BLE001 - of any catalog's library
             self._table = None
-            raise translated(doing, error) from None
+            failure = translated(doing, error)
+        raise failure
 
     def load(self) -> Table | None:
         if self._catalog is None:
