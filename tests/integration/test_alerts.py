@@ -321,6 +321,14 @@ def compactions_that_do_not_come_to_their_end() -> Case:
     return played
 
 
+@case
+def rows_that_are_not_erased_by_a_clock_that_is_wrong() -> Case:
+    one = replica()
+    world = World(one, replica("c", group="orders", table=OTHER_TABLE))
+    world.at(10 * MINUTE, lambda: one.metrics.maintained(Maintenance(1.0, clock=-7_200)))
+    return Case(world, breaks=10 * MINUTE, fires={"LakeSinkNotErased": [SENSORS]})
+
+
 # --- the trial ------------------------------------------------------------------------------------------------------
 
 
