@@ -206,8 +206,8 @@ class RestClient:
         return FatalError(doing, last_words(error), f"Check {variable}")
 
 
-def check_answer(body: bytes, limit: int, doing: str, url_variable: str) -> None:
-    """Raises ``FatalError`` for an answer that would fill the memory once it is parsed."""
+def check_answer(body: bytes, limit: int, doing: str, url_variable: str) -> bytes:
+    """Returns an answer; ``FatalError`` if it would fill the memory once it is parsed."""
     try:
         return check_json(body, limit)
     except ValueError as error:

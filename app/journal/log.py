@@ -215,8 +215,7 @@ def _unpacked(body: bytes) -> bytes:
         return body
     try:
         packed = base64.b64decode(fields.pop(_PACKED), validate=True)
-        check_json(unpacked := zlib.decompressobj().decompress(packed, MOST_BYTES + 1))
-        fields["revoked"] = json.loads(unpacked)
+        fields["revoked"] = json.loads(check_json(zlib.decompressobj().decompress(packed, MOST_BYTES + 1)))
     except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
         raise ValueError(f"{_PACKED}: {error}") from None
     return json.dumps(fields).encode()

@@ -62,9 +62,7 @@ class Document(Generic[_D]):
         """Reads the stored version; ``None`` if there is none. ``UnreadableError`` if it cannot be parsed."""
         found = self._store.read(self._key)
         try:
-            if found:
-                check_json(found.body)
-            self.current = self._form.parse(found.body) if found else None
+            self.current = self._form.parse(check_json(found.body)) if found else None
         except (ValueError, RecursionError) as error:
             raise UnreadableError(f"reading {self._form.what} {self.where}", str(error), self._form.remedy) from None
         self._etag = found.etag if found else None
