@@ -1,9 +1,6 @@
 """Notifies the query API of Quix of new files, so that queries find them at once."""
 
 import logging
-import queue
-import threading
-import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from urllib.parse import quote
@@ -13,6 +10,7 @@ from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError
 from app.model import DataFile
+from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +19,7 @@ _PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 
 
 class QueryApi:
-    """Sends notifications from a thread of its own. The catalog has the files already: losing one loses no file.
+    """Sends notifications on another thread. The catalog has the files already: losing one loses no file.
 
     Batches beyond ``most_waiting`` are left out.
     """
@@ -31,31 +29,24 @@ class QueryApi:
         self._path = f"/tables/{quote(target.table, safe='')}/files-added"
         self._namespace = target.namespace
         self._doing = f"notifying the query API at {target.url} of new files of table {target.namespace}.{target.table}"
-        self._waiting: queue.Queue[Sequence[DataFile] | None] = queue.Queue(most_waiting)
-        self._thread = threading.Thread(target=self._send_all, name="files-added", daemon=True)
-        self._thread.start()
+        self._pool = WorkPool("files-added")
+        self._most_waiting = most_waiting
         self._is_failing = False
 
     def files_added(self, files: Sequence[DataFile]) -> None:
         """Queues a notification of the files; neither waits nor fails, and drops it if the queue is full."""
-        try:
-            self._waiting.put_nowait(files)
-        except queue.Full:
+        if self._pool.waiting < self._most_waiting:
+            self._pool.submit(self._send_all, files)
+        else:
             self._log_failure(f"{self._doing}: more wait for it than it takes")
 
     def close(self, seconds: float) -> None:
         """Sends the waiting notifications, within ``seconds``."""
-        give_up = time.monotonic() + seconds
-        try:
-            self._waiting.put(None, timeout=seconds)
-        except queue.Full:
-            return
-        self._thread.join(max(0.0, give_up - time.monotonic()))
+        self._pool.join(seconds)
 
-    def _send_all(self) -> None:
-        while (files := self._waiting.get()) is not None:
-            for portion in portions(files, entry):
-                self._send(portion)
+    def _send_all(self, files: Sequence[DataFile]) -> None:
+        for portion in portions(files, entry):
+            self._send(portion)
 
     def _send(self, files: Sequence[DataFile]) -> None:
         body = {"namespace": self._namespace, "files": [entry(file) for file in files]}

@@ -115,6 +115,7 @@ class Handover(Generic[_T]):
 
     def __init__(self, stop: threading.Event, maxsize: int) -> None:
         self._queue: queue.Queue[_T | ConnectorError] = queue.Queue(maxsize)
+        self.on_put: Callable[[], object] = lambda: None
         self._stop = stop
 
     @property
@@ -124,7 +125,9 @@ class Handover(Generic[_T]):
     def put(self, item: _T | ConnectorError) -> None:
         while not self._stop.is_set():
             with contextlib.suppress(queue.Full):
-                return self._queue.put(item, timeout=_LOOK_SECONDS)
+                self._queue.put(item, timeout=_LOOK_SECONDS)
+                self.on_put()
+                return
         raise Stopped
 
     def get(self) -> _T:

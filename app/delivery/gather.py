@@ -24,6 +24,7 @@ from app.monitoring.waits import Stopped
 
 logger = logging.getLogger(__name__)
 
+_LOOK_SECONDS = 0.1  # between two looks whether the batch is to end, where no records come
 _STOP_LOOK_SECONDS = 0.2  # between two checks whether the pipeline is stopped
 
 
@@ -46,6 +47,7 @@ class Gathering:
         self._runtime = runtime
         self._as_known = as_known
         self._submitted: queue.SimpleQueue[Portion] = queue.SimpleQueue()
+        self.on_submit: Callable[[], object] = lambda: None
         self._waiting = _Unconverted()
         self._open: _Open | None = None
 
@@ -53,6 +55,14 @@ class Gathering:
         """Take over a portion, from any thread. Never blocks: the consumer bounds the records, by ``held_bytes``."""
         self._flow.share.hold(portion.size)
         self._submitted.put(portion)
+        self.on_submit()
+
+    def take_all(self) -> None:
+        """Take what comes, until all of it is in a batch that has ended."""
+        self._flow.ends.resume()
+        while self.step(_LOOK_SECONDS) or self._open is not None or self._waiting.pieces:
+            pass
+        self._flow.ends.pause()
 
     def step(self, seconds: float) -> bool:
         """Take the next portion, if one comes within so many seconds; end the batch if it is time.

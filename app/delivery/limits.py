@@ -152,13 +152,23 @@ class BatchEnds:
         self._limits = limits
         self._clock = clock
         self._is_due = False
+        self._is_idle = True
         self._due_at = clock() + limits.commit_seconds * phase
         self._since = self._quiet_since = clock()
 
     @property
     def due_in(self) -> float:
         """Seconds until the batch is due, negative where it is late."""
-        return self._due_at - self._clock()
+        left = self._due_at - self._clock()
+        return left % self._limits.commit_seconds if self._is_idle and left < 0 else left
+
+    def resume(self) -> None:
+        """Look again after a pause without records: the next batch is due as if there had been none."""
+        self._due_at = self._clock() + self.due_in
+        self._is_idle = False
+
+    def pause(self) -> None:
+        self._is_idle = True
 
     def came(self) -> None:
         self._quiet_since = self._clock()

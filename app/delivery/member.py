@@ -4,6 +4,7 @@ A lane begins an assignment, hands records to it, and asks ``flow`` for room and
 the lake is built here, once for each table.
 """
 
+import logging
 from collections.abc import Collection
 from functools import partial
 
@@ -18,18 +19,19 @@ from app.delivery.gather import Gathering
 from app.delivery.pipeline import Pipeline, Writer
 from app.delivery.runtime import Runtime
 from app.delivery.stage import Stager
+from app.errors import ConnectorError
 from app.journal.beginning import Beginnings, Start
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal, ObsoleteLogs
 from app.journal.own_log import OwnLog
-from app.journal.rolled_back import Placeholders, Sweeper
+from app.journal.rolled_back import Placeholders
 from app.journal.settle import Settlement, roll_forward
 from app.journal.takeover import Takeover
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 from app.storage.base import ObjectStore
 
-_SWEEP_SECONDS = 10.0
+logger = logging.getLogger(__name__)
 
 
 class Member:
@@ -86,17 +88,17 @@ class Member:
             new_lock=threads.new_lock,
         )
         self._obsolete = ObsoleteLogs(journal, runtime.now)
-        self._sweeper = Sweeper(self._delete_due, _SWEEP_SECONDS)
         self._last: Assignment | None = None
 
     def start(self) -> None:
         self.pipeline.start()
-        self._sweeper.start()
+        self.runtime.sweeper.add(self.sweep)
 
     def stop(self) -> None:
         """Give up what is under way, and end the threads, as far as they are not stuck in a call."""
         self.pipeline.stop()
-        self._sweeper.stop()
+        self.runtime.sweeper.remove(self.sweep)
+        self.sweep(is_last=True)
         self._claimer.stop()
 
     # --- the assignment ---------------------------------------------------------------------------------------------
@@ -139,9 +141,14 @@ class Member:
 
     # --- from its own thread ----------------------------------------------------------------------------------------
 
-    def sweep(self) -> None:
+    def sweep(self, *, is_last: bool = False) -> None:
         """Delete rolled-back objects that are due, and obsolete logs. Never raises."""
-        self._sweeper.sweep()
+        try:
+            self._delete_due(is_last=is_last)
+        except ConnectorError as error:
+            logger.info("%s. %s", error, "The next start tries again" if is_last else "The next sweep tries again")
+        except Exception as error:
+            logger.warning("deleting rolled-back files: %r. Please report this as a bug", error, exc_info=True)
 
     def _delete_due(self, *, is_last: bool) -> None:
         log = self._last.log if self._last else None

@@ -15,10 +15,10 @@ the pipeline has failed.
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for_futures
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -28,11 +28,12 @@ from app.delivery.gather import Gathering
 from app.errors import ConnectorError, FatalError
 from app.model import DataFile, StagedFile
 from app.monitoring.waits import Stopped
+from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
 _MORE_ROOM = "Give the temporary folder more room (TMPDIR, or the size of the tmpfs)"
-_LOOK_SECONDS = 0.1  # between two looks whether the batch is to end, where no records come
+_LOOK_SECONDS = 0.1  # between two looks whether the writer is up
 
 
 class Writer(Protocol):
@@ -54,24 +55,26 @@ class Pipeline:
         self.gathering = gathering
         self._writer = writer
         self.delivery = delivery
-        self._threads: list[threading.Thread] = []
+        self._threads = {
+            "stage": _Thread("stage", flow.staged.put),
+            "write": _Thread("write", flow.written.put),
+            "deliver": _Thread("deliver", flow.fail),
+        }
 
     def start(self) -> None:
-        for name, step, fail in (
-            ("stage", lambda: self.gathering.step(_LOOK_SECONDS), self._flow.staged.put),
-            ("write", self.write_next, self._flow.written.put),
-            ("deliver", self.delivery.step, self._flow.fail),
-        ):
-            thread = threading.Thread(target=_run, args=(step, fail), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        """Let each thread begin once it has work."""
+        stage, write, deliver = self._threads.values()
+        self.gathering.on_submit = partial(stage.do_once, self.gathering.take_all)
+        self._flow.staged.on_put = partial(write.do, self.write_next)
+        self._flow.written.on_put = partial(deliver.do, self.delivery.step)
+        write.do(self._wait_for_writer)
 
     def stop(self) -> None:
         """Give up what is under way and end the threads, as far as they are not stuck in a call."""
         self._flow.stop.set()
         self.delivery.stop()
-        for thread in self._threads:
-            thread.join(timeout=1.0)
+        for thread in self._threads.values():
+            thread.pool.join(1.0)
 
     def write_next(self) -> None:
         """Step 3 of the next batch; one of an assignment that is over needs none."""
@@ -94,19 +97,39 @@ class Pipeline:
         self._writer.up.result()
 
 
-def _run(step: Callable[[], None], fail: Callable[[ConnectorError], None]) -> None:
-    """Do the step again and again until it fails."""
-    with contextlib.suppress(Stopped):
+class _Thread:
+    """Does one piece of work after another, and none after one that failed."""
+
+    def __init__(self, name: str, fail: Callable[[ConnectorError], None]) -> None:
+        self.pool = WorkPool(name)
+        self._fail = fail
+        self._has_ended = False
+
+    def do(self, work: Callable[[], object]) -> None:
+        self.pool.submit(self._do, work)
+
+    def do_once(self, work: Callable[[], object]) -> None:
+        """Do it after what is under way, unless it waits for that already."""
+        if not self.pool.waiting:
+            self.do(work)
+
+    def _do(self, work: Callable[[], object]) -> None:
+        if self._has_ended:
+            return
         try:
-            while True:
-                step()
+            work()
         except Stopped:
-            raise
+            self._has_ended = True
         except ConnectorError as error:
-            fail(error)
+            self._end(error)
         except OSError as error:  # of the stores none comes here
-            fail(FatalError("writing in the temporary folder", str(error), _MORE_ROOM))
+            self._end(FatalError("writing in the temporary folder", str(error), _MORE_ROOM))
         except Exception as error:
             logger.debug("the pipeline failed", exc_info=True)
             cause = type(error).__name__  # its message may quote a record
-            fail(FatalError("writing a batch", cause, "Please report this as a bug, with the log at DEBUG"))
+            self._end(FatalError("writing a batch", cause, "Please report this as a bug, with the log at DEBUG"))
+
+    def _end(self, error: ConnectorError) -> None:
+        self._has_ended = True
+        with contextlib.suppress(Stopped):
+            self._fail(error)

@@ -4,26 +4,24 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from app.journal.own_log import new_token
+from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
-
-
-def _new_pool(name: str, workers: int) -> Executor:
-    return ThreadPoolExecutor(workers, thread_name_prefix=name)
+from app.work_pool import WorkPool
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
     """Makes pools, and what threads wait with. Tests have their own, of which one thread runs at a time."""
 
-    new_pool: Callable[[str, int], Executor] = _new_pool  # by its name and its number of threads
+    new_pool: Callable[[str, int], Executor] = WorkPool  # by its name and its number of threads
     new_lock: Callable[[], AbstractContextManager[Any]] = threading.RLock
     new_event: Callable[[], threading.Event] = threading.Event
     new_condition: Callable[[], threading.Condition] = threading.Condition
@@ -46,6 +44,7 @@ class Runtime:
     timings: Timings = DEFAULT
     workers: int = 4
     threads: Threads = Threads()
+    sweeper: Sweeper = field(default_factory=Sweeper)
     now: Callable[[], float] = time.time
     new_token: Callable[[], str] = new_token
     free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free

@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.errors import ConnectorError
 from app.journal.entry import RolledBack
 from app.storage.base import ObjectStore
 from app.table.layout import RESCUED_COLUMN, dead_letter_root
@@ -27,6 +26,7 @@ from app.table.schema_store import schema_document
 
 logger = logging.getLogger(__name__)
 
+_SWEEP_SECONDS = 10.0
 _PLACEHOLDER_SECONDS = 3600
 _FIRST_SECONDS = (10, 30, 60)  # after the roll back
 _THEN_SECONDS = 600
@@ -90,31 +90,33 @@ class RolledBackObjects:
                 self._forgotten.add(item.key)
 
 
-class Sweeper(threading.Thread):
-    """Deletes the objects that are due on a thread of its own: they may be many, and the store slow."""
+class Sweeper:
+    """Sweeps all tables of the process by turns on a thread of its own: objects may be many, and the store slow."""
 
-    def __init__(self, delete: Callable[..., None], seconds: float) -> None:
-        super().__init__(name="sweep", daemon=True)
-        self._delete_due = delete
+    def __init__(self, seconds: float = _SWEEP_SECONDS) -> None:
         self._seconds = seconds
-        self._over = threading.Event()
+        self._sweeps: tuple[Callable[[], None], ...] = ()
+        self._changed = threading.Condition()
 
-    def stop(self) -> None:
-        self._over.set()
-        self.sweep(is_last=True)
+    def add(self, sweep: Callable[[], None]) -> None:
+        """Call this regularly, which never raises, until it is removed."""
+        with self._changed:
+            if not self._sweeps:
+                threading.Thread(target=self._run, name="sweep", daemon=True).start()
+            self._sweeps += (sweep,)
 
-    def sweep(self, *, is_last: bool = False) -> None:
-        """One round. Never raises."""
-        try:
-            self._delete_due(is_last=is_last)
-        except ConnectorError as error:
-            logger.info("%s. %s", error, "The next start tries again" if is_last else "The next sweep tries again")
-        except Exception as error:
-            logger.warning("deleting rolled-back files: %r. Please report this as a bug", error, exc_info=True)
+    def remove(self, sweep: Callable[[], None]) -> None:
+        with self._changed:
+            self._sweeps = tuple(each for each in self._sweeps if each != sweep)
+            self._changed.notify_all()
 
-    def run(self) -> None:
-        while not self._over.wait(self._seconds):
-            self.sweep()
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._changed.wait_for(lambda: not self._sweeps, self._seconds):
+                    return
+            for sweep in self._sweeps:
+                sweep()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import logging
 import shutil
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from app.kafka.topics import missing_topic
 from app.model import EACH_TOPIC
 from app.service.connector import Connector
 from app.service.lake import Lake, check_journals, open_lake
+from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +44,8 @@ class Tables:
         self._new_member = new_member
         self._runtime = connector.runtime
         self._buffer = Buffer(connector.limits, connector.runtime.threads)
-        self._pool = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="open")
-        self._again = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="open-again")
+        self._pool = WorkPool("open", _OPENED_AT_ONCE)
+        self._again = WorkPool("open-again", _OPENED_AT_ONCE)
         self._begun: set[str] = set()
         self._ends: dict[str, ExitStack] = {}  # of open tables, by topic
         self.reopens = connector.settings.until is None

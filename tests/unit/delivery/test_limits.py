@@ -100,6 +100,7 @@ def test_without_a_target_no_batch_ends_for_the_size_of_its_files() -> None:
 def test_a_batch_that_is_due_while_another_waits_for_the_writer_ends_after_that_and_once() -> None:
     clock = Clock()
     ends = BatchEnds(replace(LIMITS, commit_seconds=5.0), clock)
+    ends.resume()
     clock.advance(6)
     assert ends.due_in == -1
     found = [ends.reason(rows(1), is_writer_idle=is_idle, stored_share=None) for is_idle in (BUSY, IDLE)]
@@ -125,3 +126,16 @@ def test_a_flush_always_ends_the_batch(held_bytes: int, reason: str) -> None:
 def test_limits_of_the_machine(disk_mb: int, is_memory: bool, staged_mb: int) -> None:
     fitted = LIMITS.fitted(disk_bytes=disk_mb * MB, is_disk_memory=is_memory)
     assert fitted.max_staged_bytes // MB == staged_mb
+
+
+def test_a_batch_that_begins_after_a_pause_is_due_as_if_there_had_been_none() -> None:
+    clock = Clock()
+    ends = BatchEnds(replace(LIMITS, commit_seconds=5.0), clock)
+    clock.advance(13)
+    assert ends.due_in == 2
+    ends.resume()
+    assert ends.due_in == 2
+    clock.advance(1)
+    assert ends.reason(BatchSize(is_ahead=True), is_writer_idle=True, stored_share=None) is None
+    clock.advance(1)
+    assert ends.reason(BatchSize(is_ahead=True), is_writer_idle=True, stored_share=None) == "checkpoint"

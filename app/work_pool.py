@@ -1,0 +1,67 @@
+"""Threads that are there while they have work: an idle table has none."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+_Given = ParamSpec("_Given")
+_T = TypeVar("_T")
+
+
+class WorkPool(Executor):
+    """Like ``ThreadPoolExecutor``, but a thread ends once no work waits, and the end of the process waits for none."""
+
+    def __init__(self, name: str, workers: int = 1) -> None:
+        self._name = name
+        self._workers = workers
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._threads = 0
+        self._changed = threading.Condition()
+        self._is_shut_down = False
+
+    @property
+    def waiting(self) -> int:
+        """How many pieces of work no thread has begun."""
+        return len(self._waiting)
+
+    def submit(self, work: Callable[_Given, _T], /, *args: _Given.args, **named: _Given.kwargs) -> Future[_T]:
+        future: Future[_T] = Future()
+        with self._changed:
+            if self._is_shut_down:
+                raise RuntimeError("the pool was shut down")
+            self._waiting.append((future, partial(work, *args, **named)))
+            if self._threads < self._workers:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._threads += 1
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        with self._changed:
+            self._is_shut_down = True
+            for future, _ in self._waiting if cancel_futures else ():
+                future.cancel()
+        if wait:
+            self.join(None)
+
+    def join(self, seconds: float | None) -> None:
+        """Wait until all work is done, for so many seconds at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._threads == 0, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._threads -= 1
+                    self._changed.notify_all()
+                    return
+                future, work = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+                    future.set_exception(error)
+            del future, work  # they keep records
