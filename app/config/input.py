@@ -4,7 +4,7 @@ import re
 from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, PositiveInt
 
 from app.config import parsers as parse
 from app.config.fields import Area, Contradictions, env
@@ -30,6 +30,8 @@ class InputVariables(Area):
     """Topic to read from. Several with commas between them, or a regular expression that begins with `^`, such as
     `^db[.]public[.].*`: each topic has a table of its own, see [Many topics](many-topics.md).
     """
+    table_limit: PositiveInt = env("TABLE_LIMIT", 200)
+    """Most tables of a consumer group whose `input` is a regular expression. Topics beyond it are left out, and told."""
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
     """Consumer group of all replicas of one deployment. Another deployment needs another group."""
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")

@@ -173,14 +173,16 @@ class Members:
         for tp in tps:
             if tp.topic in open_topics and (member := self.of(tp.topic)):
                 tps_by_member.setdefault(member, []).append(tp)
+        if left_out := {topic for topic in open_topics if self.of(topic) is None}:
+            self.assigned = tuple(tp for tp in self.assigned if tp.topic not in left_out)
         for member, its_tps in tps_by_member.items():
             member.begin(its_tps, closed)
         return [*chain.from_iterable(tps_by_member.values())]
 
-    def leave_out(self, topic: str, why: str = "") -> None:
-        """Note that this topic is not written, and the reason if it is one of ours."""
+    def leave_out(self, topic: str, why: str) -> None:
+        """Note that this topic is not written any more, and the reason."""
         self.assigned = tuple(tp for tp in self.assigned if tp.topic != topic)
-        self.left_out |= {topic: why} if why else {}
+        self.left_out[topic] = why
 
     def _is_open(self, topic: str) -> bool:
         """Whether it is known which table the topic has, if any; else begins to open it when it is time."""
@@ -198,7 +200,7 @@ class Members:
             self.set_aside(topic, error)
             return False
         if isinstance(found, str):
-            self.leave_out(topic, found)
+            self.left_out |= {topic: found} if found else {}
             return True
         self._of[topic] = found
         del self._opening[topic]

@@ -68,6 +68,11 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("erased_timestamp_seconds", "When KEEP last erased what was too old, Unix time.", _maintained("erased")),
     ("erased_rows", "Rows that it erased.", _maintained("rows")),
     ("erased_failed_folders", "Folders that it left because of an error.", _maintained("left")),
+    (
+        "left_out_topics",
+        "Topics that are not written: the status page says why.",
+        lambda s: len(s.live.consumption.left_out),
+    ),
     ("erased_refused_percent", "Share of the table that KEEP refused to erase; 0: none.", _maintained("refused")),
     ("other_programs", "Other programs that have partitions in the group.", lambda s: len(s.counts.programs)),
     ("erased_clock_seconds", "How far ahead of the store it found this clock; 0: erased.", _maintained("clock")),

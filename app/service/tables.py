@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from threading import Thread
+from threading import Lock, Thread
 
 from app.config.fields import checked
 from app.config.parsers import name
@@ -47,11 +47,19 @@ class Tables:
         self._pool = WorkPool("open", _OPENED_AT_ONCE)
         self._again = WorkPool("open-again", _OPENED_AT_ONCE)
         self._begun: set[str] = set()
+        self._with_table: set[str] = set()  # of an expression; a table that the group has comes before a new one
+        self._counting = Lock()
+        self._is_limited = False
         self._ends: dict[str, ExitStack] = {}  # of open tables, by topic
         self.reopens = connector.settings.until is None
 
     def members(self, topics: Collection[str]) -> Members:
         """Begins to open the tables of these topics; waits a while, and raises an error that all of them have."""
+        if self._settings.is_expression:
+            folder, store = noted_topics(self._settings.root, self._group.name), self._connector.store
+            noted = self._runtime.metrics.waits.at_start("store", lambda: {each.key for each in store.list(folder)})
+            plain = (topic.removeprefix(self._prefix) for topic in topics)
+            self._with_table |= {topic for topic in plain if f"{folder}{topic}" in noted}
         opening = {topic: self.open(topic) for topic in topics}
         done, _ = wait(opening.values(), _START_SECONDS)
         failures = [error for each in done if (error := each.exception())]
@@ -82,6 +90,8 @@ class Tables:
         for _, problem in checked("TABLE_NAME", name, settings.table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return f"its table's name {settings.table}: {problem}"
+        if self._settings.is_expression and not self._may_have_table(plain):
+            return f"the group has TABLE_LIMIT={self._settings.table_limit} tables. Raise it, or let input match fewer topics"
         with ExitStack() as ends:
             scratch = Path(mkdtemp(prefix="table-", dir=self._runtime.scratch))
             runtime = replace(self._runtime, scratch=scratch, metrics=self._runtime.metrics.of_table(settings.table))
@@ -113,6 +123,16 @@ class Tables:
         is_namesakes = any(True for _ in lake.store.list(topic_folder(root, group, namesake)))
         owners = first_topics(lake.store, root, group, [namesake if is_namesakes else topic])
         return min(owners, default=topic)
+
+    def _may_have_table(self, topic: str) -> bool:
+        with self._counting:
+            if topic not in self._with_table and len(self._with_table) >= self._settings.table_limit:
+                if not self._is_limited:
+                    logger.warning("topic %s is passed over, and others: see the status page", topic)
+                self._is_limited = True
+                return False
+            self._with_table.add(topic)
+            return True
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:

@@ -184,6 +184,23 @@ class TestTopicsThatComeAndGo:
         assert f"topic {topics.of('..odd')} is passed over" in caplog.text
 
 
+def test_a_topic_beyond_the_limit_of_tables_is_left_out_and_tables_that_exist_come_first(place: Place) -> None:
+    topics = Topics(place, "orders")
+    limited = {"TABLE_LIMIT": "1"}
+    first = topics.connector(variables=limited)
+    wait_until_consuming(first, 2)
+    topics.create("flood")  # comes first by its name
+    first.wait_until(lambda: topics.of("flood") in first._now.left_out, "that the page tells of the other")
+    first.stop()
+    second = topics.connector(variables=limited)
+    topics.produce("orders", 10)
+    topics.produce("flood", 10)
+    second.wait_until(lambda: topics.are_whole("orders"), "the records")
+    assert "TABLE_LIMIT=1" in second._now.left_out[topics.of("flood")]
+    second.stop()
+    assert place.numbers(topics.of("flood")) == []
+
+
 def test_transform_gets_the_records_of_all_topics_and_can_tell_them_apart(place: Place) -> None:
     place.transform = lambda sdf: sdf.apply(lambda value: {**value, "of": message_context().topic})
     topics = Topics(place, "orders", "payments")

@@ -116,8 +116,7 @@ class PlainLoop:
 
     def _assigned(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
         client.assign([])  # nothing is read before it is claimed
-        for tp in tps:
-            self._members.left_out.pop(tp.topic, None)
+        self._members.left_out = {}
         self._members.assigned = tuple(TopicPartition(tp.topic, tp.partition) for tp in tps)
         if tps:
             self._begin(self._members.assigned)
