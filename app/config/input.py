@@ -31,7 +31,7 @@ class InputVariables(Area):
     `^db[.]public[.].*`: each topic has a table of its own, see [Many topics](many-topics.md).
     """
     table_limit: PositiveInt = env("TABLE_LIMIT", 200)
-    """Most tables of a consumer group whose `input` is a regular expression. Topics beyond it are left out, and told."""
+    """Most tables of a consumer group whose `input` is a regular expression. Further topics are not written."""
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
     """Consumer group of all replicas of one deployment. Another deployment needs another group."""
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")

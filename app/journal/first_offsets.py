@@ -44,6 +44,7 @@ from app.journal.journal import Journal
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import ids_differ
 from app.model import TopicPartition
+from app.storage.base import ObjectStore
 from app.storage.document import Document
 
 logger = logging.getLogger(__name__)
@@ -232,6 +233,13 @@ class FirstOffsets:
 
 def _suffix(text: str) -> str:
     return "-" + hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
+
+
+def owner_of_table(store: ObjectStore, root: str, group: str, topic: str) -> str:
+    """The topic that had the table at ``root`` first; without a note it is this one, which is noted."""
+    document = Document(store, f"{group_folder(root, group)}first-topics.json", _TOPICS_FORM)
+    first = document.read() or document.write_first(FirstTopics(topics=[topic]))
+    return first.topics[0]
 
 
 def noted_topics(root: str, group: str) -> str:

@@ -19,7 +19,7 @@ from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.journal.entry import topic_folder
-from app.journal.first_offsets import first_topics, noted_topics
+from app.journal.first_offsets import noted_topics, owner_of_table
 from app.kafka.topics import missing_topic
 from app.model import EACH_TOPIC
 from app.service.connector import Connector
@@ -91,7 +91,8 @@ class Tables:
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return f"its table's name {settings.table}: {problem}"
         if self._settings.is_expression and not self._may_have_table(plain):
-            return f"the group has TABLE_LIMIT={self._settings.table_limit} tables. Raise it, or let input match fewer topics"
+            limit = self._settings.table_limit
+            return f"the group has TABLE_LIMIT={limit} tables. Raise it, or let input match fewer topics"
         with ExitStack() as ends:
             scratch = Path(mkdtemp(prefix="table-", dir=self._runtime.scratch))
             runtime = replace(self._runtime, scratch=scratch, metrics=self._runtime.metrics.of_table(settings.table))
@@ -121,8 +122,7 @@ class Tables:
         before, _, after = self._settings.table.partition(EACH_TOPIC)
         namesake = self._prefix + root.rpartition("/")[2].removeprefix(before).removesuffix(after)
         is_namesakes = any(True for _ in lake.store.list(topic_folder(root, group, namesake)))
-        owners = first_topics(lake.store, root, group, [namesake if is_namesakes else topic])
-        return min(owners, default=topic)
+        return owner_of_table(lake.store, root, group, namesake if is_namesakes else topic)
 
     def _may_have_table(self, topic: str) -> bool:
         with self._counting:
