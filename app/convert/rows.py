@@ -23,7 +23,6 @@ from app.convert.values import (
     Growth,
     Rescue,
     coerce_column,
-    fit,
     is_empty,
     refusal_of_name,
 )
@@ -211,7 +210,7 @@ class _Conversion:
         for row, lacks in zip(self._rows, lacking, strict=True):
             value = known_timestamp(row.timestamp) if lacks else row.value[name]
             if kind is None:
-                kind = fit(value, None, fixed=False).kind
+                kind = coerce_column([value], None, fixed=False).kind
             values.append(in_form_of(kind, value) if lacks and value is not None else value)
         return values
 

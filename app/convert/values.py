@@ -5,10 +5,11 @@ new nested columns. ``app.convert.columns`` has the fast way, with the same resu
 """
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -26,8 +27,7 @@ _ICEBERGS_OWN = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
 LONGEST_NAME = 255  # bytes of a new field's name: what catalogs and warehouses take
-_MOST_CELLS = 16 * 2**20  # elements of one list by the fields that each of them has: 8 bytes each
-_FEW_ELEMENTS = 1_000
+_FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of one list by the fields that each of them has: 8 bytes each
 _IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
 
@@ -69,46 +69,201 @@ class Rescue:
     example: Reason
 
 
-class Fit(NamedTuple):
-    """A value as its column stores it, the column's type from now on, and the part that does not fit."""
+class Growing:
+    """The type of a column, or of a part of it, while values are fitted: it grows in place.
 
-    stored: Any
-    kind: pa.DataType | None
-    misfit: Misfit | None = None
-
-
-def fit(
-    value: Any,
-    kind: pa.DataType | None,
-    *,
-    fixed: bool,
-    growth: Growth = UNBOUNDED,
-    depth: int = 1,
-    lists: int = 0,
-) -> Fit:
-    """Fits a value into a column, whose type ``kind`` is ``None`` until a value has decided it.
-
-    A type that the user has ``fixed`` takes more values, and never grows. ``depth`` is 1 for a column, one more for
-    every level below, and ``lists`` says how many of the levels around it are lists.
+    A copy for each value that brings a field would cost as much as all fields together, each time.
     """
-    value = to_python(value)
-    if value is None:
-        return Fit(None, kind)
-    if fixed and kind == pa.string() and not isinstance(value, str):
-        return _fit_text(value)
-    if isinstance(value, Mapping):
-        return _fit_struct(value, kind, fixed=fixed, growth=growth, depth=depth, lists=lists)
-    if isinstance(value, list | tuple | set | frozenset):
-        return _fit_list(value, kind, fixed=fixed, growth=growth, depth=depth, lists=lists)
-    found = coerce_scalar(value, kind, fixed=fixed, widens=growth.widens)
-    if found is None:
-        return _refused(value, kind)
-    if kind is None:
-        if growth.is_full:
-            return _refused(value, kind, FULL)
-        growth.left -= 1
-    stored, wider = found
-    return Fit(stored, wider)
+
+    __slots__ = ("_fields", "_name", "folded", "items", "kind", "width")
+
+    def __init__(self, kind: pa.DataType | None = None) -> None:
+        self.kind = kind  # ``None`` until a value has decided it
+        self.items = Growing(kind.value_type) if kind is not None and pa.types.is_list(kind) else None
+        self.width = 0 if self.items is None else scalar_count(kind)  # scalar fields of each element of a list
+        self.folded: set[str] = set()  # the names of the fields in lower case
+        self._fields: dict[str, Growing] | None = None
+        self._name = ""
+
+    @property
+    def fields(self) -> dict[str, "Growing"]:
+        if self._fields is None:
+            self._fields = {field.name: Growing(field.type) for field in self.kind or ()}
+            self.folded.update(map(str.lower, self._fields))
+        return self._fields
+
+    @property
+    def is_list(self) -> bool:
+        return self.items is not None
+
+    @property
+    def is_struct(self) -> bool:
+        return bool(self._fields) or (self.kind is not None and pa.types.is_struct(self.kind))
+
+    @property
+    def is_decided(self) -> bool:
+        return bool(self.kind is not None or self._fields or self.items)
+
+    @property
+    def name(self) -> str:
+        """The name of the type, as it was when it was first asked for: a wide type has a long one."""
+        self._name = self._name or type_name(self.type())
+        return self._name
+
+    def type(self) -> pa.DataType | None:
+        if self.items is not None:
+            return pa.list_(self.items.type())
+        if self._fields:
+            return pa.struct([(name, each.type()) for name, each in self._fields.items()])
+        return self.kind
+
+
+Fit = tuple[Any, Misfit | None]
+"""A value as its column stores it, and the part that does not fit."""
+
+
+class _Fitter:
+    """Fits values into a column whose type grows with them.
+
+    A type that the user has ``fixed`` takes more values, and never grows.
+    """
+
+    def __init__(self, growth: Growth, *, fixed: bool) -> None:
+        self._growth = growth
+        self._fixed = fixed
+        self._undo: list[Callable[[], object]] = []  # what takes back how types have grown, in order
+        self._added = 0  # scalar fields
+        self._is_complete = False  # whether no field may be added
+        self._changes = 0  # after which values that came before may fit otherwise: see ``_fit_list``
+
+    def fit(self, value: Any, kind: Growing, depth: int = 1, lists: int = 0) -> Fit:
+        """Fits a value into a column or a part of it.
+
+        ``depth`` is 1 for a column, one more for every level below, and ``lists`` says how many of the levels around it
+        are lists.
+        """
+        value = to_python(value)
+        if value is None:
+            return None, None
+        if self._fixed and kind.kind == pa.string() and not isinstance(value, str):
+            return _text(value), None
+        if isinstance(value, Mapping):
+            return self._fit_struct(value, kind, depth, lists)
+        if isinstance(value, list | tuple | set | frozenset):
+            return self._fit_list(list(value), kind, depth, lists)
+        return _refused(value, kind) if kind.is_list or kind.is_struct else self._fit_scalar(value, kind)
+
+    def _fit_scalar(self, value: Any, kind: Growing) -> Fit:
+        found = coerce_scalar(value, kind.kind, fixed=self._fixed, widens=self._growth.widens)
+        if found is None:
+            return _refused(value, kind)
+        stored, after = found
+        if kind.kind is None:
+            if self._growth.is_full or self._is_complete:
+                return _refused(value, kind, FULL)
+            self._growth.left -= 1
+            self._added += 1
+        elif after is not kind.kind and after != kind.kind:
+            self._changes += 1
+        if after is not kind.kind:
+            self._undo.append(partial(setattr, kind, "kind", kind.kind))
+            kind.kind = after
+        return stored, None
+
+    def _fit_struct(self, value: Mapping[Any, Any], kind: Growing, depth: int, lists: int) -> Fit:
+        if not value:
+            return None, None
+        if kind.is_decided and not kind.is_struct:
+            return (None, None) if is_empty(value) else _refused(value, kind)
+        if depth > MAX_DEPTH:
+            return _refused(value, kind, f"is nested deeper than {MAX_DEPTH} levels")
+        if not all(isinstance(name, str) for name in value):
+            return _refused(value, kind, "has field names that are not text")
+        fields = kind.fields
+        stored, left_over, reason = {}, {}, Reason("")
+        for name, each in value.items():
+            field = fields.get(name)
+            if field is not None:
+                inner, misfit = self.fit(each, field, depth + 1, lists)
+            else:
+                inner, misfit = self._fit_new(name, each, kind, depth, lists)
+            if inner is not None:
+                stored[name] = inner
+            if misfit is not None:
+                left_over[name] = misfit.value
+                reason = reason or misfit.reason.also(f" (field {shown(name)})")
+        # A struct without any value and one that is null are the same, for {} has no other form in Parquet.
+        return stored or None, Misfit(left_over, reason) if left_over else None
+
+    def _fit_new(self, name: str, value: Any, kind: Growing, depth: int, lists: int) -> Fit:
+        """Fits the value of a field that the struct does not have; adds the field if the value has a type."""
+        refusal = refusal_of_name(name, kind.folded, full=self._fixed, is_iceberg=self._growth.is_iceberg)
+        if refusal is not None:
+            return None, None if is_empty(value) else Misfit(value, about(value, f" {refusal}"))
+        field = Growing()
+        fitted = self.fit(value, field, depth + 1, lists)
+        if field.is_decided:
+            kind.fields[name] = field
+            kind.folded.add(name.lower())
+            self._undo += [partial(kind.fields.pop, name), partial(kind.folded.discard, name.lower())]
+        return fitted
+
+    def _fit_list(self, elements: list[Any], kind: Growing, depth: int, lists: int) -> Fit:
+        """Stores a list whole or not at all; its type grows only with lists that are stored."""
+        is_new = not kind.is_decided
+        if not is_new and not kind.is_list:
+            return _refused(elements, kind)
+        if depth > MAX_DEPTH:
+            return _refused(elements, kind, f"is nested deeper than {MAX_DEPTH} levels")
+        if is_new and lists >= MAX_LISTS:
+            return _refused(elements, kind, f"has more than {MAX_LISTS} levels of lists")
+        items = kind.items or Growing()
+        growth, added, undo = self._growth.left, self._added, len(self._undo)
+        stored, misfit = self._fit_elements(elements, items, depth + 1, lists + 1)
+        width = kind.width + self._added - added
+        if misfit is not None:
+            reason = misfit.reason if misfit.reason.endswith(_IN_LIST) else misfit.reason.also(_IN_LIST)
+        elif not items.is_decided:
+            reason = about(elements, " in a column of lists whose elements have no type yet")
+        elif is_sparse_list(len(elements) * width, lambda: _filled(stored)):
+            reason = about(elements, f" has {len(elements):,} elements with {width:,} fields each, nearly all empty")
+        else:
+            self._undo.append(partial(setattr, kind, "width", kind.width))
+            kind.width = width
+            if is_new:
+                self._undo.append(partial(setattr, kind, "items", None))
+                kind.items = items
+                self._changes += 1
+            return stored, None
+        while len(self._undo) > undo:
+            self._undo.pop()()
+        self._growth.left, self._added = growth, added
+        return None, Misfit(elements, reason)
+
+    def _fit_elements(self, elements: list[Any], items: Growing, *levels: int) -> tuple[list[Any], Misfit | None]:
+        """Fits the elements of a list against the union of their fields; returns the first misfit too."""
+        fits: list[Fit] = []
+        last = 0
+        for index, each in enumerate(elements):
+            changes = self._changes
+            fits.append(self.fit(each, items, *levels))
+            last = last if self._changes == changes else index
+        was_complete, self._is_complete = self._is_complete, True
+        # Again only for elements that came before the type was complete: else each level would double the work.
+        fits[:last] = [self.fit(each, items, *levels) for each in elements[:last]]
+        self._is_complete = was_complete
+        return [stored for stored, _ in fits], next((misfit for _, misfit in fits if misfit is not None), None)
+
+
+def is_sparse_list(cells: int, filled: Callable[[], int]) -> bool:
+    """Whether a list takes too many empty cells: each element has one for each field that any of them may have."""
+    return cells > _FEW_CELLS and cells > _CELLS_OF_A_VALUE * filled()
+
+
+def _filled(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_filled, value.values()))
+    return sum(map(_filled, value)) if isinstance(value, list) else value is not None
 
 
 def is_empty(value: Any) -> bool:
@@ -123,81 +278,17 @@ def is_empty(value: Any) -> bool:
     return True
 
 
-def _refused(value: Any, kind: pa.DataType | None, why: str = "") -> Fit:
+def _refused(value: Any, kind: Growing, why: str = "") -> Fit:
     if not why:
-        why = f"in a {type_name(kind)} column" if kind is not None else "fits no type of column"
-    return Fit(None, kind, Misfit(value, about(value, f" {why}")))
+        why = f"in a {kind.name} column" if kind.is_decided else "fits no type of column"
+    return None, Misfit(value, about(value, f" {why}"))
 
 
-def _fit_text(value: Any) -> Fit:
-    """Fits a value into a column that the user has set to text: as JSON, or as plain text if JSON has no such type."""
-    is_plain = isinstance(value, date | time | Decimal)
-    text = str(value) if isinstance(value, Decimal) else value.isoformat() if is_plain else to_json(value)
-    return Fit(text, pa.string())
-
-
-class _Fields(NamedTuple):
-    """The fields of a struct by name, and their names in lower case."""
-
-    kinds: dict[str, pa.DataType]
-    folded: set[str]
-
-
-_NONE = _Fields({}, set())
-_MOST_KNOWN = 256
-_known: dict[int, tuple[pa.DataType, _Fields]] = {}  # by identity: comparing types takes as long as reading them
-
-
-def _fields_of(kind: pa.DataType | None) -> _Fields:
-    if kind is None:
-        return _NONE
-    found = _known.get(id(kind))
-    if found is None or found[0] is not kind:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        fields = _Fields({field.name: field.type for field in kind}, {field.name.lower() for field in kind})
-        _known[id(kind)] = found = kind, fields
-    return found[1]
-
-
-def _fit_struct(
-    value: Mapping[Any, Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth, depth: int, lists: int
-) -> Fit:
-    if not value:
-        return Fit(None, kind)
-    if kind is not None and not pa.types.is_struct(kind):
-        return Fit(None, kind) if is_empty(value) else _refused(value, kind)
-    if depth > MAX_DEPTH:
-        return _refused(value, kind, f"is nested deeper than {MAX_DEPTH} levels")
-    if not all(isinstance(name, str) for name in value):
-        return _refused(value, kind, "has field names that are not text")
-    known = _fields_of(kind)
-    fields = known
-    stored, left_over, reason = {}, {}, Reason("")
-    for name, each in value.items():
-        inner = _fit_field(name, each, fields, fixed=fixed, growth=growth, depth=depth, lists=lists)
-        if inner.stored is not None:
-            stored[name] = inner.stored
-        if inner.misfit is not None:
-            left_over[name] = inner.misfit.value
-            reason = reason or inner.misfit.reason.also(f" (field {shown(name)})")
-        if inner.kind is not None and inner.kind is not fields.kinds.get(name):
-            if fields is known:
-                fields = _Fields(dict(known.kinds), set(known.folded))
-            fields.kinds[name] = inner.kind
-            fields.folded.add(name.lower())
-    grown = kind if fields is known else pa.struct(list(fields.kinds.items()))
-    # A struct without any value and one that is null are the same, for {} has no other form in Parquet.
-    return Fit(stored or None, grown, Misfit(left_over, reason) if left_over else None)
-
-
-def _fit_field(name: str, value: Any, fields: _Fields, *, fixed: bool, growth: Growth, depth: int, lists: int) -> Fit:
-    kind = fields.kinds.get(name)
-    if kind is None:
-        refusal = refusal_of_name(name, fields.folded, full=fixed, is_iceberg=growth.is_iceberg)
-        if refusal is not None:
-            return Fit(None, None) if is_empty(value) else Fit(None, None, Misfit(value, about(value, f" {refusal}")))
-    return fit(value, kind, fixed=fixed, growth=growth, depth=depth + 1, lists=lists)
+def _text(value: Any) -> str:
+    """Returns a value for a column that the user has set to text: JSON, or plain text if JSON has no such type."""
+    if isinstance(value, Decimal):
+        return str(value)
+    return value.isoformat() if isinstance(value, date | time) else to_json(value)
 
 
 def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is_iceberg: bool = False) -> str | None:
@@ -221,45 +312,9 @@ def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is
     return FULL if full else None
 
 
-def _fit_list(value: Any, kind: pa.DataType | None, *, fixed: bool, growth: Growth, depth: int, lists: int) -> Fit:
-    """Stores a list whole or not at all; its type grows only with lists that are stored."""
-    elements = list(value)
-    if kind is not None and not pa.types.is_list(kind):
-        return _refused(elements, kind)
-    if depth > MAX_DEPTH:
-        return _refused(elements, kind, f"is nested deeper than {MAX_DEPTH} levels")
-    if kind is None and lists >= MAX_LISTS:
-        return _refused(elements, kind, f"has more than {MAX_LISTS} levels of lists")
-    before = kind.value_type if kind is not None else None
-    growth_before = growth.left
-    after, fits = before, []
-    for each in elements:
-        fits.append(fit(each, after, fixed=fixed, growth=growth, depth=depth + 1, lists=lists + 1))
-        after = fits[-1].kind
-    # Again only for elements that came before the type was complete: else each level would double the work.
-    fits = [
-        one
-        if after is None or one.kind is after or one.kind == after
-        else fit(each, after, fixed=fixed, growth=Growth(0, widens=growth.widens), depth=depth + 1, lists=lists + 1)
-        for each, one in zip(elements, fits, strict=True)
-    ]
-    misfit = next((each.misfit for each in fits if each.misfit is not None), None)
-    if misfit is not None:
-        growth.left = growth_before
-        reason = misfit.reason if misfit.reason.endswith(_IN_LIST) else misfit.reason.also(_IN_LIST)
-        return Fit(None, kind, Misfit(elements, reason))
-    if after is None:
-        return _refused(elements, kind, "in a column of lists whose elements have no type yet")
-    if len(elements) > _FEW_ELEMENTS and len(elements) * scalar_count(after) > _MOST_CELLS:
-        growth.left = growth_before
-        return _refused(elements, kind, f"has {len(elements):,} elements with {scalar_count(after):,} fields each")
-    grown = kind if after is before else pa.list_(after)
-    return Fit([each.stored for each in fits], grown)
-
-
 def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED) -> "Column":
     """Fits all values of a column, in the order of the rows."""
-    final = kind
+    final, fitter = Growing(kind), _Fitter(growth, fixed=fixed)
     stored: list[Any] = []
     misfits: dict[int, Misfit] = {}
     typed: int | None = None
@@ -267,18 +322,18 @@ def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, g
         if value is None:
             stored.append(None)
             continue
-        one = fit(value, final, fixed=fixed, growth=growth)
-        if one.misfit is not None:
-            misfits[row] = one.misfit
-        if typed is None and one.kind is not None:
+        one, misfit = fitter.fit(value, final)
+        if misfit is not None:
+            misfits[row] = misfit
+        if typed is None and final.is_decided:
             typed = row
-        final = one.kind
-        stored.append(one.stored)
-    if final is None:
+        stored.append(one)
+    grown = final.type()
+    if grown is None:
         return Column(None, None, misfits, typed)
-    if typed is not None and _has_doubles(final):
-        stored = _coerce_stored(stored, final, misfits)
-    return Column(pa.array(stored, final), final, misfits, typed)
+    if typed is not None and _has_doubles(grown):
+        stored = _coerce_stored(stored, grown, misfits)
+    return Column(pa.array(stored, grown), grown, misfits, typed)
 
 
 class Column(NamedTuple):
@@ -296,14 +351,13 @@ class Column(NamedTuple):
 
 def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
     """Fits again after a column became double: whole numbers before may have more digits than a double."""
-    coerced = []
+    coerced, fitter, final = [], _Fitter(UNBOUNDED, fixed=False), Growing(kind)
     for row, value in enumerate(stored):
-        one = fit(value, kind, fixed=False)
-        if one.misfit is not None:
+        one, misfit = fitter.fit(value, final)
+        if misfit is not None:
             before = misfits.get(row)
-            left_over = joined(before.value, one.misfit.value) if before else one.misfit.value
-            misfits[row] = Misfit(left_over, one.misfit.reason)
-        coerced.append(one.stored)
+            misfits[row] = misfit._replace(value=joined(before.value, misfit.value)) if before else misfit
+        coerced.append(one)
     return coerced
 
 
