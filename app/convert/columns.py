@@ -8,6 +8,7 @@ import gc
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.scalars import UNZONED, ZONED
-from app.convert.values import MAX_DEPTH, UNBOUNDED, Column, Growth, coerce_column
-from app.table.type_names import Types, parts
+from app.convert.values import FEW_CELLS, MAX_DEPTH, UNBOUNDED, Column, Growth, coerce_column, is_sparse_list
+from app.table.type_names import Types, parts, scalar_count
 
 Columns = Mapping[str, pa.Array]  # by name, all of one length
 
@@ -25,13 +26,15 @@ CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 CHUNK_ROWS = 4096
 _DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, since 1970
 _MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
+_NESTED = frozenset({dict, list})
+_FEW_CELLS, _CELLS_OF_A_VALUE = 2**14, 16  # of objects: each takes 8 bytes, with or without a value
 _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
 
 
-def infer(values: Sequence[Any]) -> pa.Array | None:
-    """Returns the values as an Arrow array; ``None`` if Arrow finds no type for all of them."""
+def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | None:
+    """Returns the values as an Arrow array; ``None`` if Arrow finds no type for all of them, or has too many cells."""
     values = values if isinstance(values, list) else list(values)
-    if _is_deep(values):
+    if _is_deep(values) or _is_sparse(values, are_records=are_records):
         return None
     try:
         array = pa.array(values)
@@ -51,6 +54,33 @@ def _is_deep(values: Iterable[Any]) -> bool:
         lists = [value for value in nested if type(value) is list]
         values = chain(chain.from_iterable(each.values() for each in objects), chain.from_iterable(lists))
     return True
+
+
+def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
+    """Whether Arrow would make many empty cells: for each object, one of each name that objects at its place have.
+
+    The fields of records, which are columns, have a cell for each record in any case.
+    """
+    left = [(values, len(values))]
+    while left:
+        some, places = left.pop()
+        elements = list(chain.from_iterable(value for value in some if type(value) is list))
+        if elements:
+            left.append((elements, len(elements)))
+        objects = [value for value in some if type(value) is dict]
+        names: set[Any] = set().union(*objects)
+        if not (are_records and some is values) and places * len(names) > _FEW_CELLS + _CELLS_OF_A_VALUE * sum(
+            map(len, objects)
+        ):
+            return True
+        nested = list(filter(gc.is_tracked, objects))
+        if nested and not _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, nested)))):
+            inner: dict[Any, list[Any]] = {}
+            for name, value in chain.from_iterable(map(dict.items, nested)):
+                if type(value) in _NESTED:
+                    inner.setdefault(name, []).append(value)
+            left += [(each, places) for each in inner.values()]
+    return False
 
 
 def coerce_array(
@@ -122,7 +152,7 @@ def _fit_whole(
         return None
     if stored is not None and first is not None:
         growth.left -= 1
-    return None if stored is None else Column(stored, stored.type, {}, first)
+    return None if stored is None or has_sparse_list(stored) else Column(stored, stored.type, {}, first)
 
 
 def _canonical(kind: pa.DataType) -> pa.DataType:
@@ -191,6 +221,26 @@ def accepts(kind: pa.DataType, found: pa.DataType) -> bool:
     if pa.types.is_integer(found):
         return kind in (pa.int64(), pa.int32(), pa.float64())
     return bool(_canonical(found) == kind)
+
+
+def has_sparse_list(array: pa.Array) -> bool:
+    """Whether a list in the array is refused where values are fitted one by one."""
+    if pa.types.is_struct(array.type):
+        return any(map(has_sparse_list, array.flatten()))
+    if not pa.types.is_list(array.type):
+        return False
+    width = scalar_count(array.type)
+    for row in pc.indices_nonzero(pc.greater(pc.multiply(pc.list_value_length(array), width), FEW_CELLS)).to_pylist():
+        elements = array[row].values
+        if is_sparse_list(len(elements) * width, partial(_filled, elements)):
+            return True
+    return has_sparse_list(array.flatten())
+
+
+def _filled(array: pa.Array) -> int:
+    if pa.types.is_struct(array.type):
+        return sum(map(_filled, array.flatten()))
+    return _filled(array.flatten()) if pa.types.is_list(array.type) else len(array) - array.null_count
 
 
 def has_values(array: pa.Array | None) -> bool:

@@ -1,13 +1,6 @@
-"""Finds the fields of records: checks their names, infers their types with Arrow, and finds sparse fields.
+"""Finds the fields of records: checks their names, and infers their types with Arrow."""
 
-Arrow makes a column of each name, with a cell for each record (or, in a list, each element). If each of n records has
-its own field names, that is n * n cells. Such fields are sparse.
-"""
-
-import gc
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
-from itertools import chain
-from operator import methodcaller
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +9,6 @@ from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
 from app.convert.scalars import is_unicode
 from app.reasons import Reason, about
-
-_MOST_CELLS = 16 * 2**20  # cells: each takes 8 bytes, with or without a value
-_FILLED = 16  # more cells than this for one value are too many
-_NESTED = frozenset({dict, list})
 
 
 class FieldValues(Sequence[Any]):
@@ -49,13 +38,13 @@ def field_names(values: list[dict[str, Any]]) -> Set[str]:
     raise BadRowsError({row: reason for row, value in enumerate(values) if (reason := _refusal(value))})
 
 
-def infer_fields(values: list[dict[str, Any]], sparse: Collection[str]) -> dict[str, pa.Array | None]:
+def infer_fields(values: list[dict[str, Any]]) -> dict[str, pa.Array | None]:
     """Infers the fields of all records with Arrow, at once if it can; returns them in the order they are first seen."""
-    records = None if sparse else infer(values)
+    records = infer(values, are_records=True)
     if records is not None and pa.types.is_struct(records.type):
         return dict(zip((field.name for field in records.type), records.flatten(), strict=True))
     names = dict.fromkeys(name for value in values for name in value)
-    return {name: None if name in sparse else infer(FieldValues(values, name)) for name in names}
+    return {name: infer(FieldValues(values, name)) for name in names}
 
 
 def _refusal(value: Any) -> Reason | None:
@@ -67,65 +56,3 @@ def _refusal(value: Any) -> Reason | None:
         if not is_unicode(name):
             return about(name, " is not Unicode", "its field name ")
     return None
-
-
-def sparse_fields(records: Sequence[dict[str, Any]], names: Iterable[str]) -> Collection[str]:
-    """Returns the fields whose objects and lists would make too many empty cells; ``names`` are those of all fields."""
-    # The garbage collector does not track a dictionary of only numbers and texts, so most flat records are found by one
-    # call. To check each of their values would take half as long as to convert them.
-    nested = list(filter(gc.is_tracked, records))
-    if _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, nested)))):
-        return ()
-    return [name for name in names if _is_sparse(_nested(map(methodcaller("get", name), nested)), len(records))]
-
-
-def _nested(values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if type(value) in _NESTED]
-
-
-def _is_sparse(values: list[Any], rows: int) -> bool:
-    if not values or not _may_be_sparse(values, rows):
-        return False
-    paths, items, elements = _measured(values)
-    cells = max(rows, elements) * paths
-    return cells > _MOST_CELLS and cells > _FILLED * items
-
-
-def _may_be_sparse(values: list[Any], rows: int) -> bool:
-    """Whether there may be that many cells: a rough count, level by level, one field after another."""
-    paths = 0
-    left = [(values, rows)]
-    while left:
-        some, places = left.pop()
-        lists = [value for value in some if type(value) is list]
-        if lists:
-            inner = _nested(chain.from_iterable(lists))
-            if inner:
-                left.append((inner, max(places, sum(map(len, lists)))))
-        objects = [value for value in some if type(value) is dict]
-        names: set[str] = set().union(*objects)
-        paths += len(names)
-        if paths * places > _MOST_CELLS:
-            return True
-        if not _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, objects)))):
-            left += [(inner, places) for name in names if (inner := _nested(map(methodcaller("get", name), objects)))]
-    return False
-
-
-def _measured(values: list[Any]) -> tuple[int, int, int]:
-    """Counts the different paths of names, the values, and those of them that are in lists."""
-    paths: dict[tuple[int, str], int] = {}
-    items = elements = 0
-    left = [(0, value) for value in values]
-    while left:
-        path, value = left.pop()
-        items += len(value)
-        if type(value) is dict:
-            for name, each in value.items():
-                inner = paths.setdefault((path, name), len(paths) + 1)
-                if type(each) in _NESTED:
-                    left.append((inner, each))
-        else:
-            elements += len(value)
-            left += [(path, each) for each in value if type(each) in _NESTED]
-    return len(paths), items, elements

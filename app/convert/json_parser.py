@@ -29,6 +29,8 @@ from app.table.type_names import Types, parts, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
+_FEW_CELLS, _CELLS_OF_A_BYTE = 2**13, 8  # of the elements of lists: Arrow takes up to 100 ns for each
+_NAME = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:', re.DOTALL)
 _MOST_WITH_OTHERS = 2048  # messages with fields that have no column, for they may all be different
 _SAMPLE = 32  # messages
 _EXACT = float(2**53)  # from here on a double does not hold every whole number
@@ -90,10 +92,12 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
         return None
     if max(map(len, messages)) > 2 * _SAFE_LEVELS and any(map(_is_deep, messages)):
         return None
-    if len(messages) * sum(map(scalar_count, columns.values())) > _MOST_CELLS:
+    in_lists = sum(scalar_count(kind) for kind in columns.values() if _has_lists(kind))
+    cells = len(messages) * sum(map(scalar_count, columns.values()))
+    if cells > _MOST_CELLS or not _has_room(text, in_lists):
         return None
     table = _read(text, columns, "error")
-    if table is None and len(messages) <= _MOST_WITH_OTHERS and _expected_cells(messages, columns) <= _MOST_CELLS:
+    if table is None and len(messages) <= _MOST_WITH_OTHERS and _may_infer(messages, text, columns):
         table = _read(text, columns, "infer")
     if table is None or table.num_rows != len(messages):
         return None
@@ -108,6 +112,22 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
     if not all(_is_exact(array, text) for array in arrays.values()):
         return None
     return {name: recast(array, columns[name]) if name in columns else array for name, array in arrays.items()}
+
+
+def _has_room(text: bytes, fields: int) -> bool:
+    """Whether each object may have so many fields: in a list, each element has a cell for each of them."""
+    return fields * text.count(b"{") <= _FEW_CELLS + _CELLS_OF_A_BYTE * len(text)
+
+
+def _may_infer(messages: Sequence[bytes], text: bytes, columns: Types) -> bool:
+    has_inner = text.count(b"{") > len(messages)
+    if has_inner and not _has_room(text, len(set(_NAME.findall(text)))):
+        return False
+    return _expected_cells(messages, columns) <= _MOST_CELLS
+
+
+def _has_lists(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or any(map(_has_lists, parts(kind)))
 
 
 def _expected_cells(messages: Sequence[bytes], columns: Types) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.columns import Columns, coerce_array, has_values, infer
-from app.convert.fields import FieldValues, field_names, infer_fields, sparse_fields
+from app.convert.fields import FieldValues, field_names, infer_fields
 from app.convert.kafka_columns import in_form_of
 from app.convert.values import (
     FULL,
@@ -121,14 +121,14 @@ class _Conversion:
         self._columns: dict[str, Column] = {}
         self._left_over: dict[int, dict[str, Any]] = {}
         self._rescued: dict[str, Rescue] = {}
+        self._places: dict[int, dict[str, int]] = {}  # of the fields of a row
         own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
         self._own = frozenset(own)
         self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
         self._growth = growth
         names = field_names(self._values)
         self._without_surplus(names - self._known.keys() - self._own - rules.fixed.keys())
-        self._sparse = frozenset(sparse_fields(self._values, names))
-        self._inferred = infer_fields(self._values, self._sparse)
+        self._inferred = infer_fields(self._values)
 
     def _without_surplus(self, unknown: Set[str]) -> None:
         """Rescues the fields for which the table has no place, before columns are made of them."""
@@ -168,10 +168,7 @@ class _Conversion:
         """Fits a column into the table's type or, if the column is new, into the type that the user has set."""
         fixed = name in self._rules.fixed
         growth.widens = not (self._rules.is_iceberg and name in self._known)
-        if name in self._sparse:
-            column = coerce_column(list(values), self._kind(name), fixed=fixed, growth=growth)
-        else:
-            column = coerce_array(array, values, self._kind(name), fixed=fixed, growth=growth)
+        column = coerce_array(array, values, self._kind(name), fixed=fixed, growth=growth)
         return _appearing(column) if fixed and name not in self._known else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
@@ -262,9 +259,9 @@ class _Conversion:
     def _first_seen(self, name: str) -> tuple[int, int]:
         """Returns the row that decided the column's type, and the field's place in it; our own columns come last."""
         row = self._columns[name].typed or 0
-        fields = list(self._values[row])
-        place = fields.index(name) if name in fields else len(fields) + list(self._columns).index(name)
-        return row, place
+        if row not in self._places:
+            self._places[row] = {name: place for place, name in enumerate((*self._values[row], *self._columns))}
+        return row, self._places[row][name]
 
     def _add(self, name: str, column: Column, of_kafka: str | None = None) -> None:
         self._columns[name] = column

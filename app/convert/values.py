@@ -27,7 +27,7 @@ _ICEBERGS_OWN = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
 LONGEST_NAME = 255  # bytes of a new field's name: what catalogs and warehouses take
-_FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of one list by the fields that each of them has: 8 bytes each
+FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of one list by the fields that each of them has: 8 bytes each
 _IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
 
@@ -257,7 +257,7 @@ class _Fitter:
 
 def is_sparse_list(cells: int, filled: Callable[[], int]) -> bool:
     """Whether a list takes too many empty cells: each element has one for each field that any of them may have."""
-    return cells > _FEW_CELLS and cells > _CELLS_OF_A_VALUE * filled()
+    return cells > FEW_CELLS and cells > _CELLS_OF_A_VALUE * filled()
 
 
 def _filled(value: Any) -> int:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.chunks import FEW, Chunk, Rows
-from app.convert.columns import Columns, coerce_array, has_values, infer, is_void
+from app.convert.columns import Columns, coerce_array, has_sparse_list, has_values, infer, is_void
 from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import fill_null, texts_of
@@ -134,6 +134,8 @@ class WholeBatches:
             raise OneByOneError
         # An empty object is null, but text where the user has fixed the column to text.
         if any(name in self._rules.fixed and not pa.types.is_null(parsed[name].type) for name in others):
+            raise OneByOneError
+        if any(has_sparse_list(parsed[name]) for name in wanted):
             raise OneByOneError
         return {name: parsed[name] for name in wanted}
 
