@@ -90,6 +90,8 @@ _REPETITIVE = (
     "quixstreams.models.topics.admin",
 )
 _REPEATED_AFTER_SECONDS = 60.0
+_MOST_TOPICS = 200  # with a line a minute of their own; further topics share one
+_MOST_MESSAGES = 1_000  # whose times are kept: names in them come from outside
 _VARYING = re.compile(r" \(after .*|\d+")  # times and counters
 
 
@@ -104,6 +106,8 @@ class _Repetitions(logging.Filter):
         message = _VARYING.sub("", record.getMessage())
         if 0 <= record.created - self._last.get(message, 0.0) < _REPEATED_AFTER_SECONDS:  # clocks are set back
             return False
+        if len(self._last) >= _MOST_MESSAGES:
+            self._last.clear()
         self._last[message] = record.created
         return True
 
@@ -112,24 +116,32 @@ _repetitions = _Repetitions()
 
 
 class OnceAMinute:
-    """Lets a line that may come often be logged once a minute, by any thread; ``count`` is how often it came."""
+    """Lets a line that may come often be logged once a minute, by any thread; ``count`` is how often it came.
+
+    Each topic has a line of its own, up to a number of topics: who may create topics could fill the log otherwise.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._next = float("-inf")
-        self._left_out = 0
+        self._lines: dict[
+            str, tuple[float, int]
+        ] = {}  # by topic: when the next one may come, and how many were left out
         self.count = 0
 
-    def turn(self) -> str | None:
+    def turn(self, topic: str = "") -> str | None:
         """Returns what ends the line: how many were left out since the last one. ``None`` to leave this one out."""
         with self._lock:
             self.count += 1
-            if self._clock() < self._next:
-                self._left_out += 1
+            now = self._clock()
+            if topic not in self._lines and len(self._lines) >= _MOST_TOPICS:
+                self._lines = {each: line for each, line in self._lines.items() if line[0] > now}
+                topic = topic if len(self._lines) < _MOST_TOPICS else ""
+            after, more = self._lines.get(topic, (now, 0))
+            if now < after:
+                self._lines[topic] = after, more + 1
                 return None
-            self._next = self._clock() + _REPEATED_AFTER_SECONDS
-            more, self._left_out = self._left_out, 0
+            self._lines[topic] = now + _REPEATED_AFTER_SECONDS, 0
         return f" ({more:,} more since the last such message)" if more else ""
 
 

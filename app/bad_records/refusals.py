@@ -190,7 +190,7 @@ def headers_size(headers: Headers | None) -> int:
 class BadRecords:
     """Applies the user's choice to each bad record: keep it in the dead letter, skip it, or end the process.
 
-    Logs one a minute at most, and their number at the end.
+    Logs one a minute of a topic at most, and their number at the end.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class BadRecords:
         record = f"the record of {rejected.tp} at offset {rejected.offset}"
         if self._choice == "fail":
             raise DataError(f"reading {record}", rejected.reason, hint, record=(rejected.tp, rejected.offset))
-        if (since := self._found.turn()) is not None:
+        if (since := self._found.turn(rejected.tp.topic)) is not None:
             fate = "goes to the dead letter" if self._choice == "dead-letter" else "is skipped (ON_BAD_RECORD=skip)"
             self._log(f"{record} {fate}: {rejected.reason}. {hint}{since}")
         return self._choice == "dead-letter"

@@ -260,8 +260,9 @@ class _Conversion:
         """Returns the row that decided the column's type, and the field's place in it; our own columns come last."""
         row = self._columns[name].typed or 0
         if row not in self._places:
-            self._places[row] = {name: place for place, name in enumerate((*self._values[row], *self._columns))}
-        return row, self._places[row][name]
+            self._places[row] = {name: place for place, name in enumerate(self._values[row])}
+        place = self._places[row].get(name)
+        return row, len(self._places[row]) + list(self._columns).index(name) if place is None else place
 
     def _add(self, name: str, column: Column, of_kafka: str | None = None) -> None:
         self._columns[name] = column

@@ -4,14 +4,14 @@ import pytest
 
 from app.bad_records.refusals import BadRecords, OnBadRecord
 from app.errors import DataError
-from app.model import Rejected
+from app.model import Rejected, TopicPartition
 from app.reasons import Reason
 from tests.fakes.clock import Clock
 from tests.support.batches import NOON, TP
 
 
-def rejected(offset: int) -> Rejected:
-    return Rejected(TP, offset, NOON, b"key", b"{", None, Reason("no JSON"))
+def rejected(offset: int, tp: TopicPartition = TP) -> Rejected:
+    return Rejected(tp, offset, NOON, b"key", b"{", None, Reason("no JSON"))
 
 
 def test_the_process_ends_where_the_user_wants_it() -> None:
@@ -33,6 +33,28 @@ def test_a_flood_is_told_once_a_minute_with_its_number() -> None:
         "the record of sensors[0] at offset 1000 goes to the dead letter: no JSON. Mend it "
         "(999 more since the last such message)",
     ]
+
+
+def test_a_flood_of_one_topic_hides_no_other_topic() -> None:
+    told: list[str] = []
+    clock = Clock()
+    records = BadRecords("dead-letter", told.append, clock)
+    for offset in range(1_000):
+        records.keep(rejected(offset), "Mend it")
+    records.keep(rejected(7, TopicPartition("orders", 0)), "Mend it")
+    assert [line.partition(" at ")[0] for line in told] == ["the record of sensors[0]", "the record of orders[0]"]
+
+
+def test_topics_without_end_do_not_fill_the_log() -> None:
+    told: list[str] = []
+    clock = Clock()
+    records = BadRecords("dead-letter", told.append, clock)
+    for number in range(1_000):
+        records.keep(rejected(0, TopicPartition(f"topic-{number}", 0)), "Mend it")
+    assert len(told) == 201
+    clock.advance(61)
+    records.keep(rejected(1, TopicPartition("topic-999", 0)), "Mend it")
+    assert told[-1].startswith("the record of topic-999[0]"), "topics of earlier minutes leave their place"
 
 
 @pytest.mark.parametrize(
