@@ -15,8 +15,8 @@ from app.model import Headers, Message, Row
 from app.monitoring.waits import Stopped
 from app.reasons import reason_of
 
-Read = Callable[[bytes, Headers | None, bool], Any]
-"""Reads a key or value of a message with these headers; the last argument is whether it is the key."""
+Read = Callable[[bytes, Headers | None, bool, str], Any]
+"""Reads a key or value of a message with these headers; then come whether it is the key, and the message's topic."""
 
 
 def new_deserializer(name: str) -> Deserializer:
@@ -33,7 +33,7 @@ class RegisteredDeserializer(Deserializer):
 
     def __call__(self, value: bytes, ctx: SerializationContext) -> Any:
         headers: Any = ctx.headers
-        return self._read(value, headers, ctx.field == MessageField.KEY)
+        return self._read(value, headers, ctx.field == MessageField.KEY, ctx.topic)
 
 
 class KeyDeserializer(Deserializer):

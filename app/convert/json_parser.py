@@ -70,7 +70,7 @@ class JsonSchemaMessages(JsonMessages):
         by_place = {place: each for group in groups for place, each in zip(*group, strict=True)}
         return [by_place[place] for place in range(len(values))]
 
-    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
+    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False, _: str = "") -> Any:
         """Decodes a single one; ``ValueError`` if it has no id, or is no JSON."""
         return loads(payload(raw, headers, is_key=is_key)[1])
 

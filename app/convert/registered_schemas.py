@@ -33,7 +33,7 @@ _NUMBER_BYTES, _UUID_BYTES = 5, 16
 _SIZES = {_BY_GUID: 1 + _UUID_BYTES, _OF_GLUE: 2 + _UUID_BYTES}
 _MOST_UNPACKED = 16 << 20  # zlib makes a thousand bytes of one; messages above this are too big by default
 _REFUSED_SECONDS = 30.0  # a registry may have replicas, which get a new schema later
-_MOST_REMEMBERED = 10_000  # ids
+_MOST_REMEMBERED = 10_000  # ids, or topics
 _MOST_TEXT, _LEAST_TEXT = 8 << 20, 16 << 10  # of known schemas together, and of each: a byte may take 50 of memory
 _AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, for half of the time at the most
 _LONG_SECONDS = 1.0  # to make a schema, which count as in vain: an enemy may have more of these
@@ -139,7 +139,9 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         self._known_text = 0
         self._refused: dict[SchemaId, tuple[float, Reason]] = {}  # until when the registry is not asked again, and why
         self._not_asked: dict[SchemaId, None] = {}
-        self._asked_in_vain: deque[tuple[float, float]] = deque(maxlen=2 * _AT_ONCE)  # when, and for how long
+        self._highest = 0  # number of those that the registry has: it counts them
+        # By topic, and whether the id is likely: when, and for how long.
+        self._asked_in_vain: dict[tuple[str, bool], deque[tuple[float, float]]] = {}
 
     @abstractmethod
     def _parse(self, registered: RegisteredSchema) -> _Schema:
@@ -149,10 +151,10 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         """Lets this thread ask the registry by ``patiently``, which repeats a call until the registry answers."""
         self._here.patiently = patiently
 
-    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False) -> Any:
+    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False, topic: str = "") -> Any:
         """Decodes a key or value of a message; ``ValueError`` if it has no schema, or does not fit it."""
         schema, data = payload(raw, headers, is_key=is_key)
-        return self.get(schema).read(data)
+        return self.get(schema, topic).read(data)
 
     @abstractmethod
     def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Columns:
@@ -170,23 +172,24 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
             return None
         return found | {name: pa.nulls(len(values), kind) for name, kind in wanted.items() if name not in found}
 
-    def get(self, schema: SchemaId) -> _Schema:
-        """Returns the schema with this id.
+    def get(self, schema: SchemaId, topic: str = "") -> _Schema:
+        """Returns the schema with this id; without a topic, the time to ask is that of all batches read at once.
 
         Raises:
             ValueError: there is none, or it is of no use.
         """
         if (found := self._known.get(schema)) is None:
             until, _ = self._refused.get(schema, (-math.inf, _NOT_ASKED))
-            if until <= self._clock() and self._may_ask(schema):
+            if until <= self._clock() and self._may_ask(schema, topic):
                 self._refused.pop(schema, None)
                 patiently = getattr(self._here, "patiently", lambda ask: ask())
-                found = patiently(partial(self._ask, schema))
+                found = patiently(partial(self._ask, schema, topic))
         if found is None:
             raise ValueError(self._refused[schema][1] if schema in self._refused else _NOT_ASKED)
         return found
 
-    def _ask(self, schema: SchemaId) -> _Schema | None:
+    def _ask(self, schema: SchemaId, topic: str) -> _Schema | None:
+        is_likely = self._is_likely(schema)
         begun, told, made = self._clock(), "", None  # an id without a schema may be any bytes
         try:
             found = self._find(schema)
@@ -199,19 +202,26 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
                 self._known.clear()
                 self._known_text = 0
             self._known[schema] = made
+            self._highest = max(self._highest, schema if isinstance(schema, int) else 0)
             self._known_text += size
         except ValueError as error:
             _make_room(self._refused)
             self._refused[schema] = self._clock() + _REFUSED_SECONDS, reason_of(error).also(told, f" (id {schema})")
         now = self._clock()
         if made is None or now - begun > _LONG_SECONDS:
-            self._asked_in_vain.append((now, now - begun))
+            _make_room(self._asked_in_vain)
+            asked = self._asked_in_vain.setdefault((topic, is_likely), deque(maxlen=2 * _AT_ONCE))
+            asked.append((now, now - begun))
         return made
 
-    def _may_ask(self, schema: SchemaId) -> bool:
+    def _is_likely(self, schema: SchemaId) -> bool:
+        """Whether the registry may have it by what is known of its numbers: too few lack there to use up the time."""
+        return isinstance(schema, int) and schema < self._highest + _AT_ONCE
+
+    def _may_ask(self, schema: SchemaId, topic: str) -> bool:
         """Whether there is time to ask for an id that may be junk, which seldom names one twice."""
-        now = self._clock()
-        recent = [seconds for at, seconds in self._asked_in_vain if at > now - _AT_ONCE_SECONDS]
+        now, asked = self._clock(), self._asked_in_vain.get((topic, self._is_likely(schema)), ())
+        recent = [seconds for at, seconds in asked if at > now - _AT_ONCE_SECONDS]
         is_second = schema in self._not_asked
         if len(recent) < _AT_ONCE * (1 + is_second) and sum(recent) < _AT_ONCE_SECONDS / 2:
             self._not_asked.pop(schema, None)
@@ -230,6 +240,6 @@ def _joined(groups: Sequence[tuple[Sequence[int], Columns]]) -> dict[str, pa.Arr
     return {name: table[name].combine_chunks() for name in table.column_names}
 
 
-def _make_room(ids: dict[SchemaId, Any]) -> None:
-    if len(ids) >= _MOST_REMEMBERED:
-        ids.clear()
+def _make_room(remembered: dict[Any, Any]) -> None:
+    if len(remembered) >= _MOST_REMEMBERED:
+        remembered.clear()

@@ -352,18 +352,44 @@ def test_schemas_make_room_for_others(schema: Any, count: int) -> None:
 
 
 def test_junk_does_not_ask_for_each_new_id(tmp_path: Path) -> None:
-    registry, clock = MemoryRegistry({1: "long"}), [0.0]
+    registry, clock = MemoryRegistry({50: "long"}), [0.0]
     avro = AvroMessages(registry.find, lambda: clock[0])
     reasons = [why_not_read(avro, framed(number, b"")) for number in range(100, 1_100)]
     assert len(registry.asked) == 20
     assert "no schema with its id (id 119)" in reasons[19]
     assert "asked for in vain" in reasons[20]
-    assert "asked for in vain" in why_not_read(avro, framed(1, b"\6"))
-    assert avro.read(framed(1, b"\6"), None) == 3, "junk seldom names an id twice"
+    assert "asked for in vain" in why_not_read(avro, framed(50, b"\6"))
+    assert avro.read(framed(50, b"\6"), None) == 3, "junk seldom names an id twice"
     clock[0] = 11.0
     assert "(id 100)" in why_not_read(avro, framed(100, b"")), "what is known to be junk is not asked for again so soon"
     assert "(id 1200)" in why_not_read(avro, framed(1_200, b"")), "after a while new ones are asked for again"
     assert len(registry.asked) == 22
+
+
+def test_junk_leaves_the_schemas_of_other_topics_alone() -> None:
+    registry, clock = MemoryRegistry(dict.fromkeys([1, 900_000], "long")), [0.0]
+    avro = AvroMessages(registry.find, lambda: clock[0])
+    for second in range(600):
+        clock[0] = float(second)
+        for number in range(20):
+            with pytest.raises(ValueError, match="schema"):
+                avro.read(framed(1_000_000 + 20 * second + number, b""), None, topic="junk")
+        registry.schemas[2_000_000 + second] = registry.schemas[1]
+        assert avro.read(framed(2_000_000 + second, b"\6"), None, topic="orders") == 3
+
+
+def test_junk_in_its_own_topic_leaves_what_the_registry_has_alone() -> None:
+    registry, clock = MemoryRegistry({500: "long"}), [0.0]
+    avro = AvroMessages(registry.find, lambda: clock[0])
+    assert avro.read(framed(500, b"\6"), None, topic="orders") == 3
+    for new in range(501, 1_101):
+        clock[0] += 1.0
+        registry.schemas[new] = registry.schemas[500]
+        for number in range(20):
+            with pytest.raises(ValueError, match="schema"):
+                avro.read(framed(10**9 + 20 * new + number, b""), None, topic="orders")
+        assert avro.read(framed(new, b"\6"), None, topic="orders") == 3
+    assert len(registry.asked) < 600 + 60 * 40 + 1, "junk gets no more of the registry than before"
 
 
 GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")

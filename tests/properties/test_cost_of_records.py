@@ -1,0 +1,74 @@
+"""No record costs more than its bytes: work is counted in calls, so a busy machine changes nothing."""
+
+import json
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.convert.json_parser import parse
+from app.convert.rows import Rules, convert
+from app.table.schema import EMPTY
+from tests.support.batches import row
+
+_CALLS_OF_A_BYTE, _FEW_CALLS = 12, 20_000
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Counts the calls of functions, also of those in C."""
+    count = 0
+
+    def called(_: FrameType, event: str, __: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def nested(names: list[str], levels: list[str]) -> Any:
+    """A list of objects with a name each, inside of lists and objects."""
+    value: Any = [{name: 1} for name in names]
+    for level in levels:
+        value = {
+            "of every kind": [value],
+            "list": [[value]],
+            "each": [{f"m{n}": each} for n, each in enumerate(value)],
+        }[level]
+    return value
+
+
+@given(
+    st.integers(1, 1_500),
+    st.lists(st.sampled_from(["of every kind", "list", "each"]), max_size=2),
+    st.sampled_from([1, 7, 5_000]),
+)
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_list_of_objects_costs_no_more_than_its_bytes(count: int, levels: list[str], different: int) -> None:
+    value = {"ts_ms": 1, "a": nested([f"n{number % different}" for number in range(count)], levels)}
+    size = len(json.dumps(value))
+    spent = calls_of(lambda: convert([row(value)], EMPTY, Rules("ts_ms", frozenset())))
+    assert spent < _FEW_CALLS + _CALLS_OF_A_BYTE * size
+
+
+def test_a_list_that_is_refused_costs_the_same_each_time() -> None:
+    values = [{"ts_ms": 1, "a": [{f"n{at}_{name}": 1} for name in range(1_100)]} for at in range(8)]
+    spent = calls_of(lambda: convert([row(value) for value in values], EMPTY, Rules("ts_ms", frozenset())))
+    assert spent < _FEW_CALLS + _CALLS_OF_A_BYTE * len(json.dumps(values))
+
+
+@pytest.mark.parametrize("count", [1_100, 5_000])
+def test_lists_of_objects_with_new_names_are_left_to_the_slow_way(count: int) -> None:
+    text = json.dumps({"ts_ms": 1, "a": [{f"n{number}": 1} for number in range(count)]}).encode()
+    assert parse([text], {}) is None
+    assert parse([text] * 3, {}) is None
+    dense = json.dumps({"ts_ms": 1, "a": [{"x": number, "y": 1} for number in range(count)]}).encode()
+    assert parse([dense], {}) is not None
