@@ -30,7 +30,8 @@ from app.table.type_names import Types, parts, scalar_count
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
 _MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
 _FEW_CELLS, _CELLS_OF_A_BYTE = 2**13, 8  # of the elements of lists: Arrow takes up to 100 ns for each
-_NAME = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:', re.DOTALL)
+_FEW_OBJECTS = 16  # in a message: a sample of such messages tells enough
+_NAME = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:', re.DOTALL)
 _MOST_WITH_OTHERS = 2048  # messages with fields that have no column, for they may all be different
 _SAMPLE = 32  # messages
 _EXACT = float(2**53)  # from here on a double does not hold every whole number
@@ -120,23 +121,23 @@ def _has_room(text: bytes, fields: int) -> bool:
 
 
 def _may_infer(messages: Sequence[bytes], text: bytes, columns: Types) -> bool:
-    has_inner = text.count(b"{") > len(messages)
-    if has_inner and not _has_room(text, len(set(_NAME.findall(text)))):
+    with_many = b"\n".join(message for message in messages if message.count(b"{") > _FEW_OBJECTS)
+    if not _has_room(text, len(set(_NAME.findall(with_many)))):
         return False
-    return _expected_cells(messages, columns) <= _MOST_CELLS
+    return text.count(b"{") * _expected_columns(messages, columns) <= _MOST_CELLS
 
 
 def _has_lists(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or any(map(_has_lists, parts(kind)))
 
 
-def _expected_cells(messages: Sequence[bytes], columns: Types) -> int:
-    """Estimates the cells of columns that are inferred, by how many more a second sample has: keys may be ids."""
+def _expected_columns(messages: Sequence[bytes], columns: Types) -> int:
+    """Estimates how many columns are inferred, by how many more a second sample has: keys may be ids."""
     sample = [max(messages, key=len), *messages[:: max(1, len(messages) // (2 * _SAMPLE))]]
     parts = [_read(b"\n".join(sample[:size]), columns, "infer") for size in (_SAMPLE, len(sample))]
     first, both = (sum(scalar_count(each.type) for each in part.schema) if part else 0 for part in parts)
     more = (both - first) * max(0, len(messages) - len(sample)) // max(1, len(sample) - _SAMPLE)
-    return len(messages) * (both + more)
+    return both + more
 
 
 def _read(text: bytes, columns: Types, other_fields: Literal["error", "infer"]) -> pa.Table | None:
