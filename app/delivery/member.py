@@ -92,12 +92,12 @@ class Member:
 
     def start(self) -> None:
         self.pipeline.start()
-        self.runtime.sweeper.add(self.sweep)
+        self.runtime.threads.sweeper.add(self.sweep)
 
     def stop(self) -> None:
         """Give up what is under way, and end the threads, as far as they are not stuck in a call."""
         self.pipeline.stop()
-        self.runtime.sweeper.remove(self.sweep)
+        self.runtime.threads.sweeper.remove(self.sweep)
         self.sweep(is_last=True)
         self._claimer.stop()
 

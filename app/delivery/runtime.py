@@ -25,6 +25,7 @@ class Threads:
     new_lock: Callable[[], AbstractContextManager[Any]] = threading.RLock
     new_event: Callable[[], threading.Event] = threading.Event
     new_condition: Callable[[], threading.Condition] = threading.Condition
+    sweeper: Sweeper = field(default_factory=Sweeper)
     handed_over: int = 1  # batches that may wait between two threads; 0 is any number
 
 
@@ -44,7 +45,6 @@ class Runtime:
     timings: Timings = DEFAULT
     workers: int = 4
     threads: Threads = Threads()
-    sweeper: Sweeper = field(default_factory=Sweeper)
     now: Callable[[], float] = time.time
     new_token: Callable[[], str] = new_token
     free_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free

@@ -24,6 +24,7 @@ from app.kafka.topics import missing_topic
 from app.model import EACH_TOPIC
 from app.service.connector import Connector
 from app.service.lake import Lake, check_journals, open_lake
+from app.storage.base import ObjectStore
 from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,6 @@ class Tables:
 
     def __init__(self, connector: Connector, group: Group, prefix: str, new_member: Callable[..., Member]) -> None:
         self._connector = connector
-        self._settings = connector.settings
         self._group = group
         self._prefix = prefix
         self._new_member = new_member
@@ -47,19 +47,19 @@ class Tables:
         self._pool = WorkPool("open", _OPENED_AT_ONCE)
         self._again = WorkPool("open-again", _OPENED_AT_ONCE)
         self._begun: set[str] = set()
-        self._with_table: set[str] = set()  # of an expression; a table that the group has comes before a new one
-        self._counting = Lock()
-        self._is_limited = False
+        self._limit = _TableLimit(connector.settings)
         self._ends: dict[str, ExitStack] = {}  # of open tables, by topic
         self.reopens = connector.settings.until is None
 
+    @property
+    def _settings(self) -> Settings:
+        return self._connector.settings
+
     def members(self, topics: Collection[str]) -> Members:
         """Begins to open the tables of these topics; waits a while, and raises an error that all of them have."""
-        if self._settings.is_expression:
-            folder, store = noted_topics(self._settings.root, self._group.name), self._connector.store
-            noted = self._runtime.metrics.waits.at_start("store", lambda: {each.key for each in store.list(folder)})
-            plain = (topic.removeprefix(self._prefix) for topic in topics)
-            self._with_table |= {topic for topic in plain if f"{folder}{topic}" in noted}
+        plain, store = [topic.removeprefix(self._prefix) for topic in topics], self._connector.store
+        noted = partial(self._limit.note, store, self._group.name, plain)
+        self._runtime.metrics.waits.at_start("store", noted)
         opening = {topic: self.open(topic) for topic in topics}
         done, _ = wait(opening.values(), _START_SECONDS)
         failures = [error for each in done if (error := each.exception())]
@@ -90,9 +90,8 @@ class Tables:
         for _, problem in checked("TABLE_NAME", name, settings.table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return f"its table's name {settings.table}: {problem}"
-        if self._settings.is_expression and not self._may_have_table(plain):
-            limit = self._settings.table_limit
-            return f"the group has TABLE_LIMIT={limit} tables. Raise it, or let input match fewer topics"
+        if refusal := self._limit.refusal(plain):
+            return refusal
         with ExitStack() as ends:
             scratch = Path(mkdtemp(prefix="table-", dir=self._runtime.scratch))
             runtime = replace(self._runtime, scratch=scratch, metrics=self._runtime.metrics.of_table(settings.table))
@@ -124,15 +123,30 @@ class Tables:
         is_namesakes = any(True for _ in lake.store.list(topic_folder(root, group, namesake)))
         return owner_of_table(lake.store, root, group, namesake if is_namesakes else topic)
 
-    def _may_have_table(self, topic: str) -> bool:
-        with self._counting:
-            if topic not in self._with_table and len(self._with_table) >= self._settings.table_limit:
-                if not self._is_limited:
-                    logger.warning("topic %s is passed over, and others: see the status page", topic)
-                self._is_limited = True
-                return False
-            self._with_table.add(topic)
-            return True
+
+class _TableLimit:
+    """Bounds the tables of a group with an expression, for others may create topics. Tables that it has come first."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topics: set[str] = set()
+        self._lock = Lock()
+
+    def note(self, store: ObjectStore, group: str, topics: Collection[str]) -> None:
+        """Count the tables that the group has of these topics."""
+        folder = noted_topics(self._settings.root, group)
+        noted = {each.key for each in store.list(folder)} if self._settings.is_expression else ()
+        self._topics |= {topic for topic in topics if f"{folder}{topic}" in noted}
+
+    def refusal(self, topic: str) -> str | None:
+        """Why the topic gets no table; else it is counted."""
+        with self._lock:
+            most = self._settings.table_limit
+            if not self._settings.is_expression or topic in self._topics or len(self._topics) < most:
+                self._topics.add(topic)
+                return None
+        logger.debug("topic %s is passed over", topic)
+        return f"the group has TABLE_LIMIT={most} tables. Raise it, or let input match fewer topics"
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:

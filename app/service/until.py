@@ -53,7 +53,7 @@ def new_until(
     return Until(ends)
 
 
-@dataclass(slots=True)
+@dataclass
 class RunEnd:
     """Stops the lane at the end of the run.
 
@@ -71,7 +71,7 @@ class RunEnd:
     offsets: GroupOffsets | None = None
     internal: Collection[str] = ()
     aside: Callable[[], Collection[str]] = tuple
-    is_reached: bool = field(init=False, default=False)
+    is_reached = False
     _stop: Event = field(init=False, default_factory=Event)
 
     def start(self) -> None:

@@ -473,8 +473,8 @@ MUTANTS = (
     Mutant(
         "partitions that were taken away are claimed once their table is open",
         "app/consumer/plain/loop.py",
-        "        self._members.waiting = ()\n",
-        "",
+        "waiting, self._members.assigned = self._members.waiting, ()",
+        "waiting = self._members.waiting",
         _OF_TOPICS,
     ),
     Mutant(
