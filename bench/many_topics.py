@@ -1,6 +1,7 @@
 """``make bench-many-topics``: what 50 small topics cost in one process, beside one topic with as many messages.
 
 A topic gets a message a second. The delay is from a message's sending to the moment when its file came into the store.
+With ``--hostile`` one more topic gets messages that a hostile producer would send; the delays are those of the others.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from io import BytesIO
@@ -32,6 +33,13 @@ from dev.connector import Connector
 from dev.machine import announce
 from dev.server import free_ports
 
+# Lists of objects with new names, a folder for each message, and what is no JSON.
+HOSTILE: Mapping[str, Callable[[int], bytes]] = {
+    "names": lambda number: json.dumps({"list": [{f"n{number}_{field}": 1} for field in range(1_100)]}).encode(),
+    "folders": lambda number: json.dumps({"folder": f"folder-{number}"}).encode(),
+    "junk": lambda number: b"junk %d" % number,
+}
+HOSTILE_A_SECOND = 20
 REST_SECONDS = 40.0  # a commit interval: what was read at the start is in the lake
 
 
@@ -60,28 +68,32 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.many_topics", description=__doc__)
     parser.add_argument("--topics", type=positive, default=50, help="(%(default)s)")
     parser.add_argument("--seconds", type=positive, default=90, help="of nothing, and of messages (%(default)s)")
+    parser.add_argument(
+        "--hostile", nargs="+", choices=HOSTILE, default=[], help="beside all topics, one kind after another"
+    )
     return parser.parse_args()
 
 
 def _run(options: argparse.Namespace) -> int:
     with services() as stage:
-        for topics in (1, options.topics):
-            announce(f"{topics} topics, {options.topics} messages a second")
-            print(json.dumps(asdict(_measure(stage, topics, options.topics, options.seconds))))
+        for topics, hostile in [(1, ""), *((options.topics, kind) for kind in ("", *options.hostile))]:
+            announce(f"{topics} topics, {options.topics} messages a second{hostile and f', beside hostile {hostile}'}")
+            print(json.dumps(asdict(_measure(stage, topics, options.topics, options.seconds, hostile))))
     return 0
 
 
-def _measure(stage: Stage, topics: int, a_second: int, seconds: int) -> Figures:
-    names = [f"many-{topics}-{number}" for number in range(topics)]
-    for name in names:
+def _measure(stage: Stage, topics: int, a_second: int, seconds: int, hostile: str) -> Figures:
+    names = [f"many-{topics}{hostile and f'-beside-{hostile}'}-{number}" for number in range(topics)]
+    enemies = [f"hostile-{hostile}"] if hostile else []
+    for name in names + enemies:
         stage.kafka.create_topic(name, 1)
     nothing = Workload(1, 1)
     (port,) = free_ports(1)
     variables = {
         "HTTP_PORT": str(port),
-        "input": ",".join(names),
+        "input": ",".join(names + enemies),
         "TABLE_NAME": "{topic}",
-        "HIVE_COLUMNS": "",
+        "HIVE_COLUMNS": "folder",
         "TIMESTAMP_COLUMN": "",
     }
     sink = ConnectorSink("many-topics", "this connector", variables)
@@ -97,6 +109,8 @@ def _measure(stage: Stage, topics: int, a_second: int, seconds: int) -> Figures:
             before, files = _requests(stage), len(_keys(stage, place))
             sender = threading.Thread(target=_send, args=(stage, names, a_second, seconds))
             sender.start()
+            for enemy in enemies:
+                threading.Thread(target=_attack, args=(stage, enemy, HOSTILE[hostile], seconds)).start()
             busy = _cores(connector, seconds)
             asked = _requests(stage) - before
             written = len(_keys(stage, place)) - files
@@ -115,6 +129,15 @@ def _measure(stage: Stage, topics: int, a_second: int, seconds: int) -> Figures:
 
 def _message() -> bytes:
     return json.dumps({"sent": time.time(), "value": 1.5}).encode()
+
+
+def _attack(stage: Stage, topic: str, message: Callable[[int], bytes], seconds: int) -> None:
+    producer, begin = Producer({"bootstrap.servers": stage.kafka.bootstrap_servers, **QUIET}), time.monotonic()
+    for number in range(HOSTILE_A_SECOND * seconds):
+        time.sleep(max(0.0, begin + number / HOSTILE_A_SECOND - time.monotonic()))
+        producer.produce(topic, message(number))
+        producer.poll(0)
+    producer.flush()
 
 
 def _send(stage: Stage, names: list[str], a_second: int, seconds: int) -> None:
