@@ -481,7 +481,7 @@ class SharedFaults(PlainFaults):
     topics: Sequence[str] = (TOPIC, OTHER)
     is_shared = True
 
-    @precondition(lambda self: self._with(owns) and not self.group.deleted)
+    @precondition(lambda self: self._with(owns) and len({tp.topic for tp in self.group.records}) > 1)
     @rule(
         topic=st.sampled_from(topics),
         kinds=st.lists(st.sampled_from(list(KINDS)), min_size=3, max_size=6),

@@ -92,6 +92,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "a store that is away for three minutes": lambda: passing(state="paused"),
     "a Kafka that is away for three minutes": lambda: passing(is_cut_off=True),
     "a table that is set aside for three minutes": lambda: passing(is_aside=True),
+    "a topic that is left out for three minutes": lambda: passing(left_out=["flood"]),
     "a former sink that leaves after three minutes": lambda: passing(programs=["old-sink"]),
     # firing
     "a connector that never committed what was there before": lambda: Case(
@@ -100,6 +101,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "a commit each hour that does not come": hourly_that_hangs,
     "a store that stays away": lambda: lasting(
         replica(), replica("b"), state="paused", fires={"LakeSinkStuck": ["a"], "LakeSinkNotConsuming": ["a"]}
+    ),
+    "topics beyond the limit of tables": lambda: lasting(
+        replica(), replica("b"), left_out=["flood"], fires={"LakeSinkTopicLeftOut": ["a"]}
     ),
     "another program that stays in the group": lambda: lasting(
         replica(), replica("b"), programs=["old-sink"], fires={"LakeSinkOtherProgram": ["a"]}

@@ -40,7 +40,8 @@ class Replica:
 
     ``most`` is how many messages it can take in a second; ``is_hung`` says that its loop does not turn, so that it
     consumes and commits nothing, though its other threads go on. ``is_cut_off`` says that Kafka does not answer it, and
-    ``is_aside`` that the table of another topic is set aside. ``programs`` are other ones in its consumer group.
+    ``is_aside`` that the table of another topic is set aside. ``programs`` are other ones in its consumer group,
+    and ``left_out`` topics that are not written.
     """
 
     instance: str
@@ -56,6 +57,7 @@ class Replica:
     is_cut_off: bool = False
     is_aside: bool = False
     programs: Sequence[str] = ()
+    left_out: Sequence[str] = ()
     is_up: bool = True
     is_known: bool = True
     now: float = 0.0
@@ -140,7 +142,8 @@ class Replica:
         )
         unclaimed = frozenset(_tp(number) for number in range(self.claiming))
         aside = {"orders": Aside(Trouble("store", "opening the table", "denied"), 0.0, 0.0, 1)} if self.is_aside else {}
-        consumption = Consumption(oldest=self._oldest, unclaimed=unclaimed, aside=aside)
+        left_out = dict.fromkeys(self.left_out, "TABLE_LIMIT")
+        consumption = Consumption(oldest=self._oldest, unclaimed=unclaimed, aside=aside, left_out=left_out)
         live = Live(self.state, consumption=consumption, waits=self.metrics.waits.current())
         self.metrics.members(1, self.programs)
         return Status(identity, live, self.metrics.counts(), History(), self.now)
