@@ -18,7 +18,7 @@ def to_json(value: Any) -> str:
     list or mapping inside itself. Keys become text.
     """
     # The library is several times as fast, but refuses unusual keys, deep nesting and circles.
-    for attempt in (_by_library, _by_hand):
+    for attempt in (_by_library, lambda value: "".join(_pieces(value))):
         with contextlib.suppress(Exception):  # values may be of any class, whose methods may raise anything
             # Only strings can have lone surrogates, and there the replacement is JSON's own escape for them.
             return attempt(value).encode("utf-8", "backslashreplace").decode()
@@ -28,10 +28,6 @@ def to_json(value: Any) -> str:
 def _by_library(value: Any) -> str:
     # Python's own bare NaN is no JSON: one such value would make a whole column of texts unreadable for DuckDB.
     return json.dumps(value, default=_other, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _by_hand(value: Any) -> str:
-    return "".join(_pieces(value))
 
 
 def _pieces(value: Any) -> Iterator[str]:

@@ -62,9 +62,9 @@ def readable_ends(
         ends = offsets.since(until, ends)
     for tp, end in sorted(ends.items()):
         if (first := readable[tp]) < end:
-            cause = f"the transaction at offset {first} of {tp} is open, so nobody can read on"
+            cause = f"the transaction at offset {first} of {tp} is open: its records and later ones cannot be read yet"
             hint = (
-                "It ends with its producer, or after its transaction.timeout.ms; kafka-transactions.sh finds the others"
+                "It ends with its producer, or by its transaction.timeout.ms; kafka-transactions.sh lists hanging ones"
             )
             raise RetryableError(f"finding the end of this run in {topic}", cause, hint)
     lows, found = offsets.beginnings(topic), dict.fromkeys(ends, 0)

@@ -387,8 +387,8 @@ def _not_available(waits: tuple[Trouble, ...]) -> str:
 def _next_try(s: Status, wait: Trouble) -> str:
     if s.live.state == "starting":
         return (
-            "The connector tries for a minute. If that does not help, the process ends with code 75, and its "
-            "platform starts it again"
+            "The connector tries again for as long as its log says. If that does not help, the process ends with "
+            "code 75, and its platform starts it again"
         )
     retry = _RETRY.get(wait.system, "The connector tries again, at the latest after 30 s, and goes on by itself")
     if wait.is_unanswered:

@@ -24,6 +24,7 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 SparkState = Literal["starting", "running", "gone"]
 
 # Why a partition is not read, the worst first; empty if it is read.
+DELETED: Final = "Kafka does not have it. Once it does, it is read from its first record"  # why a topic is left out
 Hindrance = Literal["set aside", "taken over", "being claimed", "paused", ""]
 HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
 

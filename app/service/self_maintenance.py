@@ -71,7 +71,6 @@ class SelfMaintenance(Thread):
         self._scratch = scratch / "maintenance"
         self._clock = clock
         self._tables: dict[str, _Table] = {}
-        self._add_open()
         self._over = Event()
 
     def stop(self) -> None:
@@ -83,7 +82,8 @@ class SelfMaintenance(Thread):
         work = defaultdict[tuple[str, ...], list[str]](list)  # tables by what is to be done to them
         while not self._over.is_set():
             seconds = _LOOK_SECONDS
-            self._add_open()
+            for name, lake in [*self._lakes.items()]:
+                self._add(name, lake.store, lake.location)
             if self._settings.has_tables:
                 with _trying_again():
                     self._add_others()
@@ -101,10 +101,6 @@ class SelfMaintenance(Thread):
                     self._work([*first, *(f"--table={name}" for name in work.pop(first))])
             else:
                 self._over.wait(max(0.0, seconds))
-
-    def _add_open(self) -> None:
-        for name, lake in [*self._lakes.items()]:
-            self._add(name, lake.store, lake.location)
 
     def _add_others(self) -> None:
         """Add the tables that this process has not opened: a topic is gone, or a table suspended since the start."""

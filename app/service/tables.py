@@ -145,7 +145,6 @@ class _TableLimit:
             if not self._settings.is_expression or topic in self._topics or len(self._topics) < most:
                 self._topics.add(topic)
                 return None
-        logger.debug("topic %s is passed over", topic)
         return f"the group has TABLE_LIMIT={most} tables. Raise it, or let input match fewer topics"
 
 
@@ -156,6 +155,9 @@ def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> l
     """
     plain = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
     found = [topic for topic, its in plain.items() if settings.has_table(its)]
+    if settings.is_expression and len(found) > settings.table_limit:
+        text = "%d topics match input, and TABLE_LIMIT is %d: those without a table are not written"
+        logger.warning(text, len(found), settings.table_limit)
     known = {plain[each] for each in found} | ({settings.input_topic} if found else set())
     for missing in (each for each in settings.topics if each not in known):
         error = missing_topic(missing, plain.values())

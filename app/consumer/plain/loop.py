@@ -27,7 +27,7 @@ from app.errors import ConnectorError, RetryableError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
 from app.kafka.watch import recreated_error
 from app.model import Message, TopicPartition, known_timestamp
-from app.monitoring.status import Consumption
+from app.monitoring.status import DELETED, Consumption
 
 logger = logging.getLogger(__name__)
 
@@ -320,7 +320,7 @@ class PlainLoop:
             "yet is not written",
             topic,
         )
-        self._members.leave_out(topic, "Kafka did not have it. Once it does, it is read from its first record")
+        self._members.leave_out(topic, DELETED)
         member = self._members.of(topic)
         tps = member.assignment.partitions.keys() if member and member.assignment else set[TopicPartition]()
         others = [tp for tp in tps if tp.topic != topic]
