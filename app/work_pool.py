@@ -32,10 +32,10 @@ class WorkPool(Executor):
         with self._changed:
             if self._is_shut_down:
                 raise RuntimeError("the pool was shut down")
-            self._waiting.append((future, partial(work, *args, **named)))
             if self._threads < self._workers:
                 threading.Thread(target=self._run, name=self._name, daemon=True).start()
                 self._threads += 1
+            self._waiting.append((future, partial(work, *args, **named)))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

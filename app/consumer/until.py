@@ -42,10 +42,9 @@ class Until:
         """Returns the assigned partitions some of whose records are not in the lake; ``in_lake`` as ``ends``."""
         return {tp for tp in assigned if in_lake.get(tp, 0) < self._ends.get(tp, 0)}
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether this run has no record at all."""
-        return not any(self._ends.values())
+    def is_empty(self, left_out: Collection[str]) -> bool:
+        """Whether this run has no record at all, but for those of topics that are left out."""
+        return not any(end for tp, end in self._ends.items() if tp.topic not in left_out)
 
     def goes_on(self, ends: Mapping[TopicPartition, int]) -> None:
         """Notes the ends of internal topics, which grow as others are read."""

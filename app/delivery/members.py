@@ -19,10 +19,10 @@ from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime
-from app.errors import ConnectorError
+from app.errors import ConfigError, ConnectorError
 from app.formatting import duration
 from app.model import TopicPartition
-from app.monitoring.status import Aside
+from app.monitoring.status import DELETED, Aside
 from app.monitoring.waits import Trouble
 
 logger = logging.getLogger(__name__)
@@ -162,6 +162,9 @@ class Members:
             raise failure
         for topic in self.aside if also_aside else ():
             raise self._errors[topic]
+        for topic, why in self.left_out.items() if also_aside else ():
+            if why != DELETED:
+                raise ConfigError(f"writing topic {topic}", why)
 
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> list[TopicPartition]:
         """Begin an assignment for each table, as ``Member.begin``; returns the partitions of those that have begun.
@@ -201,6 +204,7 @@ class Members:
             return False
         if isinstance(found, str):
             self.left_out |= {topic: found} if found else {}
+            del self._opening[topic]  # at the next assignment it may have one
             return True
         self._of[topic] = found
         del self._opening[topic]

@@ -66,7 +66,9 @@ class Settlement:
         if not missing:
             logger.info("%s: batch %d of a former owner was complete: kept", where, batch.batch)
             return batch.kept(batch.files)
-        expired = sum(len(each.batch_offsets) - len(self._left_in_kafka(each)) for each in batch.in_batch)
+        is_alone = len({each.topic for each in batch.in_batch}) == 1
+        left = sum(len(self._left_in_kafka(each, is_alone=is_alone)) for each in batch.in_batch)
+        expired = sum(len(each.batch_offsets) for each in batch.in_batch) - left
         kept = self._with_what_is_there(where, batch, expired) if expired else None
         if kept is not None:
             return kept
@@ -109,11 +111,12 @@ class Settlement:
         found = zip(keys, self.each(self.store.find, keys), strict=True)
         return [key for key, stored in found if stored is None or wanted.get(key, stored.size) != stored.size]
 
-    def _left_in_kafka(self, progress: Progress) -> range:
+    def _left_in_kafka(self, progress: Progress, *, is_alone: bool) -> range:
         """The batch's offsets that Kafka still has: none if the topic was recreated or the cluster is another one.
 
         The ids come first. Kafka never gives the offsets of a partition that the recreated topic does not have. Records
-        of a topic that is missing count as still there: it may be back soon, and other topics must not wait for it.
+        of a topic that is missing count as still there: it may be back soon, and other topics must not wait for it. So
+        do those of one that was recreated, unless it ``is_alone`` in the batch: the others' rows must not be lost.
         """
         offsets = self.offsets
         try:
@@ -122,6 +125,8 @@ class Settlement:
             if error.system == "topic":
                 return progress.batch_offsets
             raise
+        if not is_alone and ids_differ(progress.topic_id, topic_id):
+            return progress.batch_offsets
         if _is_of_another(progress, topic_id, offsets.cluster_id()):
             return range(0)
         kafka = offsets.of(progress.tp)

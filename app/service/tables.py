@@ -47,7 +47,7 @@ class Tables:
         self._pool = WorkPool("open", _OPENED_AT_ONCE)
         self._again = WorkPool("open-again", _OPENED_AT_ONCE)
         self._begun: set[str] = set()
-        self._limit = _TableLimit(connector.settings)
+        self._limit = _TableLimit(connector.settings, connector.store, group.name)
         self._ends: dict[str, ExitStack] = {}  # of open tables, by topic
         self.reopens = connector.settings.until is None
 
@@ -57,8 +57,7 @@ class Tables:
 
     def members(self, topics: Collection[str]) -> Members:
         """Begins to open the tables of these topics; waits a while, and raises an error that all of them have."""
-        plain, store = [topic.removeprefix(self._prefix) for topic in topics], self._connector.store
-        noted = partial(self._limit.note, store, self._group.name, plain)
+        noted = partial(self._limit.note, [topic.removeprefix(self._prefix) for topic in topics])
         self._runtime.metrics.waits.at_start("store", noted)
         opening = {topic: self.open(topic) for topic in topics}
         done, _ = wait(opening.values(), _START_SECONDS)
@@ -90,7 +89,7 @@ class Tables:
         for _, problem in checked("TABLE_NAME", name, settings.table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, settings.table, problem)
             return f"its table's name {settings.table}: {problem}"
-        if refusal := self._limit.refusal(plain):
+        if refusal := self._runtime.metrics.waits.at_start("store", partial(self._limit.refusal, plain)):
             return refusal
         with ExitStack() as ends:
             scratch = Path(mkdtemp(prefix="table-", dir=self._runtime.scratch))
@@ -127,21 +126,24 @@ class Tables:
 class _TableLimit:
     """Bounds the tables of a group with an expression, for others may create topics. Tables that it has come first."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, store: ObjectStore, group: str) -> None:
         self._settings = settings
+        self._store = store
+        self._folder = noted_topics(settings.root, group)
         self._topics: set[str] = set()
         self._lock = Lock()
 
-    def note(self, store: ObjectStore, group: str, topics: Collection[str]) -> None:
+    def note(self, topics: Collection[str]) -> None:
         """Count the tables that the group has of these topics."""
-        folder = noted_topics(self._settings.root, group)
-        noted = {each.key for each in store.list(folder)} if self._settings.is_expression else ()
-        self._topics |= {topic for topic in topics if f"{folder}{topic}" in noted}
+        noted = {each.key for each in self._store.list(self._folder)} if self._settings.is_expression else ()
+        self._topics |= {topic for topic in topics if f"{self._folder}{topic}" in noted}
 
     def refusal(self, topic: str) -> str | None:
-        """Why the topic gets no table; else it is counted."""
+        """Why the topic gets no table; else it is counted. Another member may have opened its table."""
+        most, is_new = self._settings.table_limit, topic not in self._topics
+        if self._settings.is_expression and is_new and len(self._topics) >= most:
+            self.note([topic])
         with self._lock:
-            most = self._settings.table_limit
             if not self._settings.is_expression or topic in self._topics or len(self._topics) < most:
                 self._topics.add(topic)
                 return None

@@ -61,7 +61,7 @@ class RunEnd:
         assigned: returns the partitions of this member, none while they change hands.
         offsets: of the group, which tell of partitions without messages, if those are not claimed.
         internal: topics of quixstreams, which grow while the others are read.
-        aside: returns the topics whose tables have failed.
+        aside: returns the topics whose tables have failed, and those that are left out.
     """
 
     until: Until
@@ -85,7 +85,8 @@ class RunEnd:
             try:
                 if self._has_all():
                     self.is_reached = True
-                    missing = ", but for those of tables that failed" if self.aside() else ""
+                    aside = ", ".join(sorted(self.aside()))
+                    missing = aside and f", but for those of topics that are not written: {aside}"
                     logger.info("UNTIL is reached: all records before it are in the lake%s", missing)
                     self.stop_lane()
                     return
@@ -94,9 +95,9 @@ class RunEnd:
 
     def _has_all(self) -> bool:
         assigned = self.assigned()
-        if not assigned:
-            return self.until.is_empty
         aside = self.aside()
+        if not assigned:
+            return self.until.is_empty(aside)
         assigned = [tp for tp in assigned if tp.topic not in aside]
         if self._left(assigned):
             return False

@@ -34,6 +34,7 @@ from app.spark.options import SparkOptions
 from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import StagedWriter
+from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
@@ -77,9 +78,7 @@ class SparkWriter:
         self._job_seconds = job_seconds
         self._java_options = java_options
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark")
-        self._canceller = ThreadPoolExecutor(
-            max_workers=1, thread_name_prefix="spark-cancel"
-        )  # may hang as the job does
+        self._canceller = WorkPool("spark-cancel")  # may hang as the job does
         self._session: SparkSession  # once it has started
         self._process: Popen[bytes] | None = None
         self.is_up = False

@@ -198,7 +198,13 @@ def test_a_topic_beyond_the_limit_of_tables_is_left_out_and_tables_that_exist_co
     second.wait_until(lambda: topics.are_whole("orders"), "the records")
     assert "TABLE_LIMIT=1" in second._now.left_out[topics.of("flood")]
     second.stop()
+    job = topics.connector(variables={**limited, "UNTIL": "now"})
+    assert "TABLE_LIMIT=1" in str(job.wait())
     assert place.numbers(topics.of("flood")) == []
+    third = topics.connector(variables={"TABLE_LIMIT": "2"})
+    third.wait_until(topics.are_whole, "the records of both")
+    third.stop()
+    topics.assert_whole()
 
 
 def test_transform_gets_the_records_of_all_topics_and_can_tell_them_apart(place: Place) -> None:

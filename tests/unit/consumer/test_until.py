@@ -48,6 +48,12 @@ def test_a_partition_that_was_added_later_is_of_a_later_run() -> None:
     assert until.left([ADDED], {}) == set()
 
 
+def test_a_run_without_partitions_has_no_record_but_those_of_topics_that_are_left_out() -> None:
+    until = Until({TP: 10, ADDED: 0})
+    assert not until.is_empty(())
+    assert until.is_empty(["readings"])
+
+
 def test_quixstreams_passes_over_what_is_of_a_later_run() -> None:
     read = Until({TP: 10}).only(lambda message: message.offset())
     assert read(messages(9)[0]) == 9

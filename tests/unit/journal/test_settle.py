@@ -191,6 +191,20 @@ def test_a_batch_is_undone_though_one_of_its_topics_was_deleted(bench: Bench) ->
     assert not bench.has("1")
 
 
+def test_a_batch_is_undone_though_one_of_its_topics_was_recreated(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the former topic are lost, and none of the other one."""
+    other = TopicPartition("orders", 0)
+    bench.begun(tps=[P0, other], end=4).intend(intent("1", "2", ends={P0: 9, other: 99}))
+    bench.store_files("1")
+    monkeypatch.setattr(bench.kafka, "topic_id", lambda topic: "another" if topic == "orders" else "id")
+    bench.claimed(tps=[P0])
+    assert bench.registered == []
+    assert bench.end(THEIRS) == 4
+    assert not bench.has("1")
+
+
 @pytest.mark.parametrize(
     "now", [PartitionOffsets(None, 0, 99, "another"), PartitionOffsets(None, 0, 99, "id", "other cluster")]
 )
