@@ -116,8 +116,9 @@ class PlainLoop:
 
     def _assigned(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
         client.assign([])  # nothing is read before it is claimed
-        self._members.left_out = {}
         self._members.assigned = tuple(TopicPartition(tp.topic, tp.partition) for tp in tps)
+        deleted = {topic for topic, why in self._members.left_out.items() if why == DELETED} - {tp.topic for tp in tps}
+        self._members.left_out = dict.fromkeys(deleted, DELETED)
         if tps:
             self._begin(self._members.assigned)
         logger.info("assigned: %s", _listed(tps))
