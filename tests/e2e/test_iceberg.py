@@ -202,7 +202,7 @@ def test_engines_maintain_the_table_while_it_is_written(new_scenario: NewScenari
 def test_compact_merges_while_members_write_and_others_compact(new_scenario: NewScenario, site: Site) -> None:
     scenario = new_scenario(partitions=2)
     with scenario.load(A_SECOND // 4) as produced:
-        # With a commit each second, a try of compact would hardly come through on a busy machine, where it takes longer.
+        # With a commit each second, hardly a try of compact would come through on a busy machine.
         connector = scenario.connector(site.settings, TARGET_FILE_MB="0", BATCH_SIZE="1000000", COMMIT_INTERVAL="3")
         connector.wait_for_log("batch 5 ")
         audited = site.command(scenario, "audit").communicate(timeout=PATIENCE)[0]
