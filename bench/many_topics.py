@@ -1,7 +1,8 @@
 """``make bench-many-topics``: what 50 small topics cost in one process, beside one topic with as many messages.
 
 A topic gets a message a second. The delay is from a message's sending to the moment when its file came into the store.
-With ``--hostile`` one more topic gets messages that a hostile producer would send; the delays are those of the others.
+With ``--hostile`` one more topic gets messages that a hostile producer would send; the delays are those of the others,
+beside those without it.
 """
 
 import argparse
@@ -13,12 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import BytesIO
 
 import pyarrow.parquet as pq
 import requests
 from confluent_kafka import Producer
 
+from bench.avro import as_avro
 from bench.command import interruptible, positive, services
 from bench.messages import Workload, expected_totals
 from bench.run import STANDSTILL_SECONDS
@@ -33,11 +36,12 @@ from dev.connector import Connector
 from dev.machine import announce
 from dev.server import free_ports
 
-# Lists of objects with new names, a folder for each message, and what is no JSON.
+# Lists of objects with new names, a folder for each message, what is no JSON, and Avro with ids that no schema has.
 HOSTILE: Mapping[str, Callable[[int], bytes]] = {
     "names": lambda number: json.dumps({"list": [{f"n{number}_{field}": 1} for field in range(1_100)]}).encode(),
     "folders": lambda number: json.dumps({"folder": f"folder-{number}"}).encode(),
     "junk": lambda number: b"junk %d" % number,
+    "ids": lambda number: b"\0" + (1_000_000 + number).to_bytes(4) + b"junk",
 }
 HOSTILE_A_SECOND = 20
 REST_SECONDS = 40.0  # a commit interval: what was read at the start is in the lake
@@ -75,8 +79,9 @@ def _options() -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace) -> int:
-    with services() as stage:
-        for topics, hostile in [(1, ""), *((options.topics, kind) for kind in ("", *options.hostile))]:
+    with services(registry="ids" in options.hostile) as stage:
+        runs = [(options.topics, kind) for kind in ("", *options.hostile)]
+        for topics, hostile in runs if options.hostile else [(1, ""), *runs]:
             announce(f"{topics} topics, {options.topics} messages a second{hostile and f', beside hostile {hostile}'}")
             print(json.dumps(asdict(_measure(stage, topics, options.topics, options.seconds, hostile))))
     return 0
@@ -96,6 +101,11 @@ def _measure(stage: Stage, topics: int, a_second: int, seconds: int, hostile: st
         "HIVE_COLUMNS": "folder",
         "TIMESTAMP_COLUMN": "",
     }
+    message = _message
+    if hostile == "ids":
+        schema_id = stage.register(names[0], _message())
+        variables |= {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": stage.registry_url}
+        message = partial(_avro_message, schema_id)
     sink = ConnectorSink("many-topics", "this connector", variables)
     with stage.place(sink.name, Topic(names[0], nothing, expected_totals(nothing))) as place:
         begin = time.monotonic()
@@ -103,11 +113,11 @@ def _measure(stage: Stage, topics: int, a_second: int, seconds: int, hostile: st
             _wait_until_ready(connector, port)
             start = time.monotonic() - begin
             for name in names:
-                stage.kafka.produce(name, [(None, _message(), None, 0)])
+                stage.kafka.produce(name, [(None, message(), None, 0)])
             time.sleep(REST_SECONDS)
             idle = _cores(connector, seconds)
             before, files = _requests(stage), len(_keys(stage, place))
-            sender = threading.Thread(target=_send, args=(stage, names, a_second, seconds))
+            sender = threading.Thread(target=_send, args=(stage, names, message, a_second, seconds))
             sender.start()
             for enemy in enemies:
                 threading.Thread(target=_attack, args=(stage, enemy, HOSTILE[hostile], seconds)).start()
@@ -131,6 +141,11 @@ def _message() -> bytes:
     return json.dumps({"sent": time.time(), "value": 1.5}).encode()
 
 
+def _avro_message(schema_id: int) -> bytes:
+    ((_, value, _, _),) = as_avro([(None, _message(), None, 0)], schema_id)
+    return value or b""
+
+
 def _attack(stage: Stage, topic: str, message: Callable[[int], bytes], seconds: int) -> None:
     producer, begin = Producer({"bootstrap.servers": stage.kafka.bootstrap_servers, **QUIET}), time.monotonic()
     for number in range(HOSTILE_A_SECOND * seconds):
@@ -140,11 +155,11 @@ def _attack(stage: Stage, topic: str, message: Callable[[int], bytes], seconds: 
     producer.flush()
 
 
-def _send(stage: Stage, names: list[str], a_second: int, seconds: int) -> None:
+def _send(stage: Stage, names: list[str], message: Callable[[], bytes], a_second: int, seconds: int) -> None:
     producer, begin = Producer({"bootstrap.servers": stage.kafka.bootstrap_servers, **QUIET}), time.monotonic()
     for number in range(a_second * seconds):
         time.sleep(max(0.0, begin + number / a_second - time.monotonic()))
-        producer.produce(names[number % len(names)], _message())
+        producer.produce(names[number % len(names)], message())
         producer.poll(0)
     producer.flush()
 

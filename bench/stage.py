@@ -103,17 +103,17 @@ class Stage:
         if workload not in self._topics:
             form = "Avro" if workload.avro else "JSON"
             announce(f"Producing {workload.messages:,} messages in {form} to {workload.partitions} partitions")
-            schema_id = self._register(workload) if workload.avro else 0
+            ((_, message, _, _),) = records(replace(workload, avro=False), last=1)
+            schema_id = self.register(workload.name, message or b"") if workload.avro else 0
             self.kafka.create_topic(workload.name, workload.partitions)
             self.kafka.produce(workload.name, records(workload, schema_id=schema_id))
             self._topics[workload] = Topic(workload.name, workload, expected_totals(workload))
         return self._topics[workload]
 
-    def _register(self, workload: Workload) -> int:
-        """Tell the registry the schema of the topic's values; returns its id."""
-        ((_, message, _, _),) = records(replace(workload, avro=False), last=1)
-        address = f"{self.registry_url}/subjects/{workload.name}-value/versions"
-        answer = requests.post(address, json={"schema": json.dumps(schema_of(message or b""))}, timeout=ASK_SECONDS)
+    def register(self, topic: str, message: str | bytes) -> int:
+        """Tell the registry the schema of the topic's values, which is that of a message in JSON; returns its id."""
+        address = f"{self.registry_url}/subjects/{topic}-value/versions"
+        answer = requests.post(address, json={"schema": json.dumps(schema_of(message))}, timeout=ASK_SECONDS)
         answer.raise_for_status()
         return int(answer.json()["id"])
 

@@ -121,10 +121,12 @@ def _has_room(text: bytes, fields: int) -> bool:
 
 
 def _may_infer(messages: Sequence[bytes], text: bytes, columns: Types) -> bool:
-    with_many = b"\n".join(message for message in messages if message.count(b"{") > _FEW_OBJECTS)
-    if not _has_room(text, len(set(_NAME.findall(with_many)))):
-        return False
-    return text.count(b"{") * _expected_columns(messages, columns) <= _MOST_CELLS
+    objects = text.count(b"{")
+    if objects > len(messages) + _FEW_OBJECTS:  # each message is one at least
+        with_many = b"\n".join(message for message in messages if message.count(b"{") > _FEW_OBJECTS)
+        if not _has_room(text, len(set(_NAME.findall(with_many)))):
+            return False
+    return objects * _expected_columns(messages, columns) <= _MOST_CELLS
 
 
 def _has_lists(kind: pa.DataType) -> bool:

@@ -41,7 +41,7 @@ _FETCHED_AHEAD = 100
 _FETCH_AGAIN_MS = 2
 # A broker fills its answer in the client's order, which stays the same: later partitions wait for the end of the first.
 # So an answer has parts for so many partitions. A batch larger than its part comes only at the first place.
-_MOST_PARTS = 8
+_MOST_PARTS = 24
 # New partitions are noticed after this time; the client's default is five minutes.
 _METADATA_MS = 60_000
 # A member learns of a rebalance at its next heartbeat. With the client's 3 s, partitions of a member that left would

@@ -12,7 +12,7 @@ from quixstreams import Application
 
 from app.consumer.plain.client import new_client
 from app.model import TopicPartition
-from app.service.kafka import new_application
+from app.service.kafka import new_application, partition_fetch
 from app.service.lake import new_location
 from app.service.stores import new_store
 from dev.broker import Broker
@@ -20,7 +20,6 @@ from tests.support.environment import load
 from tests.support.waiting import wait_until
 
 VALUE = b"x" * 1_000
-PARTITIONS = 8
 BACKLOG = 1_500  # messages of each partition
 SMALL_CONTAINER = {"Quix__Deployment__Limits__Memory": "1000"}
 FAR_LESS_AT_ONCE = {"KAFKA_CLIENT_CONFIG": '{"fetch.max.bytes": 131072}'}
@@ -38,14 +37,17 @@ def fill(kafka: Broker, partitions: int, messages: int) -> str:
     return topic
 
 
-def read(kafka: Broker, folder: Path, ends: Mapping[TopicPartition, int], **variables: str) -> Iterator[Message]:
-    """All messages up to these offsets, in the order in which the client gives them."""
+def read(
+    kafka: Broker, folder: Path, ends: Mapping[TopicPartition, int], partitions: int = 0, **variables: str
+) -> Iterator[Message]:
+    """All messages up to these offsets, in the order in which the client of a topic (or of many) gives them."""
     settings = load(
         {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, **variables}, STORAGE_URL=folder.as_uri(), input="turns"
     )
     application = new_application(Application, settings, new_location(settings, new_store(settings), None), folder)
     left = sum(ends.values())
-    with closing(new_client(application.config, {"statistics.interval.ms": 0})) as client:
+    fetch = partition_fetch(settings, partitions) if partitions else {}
+    with closing(new_client(application.config, {"statistics.interval.ms": 0, **fetch})) as client:
         client.assign([KafkaTopicPartition(*tp, 0) for tp in ends])
         while left:
             messages = client.consume(10_000, 0.1)
@@ -53,9 +55,9 @@ def read(kafka: Broker, folder: Path, ends: Mapping[TopicPartition, int], **vari
             yield from messages
 
 
-def greatest_distance(messages: Iterator[Message]) -> float:
+def greatest_distance(messages: Iterator[Message], partitions: int) -> float:
     """Between the offsets of the partition read farthest and of the least, as a share of a partition."""
-    read_of, distance = [0] * PARTITIONS, 0
+    read_of, distance = [0] * partitions, 0
     for message in messages:
         read_of[message.partition()] += 1
         distance = max(distance, max(read_of) - min(read_of))
@@ -63,16 +65,16 @@ def greatest_distance(messages: Iterator[Message]) -> float:
 
 
 @pytest.mark.parametrize(
-    "variables",
-    [{}, SMALL_CONTAINER, FAR_LESS_AT_ONCE],
-    ids=["usual", "a small container", "fetch.max.bytes"],
+    ("partitions", "variables"),
+    [(8, {}), (8, SMALL_CONTAINER), (8, FAR_LESS_AT_ONCE), (24, {})],
+    ids=["eight", "a small container", "fetch.max.bytes", "24"],
 )
-def test_eight_partitions_of_a_broker_are_read_side_by_side(
-    kafka: Broker, tmp_path: Path, variables: dict[str, str]
+def test_partitions_of_a_broker_are_read_side_by_side(
+    kafka: Broker, tmp_path: Path, partitions: int, variables: dict[str, str]
 ) -> None:
-    topic = fill(kafka, PARTITIONS, BACKLOG)
-    ends = {TopicPartition(topic, partition): BACKLOG for partition in range(PARTITIONS)}
-    assert greatest_distance(read(kafka, tmp_path, ends, **variables)) < 0.1
+    topic = fill(kafka, partitions, BACKLOG)
+    ends = {TopicPartition(topic, partition): BACKLOG for partition in range(partitions)}
+    assert greatest_distance(read(kafka, tmp_path, ends, partitions, **variables), partitions) < 0.2
 
 
 def test_a_topic_with_all_the_backlog_holds_up_no_other(kafka: Broker, tmp_path: Path) -> None:

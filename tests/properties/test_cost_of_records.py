@@ -3,17 +3,26 @@
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from google.protobuf import struct_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.convert.avro_messages import AvroMessages
 from app.convert.json_parser import parse
 from app.convert.rows import Rules, convert
 from app.table.schema import EMPTY
+from tests.support.avro import MemoryRegistry, datum, record
+from tests.support.avro import framed as of_avro
 from tests.support.batches import row
+from tests.support.both_ways import StagingStep, Table, messages
+from tests.support.protobuf import field, file, message, registered
+from tests.support.protobuf import framed as of_protobuf
+from tests.unit.convert.test_protobuf_messages import class_of, opened
 
 _CALLS_OF_A_BYTE, _FEW_CALLS = 12, 20_000
 
@@ -72,3 +81,40 @@ def test_lists_of_objects_with_new_names_are_left_to_the_slow_way(count: int) ->
     assert parse([text] * 3, {}) is None
     dense = json.dumps({"ts_ms": 1, "a": [{"x": number, "y": 1} for number in range(count)]}).encode()
     assert parse([dense], {}) is not None
+
+
+AVRO = record(("ts_ms", "long"), ("a", {"type": "array", "items": {"type": "map", "values": "long"}}))
+PROTOBUF = file(
+    message("Reading", field("ts_ms", "int64"), field("a", ".google.protobuf.ListValue")),
+    package="lab",
+    dependency=[struct_pb2.DESCRIPTOR.name],
+)
+
+
+def in_avro(values: list[dict[str, int]]) -> bytes:
+    return of_avro(1, datum(AVRO, {"ts_ms": 1, "a": values}))
+
+
+def in_protobuf(values: list[dict[str, int]]) -> bytes:
+    written = class_of("lab.Reading", PROTOBUF)(ts_ms=1)
+    written.a.extend(values)
+    return of_protobuf(1, written.SerializeToString())
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("few", [1_100, 3_000])
+@pytest.mark.parametrize(
+    ("table", "encode"),
+    [
+        (Table(avro=AvroMessages(MemoryRegistry({1: AVRO}).find)), in_avro),
+        (Table(protobuf=opened(registered(PROTOBUF))), in_protobuf),
+    ],
+    ids=["avro", "protobuf"],
+)
+def test_maps_with_new_names_cost_no_more_than_their_bytes(
+    table: Table, encode: Callable[[list[dict[str, int]]], bytes], few: int, at_once: bool, tmp_path: Path
+) -> None:
+    texts = [encode([{f"n{at}_{name}": 1} for name in range(few)]) for at in range(4)]
+    step = StagingStep(table, at_once=at_once, few=1)
+    spent = calls_of(lambda: step.stage(messages(*texts), tmp_path / "staged"))
+    assert spent < _FEW_CALLS + _CALLS_OF_A_BYTE * sum(map(len, texts))
