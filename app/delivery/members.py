@@ -7,16 +7,16 @@ again by a new member, which claims them as after a restart.
 
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from types import MappingProxyType
 from typing import Protocol
 
-from app.delivery.assignment import Assignment, Partition
+from app.delivery.assignment import Assignment, Claimed, Partition
 from app.delivery.buffer import Buffer
-from app.delivery.claimer import Group
+from app.delivery.claimer import Group, taken_over
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.errors import ConfigError, ConnectorError
@@ -106,6 +106,13 @@ class Members:
     def claimed(self) -> list[Partition]:
         return [each for assignment in self.assignments for each in assignment.claimed]
 
+    def claimed_partition(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
+        """The present assignment of the topic's table, and this partition in it, if it is claimed. From any thread."""
+        member = self.of(tp.topic)
+        assignment = member.assignment if member else None
+        partition = assignment.partitions.get(tp) if assignment else None
+        return assignment, partition if partition and partition.is_claimed else None
+
     @property
     def has_others(self) -> bool:
         """Whether there may be several tables."""
@@ -143,19 +150,6 @@ class Members:
         """Seconds until the next batch is due, negative where it is late."""
         return min((each.flow.ends.due_in for each in self.all), default=None)
 
-    def failed(self) -> Iterator[tuple[str, ConnectorError]]:
-        """Yield the topics whose tables have failed, with the reasons; raise what is about no topic."""
-        if self._failure:
-            raise self._failure
-        if found := self.group.watch.take_found():
-            if not (self._opener and found.topic):
-                raise found
-            if found.topic in self._of:  # else it has been set aside already
-                yield found.topic, found
-        for topic, member in self.by_topic:
-            if failure := member.flow.failure:
-                yield topic, failure
-
     def raise_failure(self, *, also_aside: bool = False) -> None:
         """Raise why not all is in the lake, if something has failed."""
         if failure := self.failure:
@@ -166,11 +160,18 @@ class Members:
             if why != DELETED:
                 raise ConfigError(f"writing topic {topic}", why)
 
-    def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> list[TopicPartition]:
-        """Begin an assignment for each table, as ``Member.begin``; returns the partitions of those that have begun.
+    # --- assignments ------------------------------------------------------------------------------------------------
 
-        Those whose table is not open yet are in ``waiting``, to be given to this again.
-        """
+    def assign(self, tps: Iterable[TopicPartition]) -> None:
+        """Begin the assignments of these partitions, which Kafka has given to this process."""
+        self.assigned = tuple(tps)
+        deleted = {topic for topic, why in self.left_out.items() if why == DELETED} - {tp.topic for tp in self.assigned}
+        self.left_out = dict.fromkeys(deleted, DELETED)
+        self.begin_waiting()
+
+    def begin_waiting(self) -> None:
+        """Begin an assignment for each table that is open, of those of its partitions that are in none."""
+        tps = self.waiting
         tps_by_member: dict[Member, list[TopicPartition]] = {}
         open_topics = {topic for topic in sorted({tp.topic for tp in tps}) if self._is_open(topic)}
         for tp in tps:
@@ -179,13 +180,72 @@ class Members:
         if left_out := {topic for topic in open_topics if self.of(topic) is None}:
             self.assigned = tuple(tp for tp in self.assigned if tp.topic not in left_out)
         for member, its_tps in tps_by_member.items():
-            member.begin(its_tps, closed)
-        return [*chain.from_iterable(tps_by_member.values())]
+            member.begin(its_tps)
 
-    def leave_out(self, topic: str, why: str) -> None:
-        """Note that this topic is not written any more, and the reason."""
+    def new_claims(self) -> list[tuple[Assignment, Claimed]]:
+        """The claims that have succeeded since the last call."""
+        claims: list[tuple[Assignment, Claimed]] = []
+        for topic, member in self.by_topic:
+            if assignment := member.assignment:
+                with self.else_aside(topic):
+                    claims += [(assignment, claim) for claim in assignment.new_claims()]
+        return claims
+
+    def claim_again(self) -> None:
+        """Begin another assignment of the same partitions if another member has closed the log of a present one.
+
+        The claim then asks Kafka whether the partitions are still assigned to this member. The table is set aside if
+        Kafka has not revoked them for too long.
+        """
+        for topic, member in self.by_topic:
+            assignment = member.assignment
+            fence = assignment.log.fence if assignment else None
+            if assignment is None or fence is None:
+                continue
+            if member.reclaiming.may_again(fence.error):
+                self.runtime.metrics.ended(assignment.partitions)
+                member.begin(tuple(assignment.partitions), str(fence.error))
+            elif self.runtime.timings.clock() - fence.since > self.runtime.timings.fenced_seconds:
+                self.set_aside(topic, taken_over(str(fence.error)))
+
+    def leave_out(self, topic: str) -> None:
+        """Go on with the other topics where one of several does not exist any more."""
+        logger.warning(
+            "topic %s does not exist: the others go on. If it was deleted, what was read of it and is not in its table "
+            "yet is not written",
+            topic,
+        )
         self.assigned = tuple(tp for tp in self.assigned if tp.topic != topic)
-        self.left_out[topic] = why
+        self.left_out = {**self.left_out, topic: DELETED}
+        member = self.of(topic)
+        tps = member.assignment.partitions if member and member.assignment else ()
+        others = [tp for tp in tps if tp.topic != topic]
+        if member and len(others) < len(tps):
+            self.runtime.metrics.ended(tps)
+            member.end()
+            if others:
+                member.begin(others)
+
+    def flush(self, seconds: float) -> None:
+        """Bring what was taken into the lake, for so long."""
+        clock, look_seconds = self.runtime.timings.clock, self.runtime.timings.look_seconds
+        until, reason = clock() + seconds, self.buffer.flush_reason
+        each = [(member.flow, assignment) for member in self.all if (assignment := member.assignment)]
+        for _, assignment in each:
+            assignment.end_batch(reason)
+        for flow, assignment in each:
+            while not flow.wait_delivered(assignment, look_seconds):
+                if flow.failure is not None or flow.lacks_topic or assignment.is_over or clock() >= until:
+                    break
+
+    def end(self) -> None:
+        """End all assignments: what is on its way is dropped."""
+        assigned, self.assigned = self.assigned, ()
+        self.runtime.metrics.ended(assigned)
+        for member in self.all:
+            member.end()
+
+    # --- failures ---------------------------------------------------------------------------------------------------
 
     def _is_open(self, topic: str) -> bool:
         """Whether it is known which table the topic has, if any; else begins to open it when it is time."""
@@ -203,7 +263,7 @@ class Members:
             self.set_aside(topic, error)
             return False
         if isinstance(found, str):
-            self.left_out |= {topic: found} if found else {}
+            self.left_out = self.left_out | ({topic: found} if found else {})
             del self._opening[topic]  # at the next assignment it may have one
             return True
         self._of[topic] = found
@@ -211,6 +271,29 @@ class Members:
         if topic in self._aside:
             logger.info("the table of topic %s is open again", topic)
         return True
+
+    def set_failed_aside(self) -> None:
+        """Set aside the tables that have failed; raises what is about no topic."""
+        if self._failure:
+            raise self._failure
+        if found := self.group.watch.take_found():
+            if not found.topic:
+                raise found
+            if self.of(found.topic):  # else it has been set aside already
+                self.set_aside(found.topic, found)
+        for topic, member in self.by_topic:
+            if failure := member.flow.failure:
+                self.set_aside(topic, failure)
+
+    @contextmanager
+    def else_aside(self, topic: str) -> Iterator[None]:
+        """Sets the topic's table aside if what is done for it fails."""
+        try:
+            yield
+        except ConnectorError as error:
+            if self.of(topic) is None:
+                raise
+            self.set_aside(topic, error)
 
     def set_aside(self, topic: str, error: ConnectorError) -> None:
         """Give up the table of this topic for some time, for this reason; raises it if no other table could go on."""
@@ -228,6 +311,7 @@ class Members:
         trouble = replace(Trouble.of(error), exit_code=None)
         self._aside = {**self._aside, topic: Aside(trouble, since, now + pause, tries)}
         if member:
+            member.end()
             member.flow.fail(error)
             self.buffer.leave(member.flow.share)
             self._opener.close(topic)
