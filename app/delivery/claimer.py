@@ -66,14 +66,6 @@ class Group:
     check: Callable[[], ConnectorError | None] = lambda: None
     wanted: Wanted = Wanted()
 
-    def is_same_topic(self, tp: TopicPartition) -> bool | None:
-        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say."""
-        try:
-            return self.topic_ids.is_same(tp)
-        except ConnectorError as error:
-            logger.debug("%s", error)
-            return None
-
 
 class Claimer:
     """Claims the partitions of an assignment together, and retries until it succeeds or the assignment ends."""

@@ -108,10 +108,6 @@ class Member:
         """The present one."""
         return self._last if self._last is not None and not self._last.log.has_ended else None
 
-    def has(self, tp: TopicPartition) -> bool:
-        """Whether the partition is in the present assignment."""
-        return self.assignment is not None and tp in self.assignment.partitions
-
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
         """Begin an assignment of these partitions, and to claim them; the former one ends.
 
@@ -129,11 +125,6 @@ class Member:
         """End the assignment, if there is one: what is on its way is dropped. From any thread."""
         if self._last is not None:
             self._last.end()
-
-    def check(self) -> None:
-        """Raise the error that ends the process, if there is one; called at each turn of the consumer's loop."""
-        self.group.watch.raise_found()
-        self.flow.raise_failure()
 
     def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
         """Where the partition would begin, and its offsets in Kafka; claims nothing. From any thread."""

@@ -6,56 +6,33 @@ again by a new member, which claims them as after a restart.
 """
 
 import logging
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from types import MappingProxyType
-from typing import Protocol
+from math import inf
 
 from app.delivery.assignment import Assignment, Claimed, Partition
 from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, taken_over
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime
+from app.delivery.topic import Aside, Deleted, LeftOut, NewTable, Open, Opening, Topic
 from app.errors import ConfigError, ConnectorError
 from app.formatting import duration
 from app.model import TopicPartition
-from app.monitoring.status import DELETED, Aside
-from app.monitoring.waits import Trouble
 
 logger = logging.getLogger(__name__)
-
-
-class Opener(Protocol):
-    """Opens the tables of topics, where there are several; all on threads.
-
-    Attributes:
-        reopens: whether a table that failed is opened again.
-    """
-
-    reopens: bool
-
-    def open(self, topic: str) -> Future[Member | str]:
-        """Begin to open the table; the result is why the topic has none, or empty if it is none of ours."""
-
-    def close(self, topic: str) -> None:
-        """Begin to stop its member, and to remove what that leaves on the disk."""
 
 
 class Members:
     """For the consumer's thread, but for the properties.
 
     Args:
-        of: the members that are there, by topic.
-        opener: opens others; without it, what fails ends the process.
-        opening: those that are being opened, by topic.
+        open_table: begins to open the table of a topic, on a thread.
+        close_table: begins to stop its member, and to remove what that leaves on the disk.
 
     Attributes:
-        assigned: the partitions that this process has, without those of topics that are not written. A change replaces
-            the whole value, because other threads read it while members begin and end one by one.
-        left_out: topics that are not written, with the reasons.
+        assigned: the partitions that this process has, without those of topics that are left out. As the states of the
+            topics, they are replaced as a whole: other threads read them while members begin and end one by one.
     """
 
     def __init__(
@@ -63,48 +40,44 @@ class Members:
         group: Group,
         buffer: Buffer,
         runtime: Runtime,
-        of: Mapping[str, Member],
-        opener: Opener | None = None,
-        opening: Mapping[str, Future[Member | str]] = MappingProxyType({}),
+        topics: Mapping[str, Topic],
+        open_table: Callable[[str], NewTable],
+        close_table: Callable[[str], object],
     ) -> None:
         self.group = group
         self.buffer = buffer
         self.runtime = runtime
-        self._of = dict(of)
-        self._opener = opener
-        self._opening = dict(opening)
-        self._aside: Mapping[str, Aside] = {}  # also of tables that are open again
-        self._errors: dict[str, ConnectorError] = {}  # of these
-        self._again_at: dict[str, float] = {}  # of these, by a clock that is never set back
+        self._topics = topics
+        self._open_table = open_table
+        self._close_table = close_table
         self._failure: ConnectorError | None = None
         self.assigned: tuple[TopicPartition, ...] = ()
-        self.left_out: dict[str, str] = {}
 
     @classmethod
     def of_one(cls, topic: str, member: Member) -> "Members":
         """One table for whatever is read; ``topic`` is for messages."""
-        return cls(member.group, member.flow.buffer, member.runtime, {topic: member})
+        table = NewTable()
+        table.set_result(member)
+        states = {topic: Open(member)}
+        return cls(member.group, member.flow.buffer, member.runtime, states, lambda _: table, lambda _: None)
 
     def of(self, topic: str) -> Member | None:
         """The member with the table of this topic, if it is open. From any thread."""
-        return self._of.get(topic) if self._opener else self.all[0]
+        state = self._topics.get(topic)
+        return state.member if isinstance(state, Open) else None
 
     @property
-    def by_topic(self) -> tuple[tuple[str, Member], ...]:
-        return tuple(self._of.items())
+    def by_topic(self) -> list[tuple[str, Member]]:
+        return [(topic, state.member) for topic, state in self._topics.items() if isinstance(state, Open)]
 
     @property
     def all(self) -> tuple[Member, ...]:
-        return tuple(self._of.values())
+        return tuple(dict.fromkeys(member for _, member in self.by_topic))
 
     @property
     def assignments(self) -> list[Assignment]:
         """The present ones."""
         return [assignment for each in self.all if (assignment := each.assignment) is not None]
-
-    @property
-    def claimed(self) -> list[Partition]:
-        return [each for assignment in self.assignments for each in assignment.claimed]
 
     def claimed_partition(self, tp: TopicPartition) -> tuple[Assignment | None, Partition | None]:
         """The present assignment of the topic's table, and this partition in it, if it is claimed. From any thread."""
@@ -114,73 +87,83 @@ class Members:
         return assignment, partition if partition and partition.is_claimed else None
 
     @property
-    def has_others(self) -> bool:
-        """Whether there may be several tables."""
-        return self._opener is not None
-
-    @property
-    def greedy(self) -> list[Partition]:
-        """The claimed partitions of a table of several that holds half of the buffer."""
-        is_crowded = self.buffer.limits.is_crowded
-        held = (each.assignment for each in self.all if self._opener and is_crowded(each.flow.share.held_bytes))
-        return [each for assignment in held if assignment for each in assignment.claimed]
-
-    @property
-    def waiting(self) -> list[TopicPartition]:
-        """Assigned partitions of topics whose tables are being opened, or are set aside."""
-        return [tp for tp in self.assigned if not ((member := self.of(tp.topic)) and member.has(tp))]
-
-    @property
     def aside(self) -> dict[str, Aside]:
         """Those of the assigned topics whose tables are set aside."""
-        topics, aside = {tp.topic for tp in self.assigned}, self._aside
-        return {topic: aside[topic] for topic in sorted(topics & aside.keys()) if topic not in self._of}
+        topics = self._topics
+        states = ((topic, topics.get(topic)) for topic in sorted({tp.topic for tp in self.assigned}))
+        return {topic: state for topic, state in states if isinstance(state, Aside)}
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Topics that are there and not written, with the reasons."""
+        states = self._topics.items()
+        return {topic: state.reason for topic, state in states if isinstance(state, LeftOut) and state.reason}
+
+    @property
+    def deleted(self) -> list[str]:
+        """Topics that Kafka does not have."""
+        return [topic for topic, state in self._topics.items() if isinstance(state, Deleted)]
 
     @property
     def failure(self) -> ConnectorError | None:
         return self._failure or next((each.flow.failure for each in self.all if each.flow.failure), None)
 
-    @property
-    def is_in_trouble(self) -> bool:
-        """Whether another system is waited for, or all has failed."""
-        return any(each.flow.is_in_trouble for each in self.all)
-
-    @property
-    def due_in(self) -> float | None:
-        """Seconds until the next batch is due, negative where it is late."""
-        return min((each.flow.ends.due_in for each in self.all), default=None)
-
     def raise_failure(self, *, also_aside: bool = False) -> None:
         """Raise why not all is in the lake, if something has failed."""
         if failure := self.failure:
             raise failure
-        for topic in self.aside if also_aside else ():
-            raise self._errors[topic]
-        for topic, why in self.left_out.items() if also_aside else ():
-            if why != DELETED:
-                raise ConfigError(f"writing topic {topic}", why)
+        for aside in self.aside.values() if also_aside else ():
+            raise aside.error
+        for topic, reason in self.left_out.items() if also_aside else ():
+            raise ConfigError(f"writing topic {topic}", reason)
 
     # --- assignments ------------------------------------------------------------------------------------------------
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Begin the assignments of these partitions, which Kafka has given to this process."""
         self.assigned = tuple(tps)
-        deleted = {topic for topic, why in self.left_out.items() if why == DELETED} - {tp.topic for tp in self.assigned}
-        self.left_out = dict.fromkeys(deleted, DELETED)
+        assigned = {tp.topic for tp in self.assigned}
+        states = {
+            topic: state.before if isinstance(state, Deleted) and topic in assigned else state
+            for topic, state in self._topics.items()
+        }
+        self._topics = {topic: state for topic, state in states.items() if state and not isinstance(state, LeftOut)}
         self.begin_waiting()
 
     def begin_waiting(self) -> None:
         """Begin an assignment for each table that is open, of those of its partitions that are in none."""
-        tps = self.waiting
+        begun = {tp for each in self.assignments for tp in each.partitions}
+        waiting = [tp for tp in self.assigned if tp not in begun]
+        for topic in sorted({tp.topic for tp in waiting}):
+            self._open(topic)
         tps_by_member: dict[Member, list[TopicPartition]] = {}
-        open_topics = {topic for topic in sorted({tp.topic for tp in tps}) if self._is_open(topic)}
-        for tp in tps:
-            if tp.topic in open_topics and (member := self.of(tp.topic)):
+        for tp in waiting:
+            if member := self.of(tp.topic):
                 tps_by_member.setdefault(member, []).append(tp)
-        if left_out := {topic for topic in open_topics if self.of(topic) is None}:
-            self.assigned = tuple(tp for tp in self.assigned if tp.topic not in left_out)
-        for member, its_tps in tps_by_member.items():
-            member.begin(its_tps)
+        for member, tps in tps_by_member.items():
+            member.begin(tps)
+
+    def _open(self, topic: str) -> None:
+        """Begin to open the topic's table when it is time, or note what has come of that."""
+        state = self._topics.get(topic)
+        if state is None or (isinstance(state, Aside) and self.runtime.timings.clock() >= state.due):
+            state = Opening(self._open_table(topic), state)
+            self._put(topic, state)
+        if not (isinstance(state, Opening) and state.table.done()):
+            return
+        try:
+            table = state.table.result()
+        except ConnectorError as error:
+            self.set_aside(topic, error)
+            return
+        self._put(topic, LeftOut(table) if isinstance(table, str) else Open(table, state.last))
+        if state.last and self.of(topic):
+            logger.info("the table of topic %s is open again", topic)
+
+    def _put(self, topic: str, state: Topic) -> None:
+        self._topics = {**self._topics, topic: state}
+        if isinstance(state, LeftOut | Deleted):
+            self.assigned = tuple(tp for tp in self.assigned if tp.topic != topic)
 
     def new_claims(self) -> list[tuple[Assignment, Claimed]]:
         """The claims that have succeeded since the last call."""
@@ -208,16 +191,17 @@ class Members:
             elif self.runtime.timings.clock() - fence.since > self.runtime.timings.fenced_seconds:
                 self.set_aside(topic, taken_over(str(fence.error)))
 
-    def leave_out(self, topic: str) -> None:
+    def note_deleted(self, topic: str) -> None:
         """Go on with the other topics where one of several does not exist any more."""
+        state, member = self._topics.get(topic), self.of(topic)
+        if isinstance(state, Deleted):
+            return
         logger.warning(
             "topic %s does not exist: the others go on. If it was deleted, what was read of it and is not in its table "
             "yet is not written",
             topic,
         )
-        self.assigned = tuple(tp for tp in self.assigned if tp.topic != topic)
-        self.left_out = {**self.left_out, topic: DELETED}
-        member = self.of(topic)
+        self._put(topic, Deleted(state))
         tps = member.assignment.partitions if member and member.assignment else ()
         others = [tp for tp in tps if tp.topic != topic]
         if member and len(others) < len(tps):
@@ -227,7 +211,7 @@ class Members:
                 member.begin(others)
 
     def flush(self, seconds: float) -> None:
-        """Bring what was taken into the lake, for so long."""
+        """Bring what was taken into the lake, for so long: what is left is read again."""
         clock, look_seconds = self.runtime.timings.clock, self.runtime.timings.look_seconds
         until, reason = clock() + seconds, self.buffer.flush_reason
         each = [(member.flow, assignment) for member in self.all if (assignment := member.assignment)]
@@ -246,31 +230,6 @@ class Members:
             member.end()
 
     # --- failures ---------------------------------------------------------------------------------------------------
-
-    def _is_open(self, topic: str) -> bool:
-        """Whether it is known which table the topic has, if any; else begins to open it when it is time."""
-        if self._opener is None or topic in self._of:
-            return True
-        if topic not in self._opening:
-            if self.runtime.timings.clock() < self._again_at.get(topic, -math.inf):
-                return False
-            self._opening[topic] = self._opener.open(topic)
-        if not (opening := self._opening[topic]).done():
-            return False
-        try:
-            found = opening.result()
-        except ConnectorError as error:
-            self.set_aside(topic, error)
-            return False
-        if isinstance(found, str):
-            self.left_out = self.left_out | ({topic: found} if found else {})
-            del self._opening[topic]  # at the next assignment it may have one
-            return True
-        self._of[topic] = found
-        del self._opening[topic]
-        if topic in self._aside:
-            logger.info("the table of topic %s is open again", topic)
-        return True
 
     def set_failed_aside(self) -> None:
         """Set aside the tables that have failed; raises what is about no topic."""
@@ -297,27 +256,20 @@ class Members:
 
     def set_aside(self, topic: str, error: ConnectorError) -> None:
         """Give up the table of this topic for some time, for this reason; raises it if no other table could go on."""
-        if self._opener is None or error.ends_all:
+        if error.ends_all or not self.buffer.is_shared:
             raise error
-        member = self._of.pop(topic, None)
-        self._opening.pop(topic, None)
-        now, timings, last = self.runtime.now(), self.runtime.timings, self._aside.get(topic)
-        clock = timings.clock()
-        tries = last.tries + 1 if last and clock - self._again_at[topic] < timings.longest_aside_seconds else 1
-        pause = min(timings.first_aside_seconds * 2 ** (tries - 1), timings.longest_aside_seconds)
-        pause = pause if self._opener.reopens else math.inf
-        self._errors[topic], self._again_at[topic] = error, clock + pause
-        since = last.since if last and tries > 1 else now
-        trouble = replace(Trouble.of(error), exit_code=None)
-        self._aside = {**self._aside, topic: Aside(trouble, since, now + pause, tries)}
-        if member:
-            member.end()
-            member.flow.fail(error)
-            self.buffer.leave(member.flow.share)
-            self._opener.close(topic)
+        state = self._topics[topic]
+        last = state.last if isinstance(state, Opening | Open) else None
+        aside = Aside.after(error, last, self.runtime)
+        self._put(topic, aside)
+        if isinstance(state, Open):
+            state.member.end()
+            state.member.flow.fail(error)
+            self.buffer.leave(state.member.flow.share)
+            self._close_table(topic)
         if not self.assignments and len(self.aside) > 1 and self.aside.keys() == {tp.topic for tp in self.assigned}:
             raise error
-        again = f"opened again in {duration(pause)}" if self._opener.reopens else "left to the next run"
+        again = f"opened again in {duration(aside.pause)}" if aside.pause < inf else "left to the next run"
         logger.error("%s. The table of topic %s is set aside, and %s. The others go on", error, topic, again)
 
     def fail(self, error: ConnectorError) -> None:

@@ -75,7 +75,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     loop = PlainLoop(client, intake, members, on_turn, until)
     run_end = None
     if until:
-        assigned, aside = (lambda: members.assigned), (lambda: {*members.aside, *members.left_out})
+        assigned, aside = (lambda: members.assigned), (lambda: {*members.aside, *members.left_out, *members.deleted})
         run_end = RunEnd(until, connector.runtime.metrics, assigned, loop.stop, aside=aside)
     brokers = application.config.broker_address.bootstrap_servers
     return Lane(admin, brokers, topics, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)

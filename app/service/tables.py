@@ -7,6 +7,7 @@ from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
 from threading import Lock, Thread
@@ -18,6 +19,7 @@ from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
+from app.delivery.topic import Opening
 from app.journal.entry import topic_folder
 from app.journal.first_offsets import noted_topics, owner_of_table
 from app.kafka.topics import missing_topic
@@ -39,32 +41,32 @@ class Tables:
 
     def __init__(self, connector: Connector, group: Group, prefix: str, new_member: Callable[..., Member]) -> None:
         self._connector = connector
+        self._settings = connector.settings
         self._group = group
         self._prefix = prefix
         self._new_member = new_member
         self._runtime = connector.runtime
-        self._buffer = Buffer(connector.limits, connector.runtime.threads)
+        self._buffer = Buffer(connector.limits, connector.runtime.threads, is_shared=True)
         self._pool = WorkPool("open", _OPENED_AT_ONCE)
         self._again = WorkPool("open-again", _OPENED_AT_ONCE)
         self._begun: set[str] = set()
         self._limit = _TableLimit(connector.settings, connector.store, group.name)
         self._ends: dict[str, ExitStack] = {}  # of open tables, by topic
-        self.reopens = connector.settings.until is None
-
-    @property
-    def _settings(self) -> Settings:
-        return self._connector.settings
 
     def members(self, topics: Collection[str]) -> Members:
         """Begins to open the tables of these topics; waits a while, and raises an error that all of them have."""
         noted = partial(self._limit.note, [topic.removeprefix(self._prefix) for topic in topics])
         self._runtime.metrics.waits.at_start("store", noted)
-        opening = {topic: self.open(topic) for topic in topics}
-        done, _ = wait(opening.values(), _START_SECONDS)
+        opening = {topic: Opening(self.open(topic)) for topic in topics}
+        done, _ = wait([each.table for each in opening.values()], _START_SECONDS)
         failures = [error for each in done if (error := each.exception())]
         if failures and len(failures) == len(opening):
             raise failures[0]
-        return Members(self._group, self._buffer, self._runtime, {}, self, opening)
+        timings = self._runtime.timings
+        if self._settings.until is not None:
+            timings = replace(timings, first_aside_seconds=inf)
+        runtime = replace(self._runtime, timings=timings)
+        return Members(self._group, self._buffer, runtime, opening, self.open, self.close)
 
     def open(self, topic: str) -> Future[Member | str]:
         """Begins to open the table of this topic, or finds out why it has none."""

@@ -16,7 +16,7 @@ from app.errors import RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError, Journal, LogClosedError
 from app.journal.own_log import Fence, OwnLog, new_token
-from app.kafka.watch import KafkaWatch
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
@@ -61,7 +61,7 @@ class ManualMember(Member):
         self.flow: ManualFlow = ManualFlow(buffer, self.runtime)
         buffer.flow = self.flow
         self.flow.on_wait = self.deliver
-        nothing: Any = SimpleNamespace(is_same_topic=lambda _: True, watch=KafkaWatch())
+        nothing: Any = SimpleNamespace(topic_ids=TopicIds(lambda _: ""), watch=KafkaWatch())
         self.group = nothing
         self.reclaiming = Reclaiming(timings)
         self.on_change: Callable[[], object] = lambda: None  # before an assignment begins or ends

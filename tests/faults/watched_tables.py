@@ -60,8 +60,6 @@ class WatchedMember(Member):
 class Tables:
     """Opens and closes tables on threads of the process; ``made`` has all that ever were."""
 
-    reopens = True
-
     def __init__(
         self,
         store: MemoryStore,

@@ -7,6 +7,7 @@ that.
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import suppress
 from operator import lt, methodcaller
 from typing import Any
 
@@ -16,15 +17,13 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import not_decompressed
 from app.consumer.offsets import Copies
-from app.consumer.plain.intake import Intake, Taken
-from app.consumer.plain.reading import TURN_SECONDS, Reading
+from app.consumer.plain.intake import TURN_SECONDS, Intake, Reading, Taken
 from app.consumer.until import Until
 from app.delivery.assignment import Assignment, Partition
-from app.delivery.claimer import Group
 from app.delivery.members import Members
-from app.errors import RetryableError
+from app.errors import ConnectorError, RetryableError
 from app.kafka.errors import cannot_be_decompressed, consuming_failed
-from app.kafka.watch import recreated_error
+from app.kafka.watch import TopicIds
 from app.model import Message, TopicPartition, known_timestamp
 from app.monitoring.status import Consumption
 
@@ -57,10 +56,9 @@ class PlainLoop:
         self._members = members
         self._on_turn = on_turn
         self._until = until
-        self._metrics = members.runtime.metrics
         self._timings = members.runtime.timings
         self._reading = Reading(client, members, intake.observer)
-        self._copies = Copies(client, self._metrics, self._timings)
+        self._copies = Copies(client, members.runtime.metrics, self._timings)
         self._has_topics = False
         self._is_stopping = False
 
@@ -74,7 +72,8 @@ class PlainLoop:
         try:
             while not self._is_stopping:
                 self._turn()
-            self._flush(self._timings.stop_seconds)
+            self._members.flush(self._timings.stop_seconds)
+            self._intake.observer.flushed()
             self._members.raise_failure(also_aside=self._until is not None)
             for topic in self._members.aside:
                 logger.warning(
@@ -101,10 +100,11 @@ class PlainLoop:
             unclaimed=frozenset(tp for tp in tps if tp.topic not in aside and not members.claimed_partition(tp)[1]),
             aside=aside,
             left_out=members.left_out,
+            deleted=members.deleted,
             fenced={tp: why for each in assignments for tp, why in each.fenced.items()},
             oldest={tp: at for each in assignments for tp, at in each.oldest_uncommitted.items()},
             consumed=self._reading.consumed,
-            due_in=members.due_in,
+            due_in=min((each.flow.ends.due_in for each in members.all), default=None),
             held_bytes=buffer.held_bytes,
             is_full=buffer.is_full,
             is_paused=self._reading.is_paused,
@@ -119,27 +119,21 @@ class PlainLoop:
         logger.info("assigned: %s", _listed(tps))
 
     def _revoked(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
-        self._flush(self._timings.revoke_seconds)
+        self._members.flush(self._timings.revoke_seconds)
+        self._intake.observer.flushed()
         self._give_up()
         client.unassign()
         logger.info("given away: %s", _listed(tps))
 
     def _lost(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
-        self._end()
+        self._members.end()
+        self._reading.stop()
         client.unassign()
         logger.warning("lost: %s; their new owner goes on from the journal", _listed(tps))
-
-    def _flush(self, seconds: float) -> None:
-        """Bring what was read into the lake, for so long: what is left is read again."""
-        self._members.flush(seconds)
-        self._intake.observer.flushed()
 
     def _give_up(self) -> None:
         """Commit what is in the lake, and end the assignments."""
         self._copies.copy(self._members.assignments, asynchronous=False)
-        self._end()
-
-    def _end(self) -> None:
         self._members.end()
         self._reading.stop()
 
@@ -151,7 +145,7 @@ class PlainLoop:
         self._members.claim_again()
         self._reading.admit()
         has_come = self._reading.may_poll() and self._poll()
-        self._intake.observer.turn(is_in_trouble=self._members.is_in_trouble)
+        self._intake.observer.turn(is_in_trouble=any(each.flow.is_in_trouble for each in self._members.all))
         self._members.set_failed_aside()
         self._copies.copy(self._members.assignments, asynchronous=True)
         self._on_turn(has_come)
@@ -191,7 +185,7 @@ class PlainLoop:
                 return Taken(0, 0)
         offsets = list(map(_offset, messages))
         if offsets[0] < partition.taken or not all(map(lt, offsets, offsets[1:])):
-            raise _went_back(self._members.group, tp, min(offsets), partition.taken)
+            raise _went_back(self._members.group.topic_ids, tp, min(offsets), partition.taken)
         partition.uncommitted.consumed(offsets[0], known_timestamp(messages[0].timestamp()[1]))
         taken = self._intake.take(assignment, tp, messages, room=self._members.buffer.room, until=until)
         if taken.messages < len(messages):
@@ -201,23 +195,20 @@ class PlainLoop:
 
     def _failed(self, failed: Sequence[Any], left: Set[TopicPartition]) -> None:
         """Raise an error, or pass over its message; not in partitions with messages that are ``left`` before it."""
-        passed_over, gone = {*left}, set[str]()  # the client repeats an error
+        passed_over = {*left}  # the client repeats an error
         for message in failed:
-            failure = KafkaConsumerException(error=message.error())
-            if not cannot_be_decompressed(failure):
-                topic = message.topic()
-                if not (self._has_topics and failure.code == KafkaError.UNKNOWN_TOPIC_OR_PART):
-                    with self._members.else_aside(topic):
-                        consuming_failed(failure)
-                elif topic not in gone and not topic.startswith("^"):
-                    gone.add(topic)
-                    self._members.leave_out(topic)
-                continue
-            tp = TopicPartition(message.topic(), message.partition())
-            assignment, partition = self._members.claimed_partition(tp)
-            if assignment and partition and tp not in passed_over:
-                passed_over.add(tp)
-                self._pass_over(assignment, partition, message)
+            failure, topic = KafkaConsumerException(error=message.error()), message.topic()
+            if cannot_be_decompressed(failure):
+                tp = TopicPartition(topic, message.partition())
+                assignment, partition = self._members.claimed_partition(tp)
+                if assignment and partition and tp not in passed_over:
+                    passed_over.add(tp)
+                    self._pass_over(assignment, partition, message)
+            elif not (self._has_topics and failure.code == KafkaError.UNKNOWN_TOPIC_OR_PART):
+                with self._members.else_aside(topic):
+                    consuming_failed(failure)
+            elif not topic.startswith("^"):
+                self._members.note_deleted(topic)
 
     def _pass_over(self, assignment: Assignment, partition: Partition, message: Any) -> None:
         """Go on behind a message that Kafka's client cannot decompress; the dead letter gets its offset and the reason.
@@ -241,10 +232,11 @@ def _by_partition(messages: Sequence[Message], *, has_topics: bool) -> list[list
     return list(found.values())
 
 
-def _went_back(group: Group, tp: TopicPartition, given: int, expected: int) -> RetryableError:
+def _went_back(topic_ids: TopicIds, tp: TopicPartition, given: int, expected: int) -> RetryableError:
+    with suppress(ConnectorError):  # where Kafka does not say whether the topic is the one that was claimed
+        if recreated := topic_ids.recreated([tp]):
+            return recreated
     cause = f"Kafka gives offset {given} where {expected} comes next"
-    if group.is_same_topic(tp) is False:
-        return recreated_error(tp, cause)
     return RetryableError(f"consuming {tp}", cause, "The next start goes on from the journal")
 
 

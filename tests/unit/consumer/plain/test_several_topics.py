@@ -13,6 +13,7 @@ from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.delivery.member import Member
 from app.delivery.members import Members
+from app.delivery.topic import Open
 from app.errors import ConfigError, FatalError, RetryableError, SparkLostError
 from app.journal.journal import FencedError
 from app.kafka.watch import recreated_error
@@ -30,8 +31,6 @@ GONE = KafkaMessage(None, of_topic="b", failure=KafkaError(KafkaError.UNKNOWN_TO
 class Bench(ConsumerBench):
     """Topic ``a`` has its table from the beginning; that of ``b`` may be opened later."""
 
-    reopens = True
-
     def __init__(self) -> None:
         super().__init__()
         self.client = PlayedClient()
@@ -39,12 +38,13 @@ class Bench(ConsumerBench):
             self.client.produce(tp, *[b'{"v":1}'] * 3)
         self.client.give(A0, A1, B0)
         self.a, self.b = self.member, ManualMember(self.clock, self.member.flow.buffer.limits)
+        self.a.flow.buffer.is_shared = True
         self.b.flow.buffer = self.a.flow.buffer
         self.b.flow.share = self.a.flow.buffer.new_share()
         self.opening: Future[Member | str] = Future()
         self.closed: list[str] = []
         runtime = replace(self.a.runtime, now=self.clock)
-        self.members = Members(self.a.group, self.a.flow.buffer, runtime, {"a": self.a}, self)
+        self.members = Members(self.a.group, self.a.flow.buffer, runtime, {"a": Open(self.a)}, self.open, self.close)
         played: Any = self.client
         intake = Intake(1_000, BadRecords("dead-letter", lambda _: None))
         self.loop = PlainLoop(played, intake, self.members, self._turn)
@@ -242,7 +242,7 @@ def test_a_topic_that_does_not_exist_any_more_leaves_the_others_alone(both: Benc
 
     def look() -> None:
         assert set(both.loop.consumption().tps) == {A0, A1}
-        assert [*both.loop.consumption().left_out] == ["b"]
+        assert both.loop.consumption().deleted == ["b"]
         assert both.b.assignment is None
         both.client.produce(A0, b'{"v":1}')
 
@@ -252,7 +252,7 @@ def test_a_topic_that_does_not_exist_any_more_leaves_the_others_alone(both: Benc
 
     assert both.run(_turn, delete, look, make_anew, _turn)
     assert both.client.committed[A0] == 4
-    assert both.loop.consumption().left_out == {}
+    assert both.loop.consumption().deleted == []
 
 
 def test_a_table_with_half_of_the_buffer_leaves_the_rest_to_the_others(both: Bench) -> None:
