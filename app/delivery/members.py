@@ -8,6 +8,7 @@ again by a new member, which claims them as after a restart.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from math import inf
 
 from app.delivery.assignment import Assignment, Claimed, Partition
@@ -26,9 +27,7 @@ logger = logging.getLogger(__name__)
 class Members:
     """For the consumer's thread, but for the properties.
 
-    Args:
-        open_table: begins to open the table of a topic, on a thread.
-        close_table: begins to stop its member, and to remove what that leaves on the disk.
+    ``open_table`` begins to open the table of a topic on a thread, with whether it has done so before.
 
     Attributes:
         assigned: the partitions that this process has, without those of topics that are left out. As the states of the
@@ -41,25 +40,22 @@ class Members:
         buffer: Buffer,
         runtime: Runtime,
         topics: Mapping[str, Topic],
-        open_table: Callable[[str], NewTable],
-        close_table: Callable[[str], object],
+        open_table: Callable[[str, bool], NewTable],
     ) -> None:
         self.group = group
         self.buffer = buffer
         self.runtime = runtime
         self._topics = topics
         self._open_table = open_table
-        self._close_table = close_table
         self._failure: ConnectorError | None = None
         self.assigned: tuple[TopicPartition, ...] = ()
 
     @classmethod
     def of_one(cls, topic: str, member: Member) -> "Members":
         """One table for whatever is read; ``topic`` is for messages."""
-        table = NewTable()
-        table.set_result(member)
-        states = {topic: Open(member)}
-        return cls(member.group, member.flow.buffer, member.runtime, states, lambda _: table, lambda _: None)
+        state, table = Open(member, member.stop), NewTable()
+        table.set_result(state)
+        return cls(member.group, member.flow.buffer, member.runtime, {topic: state}, lambda *_: table)
 
     def of(self, topic: str) -> Member | None:
         """The member with the table of this topic, if it is open. From any thread."""
@@ -147,7 +143,7 @@ class Members:
         """Begin to open the topic's table when it is time, or note what has come of that."""
         state = self._topics.get(topic)
         if state is None or (isinstance(state, Aside) and self.runtime.timings.clock() >= state.due):
-            state = Opening(self._open_table(topic), state)
+            state = Opening(self._open_table(topic, state is not None), state)
             self._put(topic, state)
         if not (isinstance(state, Opening) and state.table.done()):
             return
@@ -156,7 +152,7 @@ class Members:
         except ConnectorError as error:
             self.set_aside(topic, error)
             return
-        self._put(topic, LeftOut(table) if isinstance(table, str) else Open(table, state.last))
+        self._put(topic, LeftOut(table) if isinstance(table, str) else replace(table, last=state.last))
         if state.last and self.of(topic):
             logger.info("the table of topic %s is open again", topic)
 
@@ -185,7 +181,7 @@ class Members:
             fence = assignment.log.fence if assignment else None
             if assignment is None or fence is None:
                 continue
-            if member.reclaiming.may_again(fence.error):
+            if member.may_claim_again(fence.error):
                 self.runtime.metrics.ended(assignment.partitions)
                 member.begin(tuple(assignment.partitions), str(fence.error))
             elif self.runtime.timings.clock() - fence.since > self.runtime.timings.fenced_seconds:
@@ -266,7 +262,7 @@ class Members:
             state.member.end()
             state.member.flow.fail(error)
             self.buffer.leave(state.member.flow.share)
-            self._close_table(topic)
+            self.runtime.threads.new_pool("close", 1).submit(state.close)
         if not self.assignments and len(self.aside) > 1 and self.aside.keys() == {tp.topic for tp in self.assigned}:
             raise error
         again = f"opened again in {duration(aside.pause)}" if aside.pause < inf else "left to the next run"
@@ -282,3 +278,6 @@ class Members:
         """Give up what is under way in all at once, before each of them waits for its threads."""
         for each in self.all:
             each.flow.stop.set()
+        states = (each.before if isinstance(each, Deleted) else each for each in self._topics.values())
+        for close in {each.member: each.close for each in states if isinstance(each, Open)}.values():
+            close()

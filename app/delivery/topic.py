@@ -1,5 +1,6 @@
 """The states of a topic: its table is being opened, is open, or is set aside; or it has none, or does not exist."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Self
@@ -10,7 +11,7 @@ from app.errors import ConnectorError
 from app.monitoring import status
 from app.monitoring.waits import Trouble
 
-NewTable = Future[Member | str]  # a table that is opened; else why the topic has none, empty if it is none of ours
+NewTable = Future["Open | str"]  # a table that is opened; else why the topic has none, empty if it is none of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,10 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """``last``: when its table was set aside before."""
+    """``close`` stops the member, and removes what that leaves on the disk; ``last`` as in ``Opening``."""
 
     member: Member
+    close: Callable[[], object]
     last: Aside | None = None
 
 

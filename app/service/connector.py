@@ -152,11 +152,9 @@ class Connector:
         )
 
     def open_member(self, group: Group, formats: Formats | None = None) -> Member:
-        """Build and start the member where there is one table; arguments as those of ``new_member``."""
+        """Build and start the member where there is one table, as ``new_member``."""
         assert self.lake is not None  # noqa: S101 - there is one
-        member = self.new_member(formats, self.settings, self.lake, group, self.runtime, Buffer(self.limits))
-        self.ends.callback(member.stop)
-        return member
+        return self.new_member(formats, self.settings, self.lake, group, self.runtime, Buffer(self.limits))
 
     def new_member(
         self, formats: Formats | None, settings: Settings, lake: Lake, group: Group, runtime: Runtime, buffer: Buffer

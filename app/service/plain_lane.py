@@ -26,7 +26,8 @@ from app.model import TopicPartition
 from app.service.connector import Connector, Lane, prefix_of
 from app.service.formats import Formats
 from app.service.kafka import new_application, partition_fetch
-from app.service.tables import Tables, topics_among
+from app.service.table_admission import topics_among
+from app.service.tables import Tables
 from app.service.until import RunEnd, new_until
 
 
@@ -56,9 +57,9 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
         tables = Tables(connector, group, prefix_of(application), partial(connector.new_member, formats))
         connector.ends.callback(tables.stop)
         members = tables.members(topics)
-        connector.ends.callback(members.stop)
     else:
         members = Members.of_one(topic.name, connector.open_member(group, formats))
+    connector.ends.callback(members.stop)
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)

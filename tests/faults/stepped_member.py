@@ -92,7 +92,7 @@ class Process:
         metrics = _Metrics(timings=timings)
         self.background = LanePool(f"{name}: claims")
         threads = Threads(
-            new_pool=lambda name, _: self.background if name == "claim" else AtOnce(),
+            new_pool=lambda name, _: self.background if name in ("claim", "close") else AtOnce(),
             new_lock=LaneLock,
             new_event=LaneEvent,
             new_condition=lambda: LaneCondition(clock),
@@ -137,8 +137,8 @@ class Process:
         opened = {topic: self._tables.make(topic) for topic in at_start}
         self.member = opened[topics[0]]
         if buffer.is_shared:
-            states = {topic: Open(member) for topic, member in opened.items()}
-            self.members = Members(its_group, buffer, runtime, states, self._tables.open, self._tables.close)
+            states = {topic: Open(member, member.stop) for topic, member in opened.items()}
+            self.members = Members(its_group, buffer, runtime, states, self._tables.open)
         else:
             self.members = Members.of_one(topics[0], self.member)
         self.consuming = Lane(f"{name}: consumer")

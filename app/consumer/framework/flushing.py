@@ -100,7 +100,7 @@ class Flushing:
         fence = assignment.log.fence if assignment else None
         if fence is not None:
             reason = str(fence.error)
-            raise HeldUpError(reason) if self._member.reclaiming.may_again(fence.error) else taken_over(reason)
+            raise HeldUpError(reason) if self._member.may_claim_again(fence.error) else taken_over(reason)
 
     # --- claims -----------------------------------------------------------------------------------------------------
 

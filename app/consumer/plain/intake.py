@@ -35,9 +35,9 @@ _key = methodcaller("key")
 
 
 class Reading:
-    """Waits for room in the buffer, and pauses Kafka's client where that takes long. For the consumer's thread.
+    """Lets Kafka's client read the claimed partitions, as far as the buffer has room. For the consumer's thread.
 
-    ``consumed`` counts messages.
+    ``is_paused``: whether none is read, for the buffer was full for long. ``consumed`` counts messages.
     """
 
     def __init__(self, client: Consumer, members: Members, observer: SinkObserver) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.delivery.members import Members
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Runtime, Threads
 from app.delivery.topic import Aside, NewTable, Open
 from app.errors import ConfigError, FatalError
 from app.model import TopicPartition
@@ -16,6 +16,7 @@ from app.monitoring.metrics import Metrics
 from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.fakes.manual_member import ManualMember
+from tests.faults.lanes import AtOnce
 from tests.support.batches import UNBOUNDED
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -29,21 +30,21 @@ class Bench:
         self.clock = Clock()
         self.a = ManualMember(self.clock, UNBOUNDED)
         self.a.flow.buffer.is_shared = True
-        runtime = replace(self.a.runtime, now=self.clock)
+        runtime = replace(self.a.runtime, now=self.clock, threads=Threads(new_pool=lambda *_: AtOnce()))
         self.new = NewTable()
         self.opened: list[str] = []
         self.closed: list[str] = []
-        topics = {"a": Open(self.a)}
-        self.members = Members(self.a.group, self.a.flow.buffer, runtime, topics, self._open, self.closed.append)
+        topics = {"a": Open(self.a, lambda: self.closed.append("a"))}
+        self.members = Members(self.a.group, self.a.flow.buffer, runtime, topics, self._open)
 
-    def _open(self, topic: str) -> NewTable:
-        self.opened.append(topic)
+    def _open(self, topic: str, is_again: bool) -> NewTable:
+        self.opened.append(f"{topic} again" if is_again else topic)
         return self.new
 
     def new_member(self) -> ManualMember:
         """What has come of opening the table."""
         member = ManualMember(self.clock, UNBOUNDED)
-        self.new.set_result(member)
+        self.new.set_result(Open(member, lambda: self.closed.append("new")))
         return member
 
 
@@ -92,7 +93,8 @@ def test_a_table_that_is_open_again_and_fails_soon_is_set_aside_for_longer(bench
     bench.new_member()
     bench.members.begin_waiting()
     bench.members.set_aside("b", DENIED)
-    assert bench.closed == ["b"]
+    assert bench.closed == ["new"]
+    assert bench.opened == ["b", "b again"]
     second = bench.members.aside["b"]
     assert (second.tries, second.pause, second.since) == (2, 120, first.since)
 
@@ -153,6 +155,15 @@ class TestADeletedTopic:
         assert (bench.members.deleted, bench.members.left_out) == (["b"], {})
         bench.members.assign([A0, B0])
         assert bench.opened == ["b", "b"]
+
+
+def test_a_stop_closes_all_tables_once_also_those_of_deleted_topics(bench: Bench) -> None:
+    bench.members.assign([A0, B0])
+    bench.new_member()
+    bench.members.begin_waiting()
+    bench.members.note_deleted("a")
+    bench.members.stop()
+    assert sorted(bench.closed) == ["a", "new"]
 
 
 def test_one_table_takes_all_topics_and_what_fails_in_it_is_raised(bench: Bench) -> None:
