@@ -36,7 +36,7 @@ class Timings:
         kafka_answer_seconds: how long Kafka may take to return the offsets of a partition.
         lineage_seconds: how often a collector of lineage is told that the run goes on.
         first_aside_seconds, longest_aside_seconds: after these, doubled each time, a table that is set aside is opened
-            again.
+            again; infinite if it is left to the next run.
         first_retry_seconds, longest_retry_seconds: the pauses between tries of what another system refuses.
     """
 

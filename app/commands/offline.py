@@ -64,7 +64,7 @@ def offline_reader(
     formats: Formats,
     limits: BatchLimits,
     on_sent: Callable[[str, Any, Any], None],
-) -> Iterator[tuple[None, None, Transformer]]:
+) -> Iterator[tuple[None, Transformer]]:
     """Yields what ``new_reader`` returns, once ``transform()`` has built on a ``new`` application.
 
     State begins empty. ``on_sent`` alone gets what is sent: the topic or the class of the sink, the key and the value.
@@ -98,4 +98,4 @@ def offline_reader(
         context.init_checkpoint()
         # Rows stay objects: their keys may not be those of the messages.
         form = {"values_are_json": False, "keys_are_text": False}
-        yield None, None, Transformer(topic, built, limits, root, **form, clock=DEFAULT.clock)
+        yield None, Transformer(topic, built, limits, root, **form, clock=DEFAULT.clock)

@@ -8,12 +8,14 @@ class Buffer:
     """Thread-safe.
 
     Attributes:
+        is_shared: whether there may be several tables.
         changed: a batch has come a step further, or something is waited for.
         converting: held by the one table that converts: parsers are for one thread, and take memory beside the records.
     """
 
-    def __init__(self, limits: BatchLimits, threads: Threads = Threads()) -> None:  # noqa: B008 - it is frozen
+    def __init__(self, limits: BatchLimits, threads: Threads = Threads(), *, is_shared: bool = False) -> None:  # noqa: B008
         self.limits = limits
+        self.is_shared = is_shared
         self.changed = threads.new_condition()
         self.converting = threads.new_lock()
         self._shares: tuple[Share, ...] = ()
@@ -50,8 +52,18 @@ class Buffer:
         return self.limits.is_full(self.held_bytes)
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether all tables leave so little room that each converts what it has, though that is no portion."""
+        return self.held_bytes >= self.limits.max_buffer_bytes // 2
+
+    def is_crowded_by(self, share: "Share") -> bool:
+        """Whether one of several tables leaves no more than half of it to the others."""
+        return self.is_shared and share.held_bytes >= self.limits.max_buffer_bytes // 2
+
+    @property
     def flush_reason(self) -> str:
-        return self.limits.at_flush(self.held_bytes)
+        """The reason to end a batch at a flush, which always ends it."""
+        return "buffer full" if self.is_full else "checkpoint"
 
     def shared_bytes(self, size: int) -> int:
         """The size of all open batches, if one of this size has its share of it at least.

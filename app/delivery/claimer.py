@@ -6,7 +6,6 @@ are claimed.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,7 +21,6 @@ from app.kafka.questions import GroupOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.waits import Request, Stopped
-from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +28,6 @@ _T = TypeVar("_T")
 _MOST_CLAIMS = 4  # at the same time: of the present assignment, and of former ones that do not know yet that they ended
 _QUESTIONS = 10  # to Kafka, before partitions are claimed again
 _RESTART = "It is tried again after a restart"
-_MOST_AGAIN = 3  # in ``Timings.claim_again_seconds``
 _SAFE = "Records that are not in the table yet are read again: nothing is lost"
 
 
@@ -65,14 +62,6 @@ class Group:
     is_member: Callable[[], bool] = lambda: True
     check: Callable[[], ConnectorError | None] = lambda: None
     wanted: Wanted = Wanted()
-
-    def is_same_topic(self, tp: TopicPartition) -> bool | None:
-        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say."""
-        try:
-            return self.topic_ids.is_same(tp)
-        except ConnectorError as error:
-            logger.debug("%s", error)
-            return None
 
 
 class Claimer:
@@ -164,23 +153,6 @@ class Claimer:
             if self._stop.wait(self._timings.fenced_seconds / _QUESTIONS) or assignment.log.has_ended:
                 raise Stopped
         return RetryableError(f"claiming {listed} again", f"{closed}, and {answer}", _RESTART)
-
-
-class Reclaiming:
-    """Notes each claim that ``may_again`` allows: two members of different clusters would do it for ever in turn."""
-
-    def __init__(self, timings: Timings) -> None:
-        self._timings = timings
-        self._at: deque[float] = deque(maxlen=_MOST_AGAIN)
-
-    def may_again(self, error: FencedError) -> bool:
-        """Whether to claim again the partitions of an assignment that ended by this error."""
-        now = self._timings.clock()
-        is_often = len(self._at) == _MOST_AGAIN and now - self._at[0] <= self._timings.claim_again_seconds
-        if is_often or not isinstance(error, LogClosedError):
-            return False
-        self._at.append(now)
-        return True
 
 
 def taken_over(reason: str) -> RetryableError:

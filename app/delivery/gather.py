@@ -73,7 +73,8 @@ class Gathering:
         came = self._take(seconds)
         if flow.stop.is_set():
             raise Stopped
-        if flow.buffer.limits.is_portion(self._waiting.size) or self._is_crowded:
+        is_all = flow.buffer.is_crowded and self._submitted.empty() and self._waiting.size > 0
+        if is_all or flow.buffer.limits.is_portion(self._waiting.size):
             self._convert()
         reason = came or flow.ends.reason(
             self.size, is_writer_idle=flow.staged.is_empty, stored_share=flow.stored_share
@@ -112,12 +113,6 @@ class Gathering:
         self._flow.share.staged_bytes = size.staged_bytes
         shared = self._flow.buffer.shared_bytes(size.staged_bytes)
         return replace(size, shared_bytes=shared, records=size.records + self._waiting.records, is_ahead=is_ahead)
-
-    @property
-    def _is_crowded(self) -> bool:
-        """Whether the records of all tables leave little room, though those of this one are no portion."""
-        buffer = self._flow.buffer
-        return self._waiting.size > 0 and self._submitted.empty() and buffer.limits.is_crowded(buffer.held_bytes)
 
     # --- an assignment that has ended -------------------------------------------------------------------------------
 

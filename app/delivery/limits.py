@@ -64,14 +64,6 @@ class BatchLimits:
     def is_portion(self, waiting_bytes: int) -> bool:
         return waiting_bytes >= self.max_buffer_bytes // _PORTIONS_IN_BUFFER
 
-    def is_crowded(self, held_bytes: int) -> bool:
-        """Whether the records of several tables fill the buffer so far that each converts what it has."""
-        return held_bytes >= self.max_buffer_bytes // 2
-
-    def at_flush(self, held_bytes: int) -> str:
-        """Returns the reason to end the batch at a flush, which always ends it."""
-        return "buffer full" if self.is_full(held_bytes) else "checkpoint"
-
 
 @dataclass(frozen=True, slots=True)
 class Situation:

@@ -5,6 +5,7 @@ the lake is built here, once for each table.
 """
 
 import logging
+from collections import deque
 from collections.abc import Collection
 from functools import partial
 
@@ -12,7 +13,7 @@ from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment
 from app.delivery.buffer import Buffer
-from app.delivery.claimer import Claimer, Group, Reclaiming
+from app.delivery.claimer import Claimer, Group
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow
 from app.delivery.gather import Gathering
@@ -22,7 +23,7 @@ from app.delivery.stage import Stager
 from app.errors import ConnectorError
 from app.journal.beginning import Beginnings, Start
 from app.journal.first_offsets import FirstOffsets
-from app.journal.journal import Journal, ObsoleteLogs
+from app.journal.journal import FencedError, Journal, LogClosedError, ObsoleteLogs
 from app.journal.own_log import OwnLog
 from app.journal.rolled_back import Placeholders
 from app.journal.settle import Settlement, roll_forward
@@ -32,6 +33,8 @@ from app.model import TopicPartition
 from app.storage.base import ObjectStore
 
 logger = logging.getLogger(__name__)
+
+_MOST_AGAIN = 3  # in ``Timings.claim_again_seconds``
 
 
 class Member:
@@ -58,7 +61,7 @@ class Member:
         self.flow = Flow(buffer, runtime)
         delivery = Delivery(self.flow, store, registrar, runtime, group.topic_ids.recreated)
         self.pipeline = Pipeline(self.flow, Gathering(self.flow, stager, runtime, registrar.as_known), writer, delivery)
-        self.reclaiming = Reclaiming(runtime.timings)
+        self._claimed_again_at: deque[float] = deque(maxlen=_MOST_AGAIN)
         journal, each = Journal(store, root, group.name), threads.new_pool("recovery", runtime.workers).map
         roll = partial(roll_forward, store, registrar, each)
         first = FirstOffsets(
@@ -108,10 +111,6 @@ class Member:
         """The present one."""
         return self._last if self._last is not None and not self._last.log.has_ended else None
 
-    def has(self, tp: TopicPartition) -> bool:
-        """Whether the partition is in the present assignment."""
-        return self.assignment is not None and tp in self.assignment.partitions
-
     def begin(self, tps: Collection[TopicPartition], closed: str | None = None) -> Assignment:
         """Begin an assignment of these partitions, and to claim them; the former one ends.
 
@@ -130,10 +129,17 @@ class Member:
         if self._last is not None:
             self._last.end()
 
-    def check(self) -> None:
-        """Raise the error that ends the process, if there is one; called at each turn of the consumer's loop."""
-        self.group.watch.raise_found()
-        self.flow.raise_failure()
+    def may_claim_again(self, error: FencedError) -> bool:
+        """Whether to claim again the partitions of an assignment that ended by this error; it is noted.
+
+        Two members of different clusters would do it for ever in turn.
+        """
+        now, last, timings = self.runtime.timings.clock(), self._claimed_again_at, self.runtime.timings
+        is_often = len(last) == _MOST_AGAIN and now - last[0] <= timings.claim_again_seconds
+        if is_often or not isinstance(error, LogClosedError):
+            return False
+        last.append(now)
+        return True
 
     def would_begin(self, tp: TopicPartition) -> tuple[Start, PartitionOffsets]:
         """Where the partition would begin, and its offsets in Kafka; claims nothing. From any thread."""

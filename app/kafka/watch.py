@@ -48,12 +48,6 @@ class TopicIds:
         """The id that the topic had when the partition was claimed; empty if it is not known."""
         return self._claimed.get(tp, "")
 
-    def is_same(self, tp: TopicPartition) -> bool | None:
-        """Whether the topic is the one that was claimed; ``None`` if Kafka does not say."""
-        before = self.of(tp)
-        now = self._ask(tp.topic) if before else ""
-        return now == before if now and before else None
-
     def recreated(self, tps: Iterable[TopicPartition]) -> RetryableError | None:
         """The error to end with if a topic is no longer the one in which a partition was claimed.
 
@@ -104,10 +98,6 @@ class KafkaWatch:
     def take_found(self) -> ConnectorError | None:
         found, self._found = self._found, None
         return found
-
-    def raise_found(self) -> None:
-        if found := self.take_found():
-            raise found
 
     def stop(self) -> None:
         self._stop.set()

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 
 from app.monitoring.metrics import Position
-from app.monitoring.status import DELETED, STATES, Status
+from app.monitoring.status import STATES, Status
 
 _Read = Callable[[Status], float | None]
 _ReadPartition = Callable[[Position, float | None], float | None]
@@ -23,10 +23,6 @@ def _total(field: str) -> _Read:
 
 def _maintained(field: str) -> _Read:
     return lambda s: getattr(s.counts.maintenance, field, None)
-
-
-def _left_out(s: Status) -> int:
-    return sum(why != DELETED for why in s.live.consumption.left_out.values())
 
 
 # Name without "lake_sink_", documentation, and value; a gauge whose value is unknown is left out.
@@ -72,7 +68,11 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("erased_timestamp_seconds", "When KEEP last erased what was too old, Unix time.", _maintained("erased")),
     ("erased_rows", "Rows that it erased.", _maintained("rows")),
     ("erased_failed_folders", "Folders that it left because of an error.", _maintained("left")),
-    ("left_out_topics", "Topics that are there and not written: the status page says why.", _left_out),
+    (
+        "left_out_topics",
+        "Topics that are there and not written: the status page says why.",
+        lambda s: len(s.live.consumption.left_out),
+    ),
     ("erased_refused_percent", "Share of the table that KEEP refused to erase; 0: none.", _maintained("refused")),
     ("other_programs", "Other programs that have partitions in the group.", lambda s: len(s.counts.programs)),
     ("erased_clock_seconds", "How far ahead of the store it found this clock; 0: erased.", _maintained("clock")),

@@ -25,6 +25,7 @@ _SMALL_SHARE: Final = 16  # a file is small below this share of TARGET_FILE_MB
 _DEFAULT_TARGET_MB: Final = 16
 _MISSED: Final = 2.1  # intervals; the alert has the same limit
 _NAMED: Final = 3  # of tables, and topics
+_DELETED = "Kafka does not have it. Once it does, it is read from its first record"
 _OFTEN: Final = 5  # takeovers since the start
 
 _NAMES: Final[dict[System | None, str]] = {
@@ -290,7 +291,8 @@ def remarks(s: Status) -> Iterator[Sentence]:
             "settings#input",
             "They could not become rows, and are not kept. ON_BAD_RECORD=dead-letter keeps such records",
         )
-    if left_out := s.live.consumption.left_out:
+    deleted = dict.fromkeys(s.live.consumption.deleted, _DELETED)
+    if left_out := {**s.live.consumption.left_out, **deleted}:
         yield Sentence(
             "wait",
             f"{counted(len(left_out), 'topic')} not written by this replica: {', '.join(sorted(left_out)[:_NAMED])}",

@@ -24,7 +24,6 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 SparkState = Literal["starting", "running", "gone"]
 
 # Why a partition is not read, the worst first; empty if it is read.
-DELETED: Final = "Kafka does not have it. Once it does, it is read from its first record"  # why a topic is left out
 Hindrance = Literal["set aside", "taken over", "being claimed", "paused", ""]
 HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
 
@@ -49,7 +48,8 @@ class Consumption:
         unclaimed: those of them that wait for their claims.
         fenced: those of them that must not be written any more, with the reasons.
         aside: the tables that are set aside, by topic: their partitions are in ``tps``, and not in ``unclaimed``.
-        left_out: topics that are not written, with the reasons.
+        left_out: topics that are there and not written, with the reasons.
+        deleted: topics that Kafka does not have.
         oldest: of each partition with records that are not in the lake, when the first of them came into being, in
             seconds since the epoch.
         consumed: how many messages came.
@@ -67,6 +67,7 @@ class Consumption:
     fenced: Mapping[TopicPartition, str] = field(default_factory=dict)
     aside: Mapping[str, Aside] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    deleted: Collection[str] = ()
     oldest: Mapping[TopicPartition, float] = field(default_factory=dict)
     consumed: int = 0
     due_in: float | None = None

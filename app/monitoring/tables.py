@@ -34,6 +34,7 @@ def _of_table(whole: Status, topic: str, rows: Sequence[PartitionRow]) -> Status
         fenced={tp: lane.fenced[tp] for tp in tps if tp in lane.fenced},
         aside={topic: lane.aside[topic]} if topic in lane.aside else {},
         left_out={},
+        deleted=(),
         oldest={tp: lane.oldest[tp] for tp in tps if tp in lane.oldest},
     )
     waits, state = tuple(wait for wait in live.waits if wait.table in ("", name)), live.state

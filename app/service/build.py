@@ -5,7 +5,7 @@ import shutil
 from math import inf
 from pathlib import Path
 
-from app.bad_records.refusals import BadRecords, ReadMessage
+from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.convert.batch import BatchConverter
 from app.convert.json_parser import JsonMessages
@@ -24,14 +24,8 @@ logger = logging.getLogger(__name__)
 _MB = 2**20
 
 
-def new_stager(
-    settings: Settings,
-    lake: Lake,
-    bad_records: BadRecords,
-    formats: Formats | None = None,
-    read_message: ReadMessage | None = None,
-) -> Stager:
-    """Steps 1 and 2; ``formats`` and ``read_message`` read messages, many at once and single ones."""
+def new_stager(settings: Settings, lake: Lake, bad_records: BadRecords, formats: Formats | None = None) -> Stager:
+    """Steps 1 and 2; without ``formats`` of rows alone."""
     spec = lake.spec
     columns, types = frozenset(spec.columns), settings.column_types
     limit, is_iceberg = settings.column_limit, settings.is_iceberg
@@ -51,7 +45,7 @@ def new_stager(
         metadata=settings.metadata_columns,
         bad_records=bad_records,
         whole_batches=whole_batches,
-        read_message=read_message,
+        read_message=formats.read if formats else None,
         field_rules=field_rules,
     )
     return Stager(converter, lake.location.root, spec, lake.registrar.computed)

@@ -16,7 +16,7 @@ from quixstreams import Application
 from quixstreams.models.topics import Topic
 
 from app import logs
-from app.bad_records.refusals import BadRecords, ReadMessage
+from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
@@ -151,32 +151,19 @@ class Connector:
             wanted,
         )
 
-    def open_member(
-        self, group: Group, formats: Formats | None = None, read_message: ReadMessage | None = None
-    ) -> Member:
-        """Build and start the member where there is one table; arguments as those of ``new_member``."""
+    def open_member(self, group: Group, formats: Formats | None = None) -> Member:
+        """Build and start the member where there is one table, as ``new_member``."""
         assert self.lake is not None  # noqa: S101 - there is one
-        parts = self.settings, self.lake, group, self.runtime, Buffer(self.limits)
-        member = self.new_member(*parts, formats=formats, read_message=read_message)
-        self.ends.callback(member.stop)
-        return member
+        return self.new_member(formats, self.settings, self.lake, group, self.runtime, Buffer(self.limits))
 
     def new_member(
-        self,
-        settings: Settings,
-        lake: Lake,
-        group: Group,
-        runtime: Runtime,
-        buffer: Buffer,
-        *,
-        formats: Formats | None = None,
-        read_message: ReadMessage | None = None,
+        self, formats: Formats | None, settings: Settings, lake: Lake, group: Group, runtime: Runtime, buffer: Buffer
     ) -> Member:
         """Build and start what claims partitions of the topic, and writes their records.
 
-        ``formats`` and ``read_message`` read messages, many at once and single ones; the framework's lane gives rows.
+        ``formats`` read messages; the framework's lane gives rows.
         """
-        stager = new_stager(settings, lake, self.bad_records, formats, read_message)
+        stager = new_stager(settings, lake, self.bad_records, formats)
         member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime)
         member.start()
         self.lakes[settings.table] = lake

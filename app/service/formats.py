@@ -11,6 +11,7 @@ from typing import Any
 from quixstreams.models import Deserializer
 from quixstreams.models.serializers import DESERIALIZERS
 
+from app.bad_records.refusals import ReadMessage
 from app.catalog.rest_client import Credentials, RestClient
 from app.catalog.schema_registry import SERVICE, SchemaRegistry
 from app.config.parsers import is_pem
@@ -32,6 +33,7 @@ class Formats:
     read_key: ReadKey | None  # for keys that are no text
     ask_with: Callable[[Patiently], None] | None  # sets how the schema registry is asked
     size_of: Callable[[Message], int]  # of a message's value as it is read
+    read: ReadMessage | None = None  # a single message
 
 
 def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:

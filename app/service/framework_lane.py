@@ -62,6 +62,8 @@ def new_framework_lane(connector: Connector) -> Lane:
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
     group = connector.join_group(application, admin, [topic.name], wanted, lambda: None)
     member = connector.open_member(group)
+    members = Members.of_one(topic.name, member)
+    connector.ends.callback(members.stop)
 
     def is_heard(tp: TopicPartition) -> bool:
         return callbacks.is_kafka_there and sink.is_read(tp)
@@ -91,7 +93,6 @@ def new_framework_lane(connector: Connector) -> Lane:
     run_end = None
     if until:
         run_end = RunEnd(until, runtime.metrics, lambda: callbacks.assignment, stop, member.group.offsets, internal)
-    members = Members.of_one(topic.name, member)
     brokers = application.config.broker_address.bootstrap_servers
     return Lane(
         admin, brokers, [topic.name], members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end

@@ -5,6 +5,7 @@ A ``ConnectorError`` of the store or the catalog comes through every function he
 
 import logging
 from collections.abc import Container, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -40,6 +41,7 @@ from app.table.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
+_LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
 CHECK_THE_NAME: Final = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
 
 
@@ -52,16 +54,17 @@ class Lake:
     spec: PartitionSpec
     schema: SchemaStore
     registrar: Registrar
-    query_api: QueryApi | None = None
 
 
-def open_lake(settings: Settings, waits: Waits, store: ObjectStore) -> Lake:
+def open_lake(settings: Settings, waits: Waits, store: ObjectStore, ends: ExitStack) -> Lake:
     """Connect to the catalog, then to the table's store, and compare the settings with the table."""
     catalog = new_catalog(settings, store)
     known = waits.at_start("catalog", catalog.check) if catalog else None
     location = new_location(settings, store, known)
     waits.at_start("store", lambda: store.connect(f"{location.root}/"))
     query_api = QueryApi(settings.query_api) if settings.query_api else None
+    if query_api:
+        ends.callback(query_api.close, _LAST_WORDS_SECONDS)
     lake = waits.at_start("store", lambda: new_lake(settings, store, location, known, catalog, query_api))
     waits.at_start("store", lake.schema.open)
     if settings.transforms:  # the first batch needs them
@@ -167,4 +170,4 @@ def new_lake(
         query_api.files_added if query_api else None,
     )
     schema = SchemaStore(store, location.root, settings.column_types, of_iceberg, spec.time_zone)
-    return Lake(store, location, spec, schema, registrar, query_api)
+    return Lake(store, location, spec, schema, registrar)

@@ -11,7 +11,6 @@ from quixstreams import Application
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
-from app.bad_records.refusals import ReadMessage
 from app.config.settings import Settings
 from app.consumer.deserializers import read_message
 from app.consumer.plain.client import BrokerPresence, new_client
@@ -27,7 +26,8 @@ from app.model import TopicPartition
 from app.service.connector import Connector, Lane, prefix_of
 from app.service.formats import Formats
 from app.service.kafka import new_application, partition_fetch
-from app.service.tables import Tables, topics_among
+from app.service.table_admission import topics_among
+from app.service.tables import Tables
 from app.service.until import RunEnd, new_until
 
 
@@ -50,17 +50,16 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     assignors = {"partition.assignment.strategy": "roundrobin,range"} if settings.has_several else {}
     fetch = {} if settings.has_several else partition_fetch(settings, topic.broker_config.num_partitions or 1)
     client = new_client(application.config, {**presence.properties, **assignors, **fetch})
-    formats, read, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
+    formats, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
     group = connector.join_group(application, admin, topics, wanted, client.memberid)
     if settings.has_tables:
-        new_member = partial(connector.new_member, formats=formats, read_message=read)
-        tables = Tables(connector, group, prefix_of(application), new_member)
+        tables = Tables(connector, group, prefix_of(application), partial(connector.new_member, formats))
         connector.ends.callback(tables.stop)
         members = tables.members(topics)
-        connector.ends.callback(members.stop)
     else:
-        members = Members.of_one(topic.name, connector.open_member(group, formats, read))
+        members = Members.of_one(topic.name, connector.open_member(group, formats))
+    connector.ends.callback(members.stop)
 
     def is_heard(tp: TopicPartition) -> bool:
         return presence.is_there and loop.is_read(tp)
@@ -75,7 +74,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     loop = PlainLoop(client, intake, members, on_turn, until)
     run_end = None
     if until:
-        assigned, aside = (lambda: members.assigned), (lambda: {*members.aside, *members.left_out})
+        assigned, aside = (lambda: members.assigned), (lambda: {*members.aside, *members.left_out, *members.deleted})
         run_end = RunEnd(until, connector.runtime.metrics, assigned, loop.stop, aside=aside)
     brokers = application.config.broker_address.bootstrap_servers
     return Lane(admin, brokers, topics, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)
@@ -103,11 +102,11 @@ def new_reader(
     built: StreamingDataFrame | None,
     limits: BatchLimits,
     clock: Callable[[], float],
-) -> tuple[Formats, ReadMessage, Transformer | None]:
-    """What reads messages that were taken, many at once and single ones, and what runs ``transform()`` before that."""
+) -> tuple[Formats, Transformer | None]:
+    """What reads messages that were taken, and what runs ``transform()`` before that."""
     if built is None:
-        return formats, partial(read_message, topic), None
+        return replace(formats, read=partial(read_message, topic)), None
     is_json, is_text = settings.value_deserializer == "json", settings.key_deserializer == "str"
     transformer = Transformer(topic, built, limits, values_are_json=is_json, keys_are_text=is_text, clock=clock)
     # Rows come as text in JSON.
-    return replace(formats, parser=None, read_key=None, ask_with=None), row_of, transformer
+    return replace(formats, parser=None, read_key=None, ask_with=None, read=row_of), transformer

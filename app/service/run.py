@@ -3,6 +3,7 @@
 import logging
 import shutil
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from math import inf
 
 import pyarrow as pa
@@ -32,8 +33,6 @@ from app.spark.writer import SparkWriter
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)
-
-_LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
 
 
 def run(settings: Settings, timings: Timings = DEFAULT) -> int:
@@ -75,6 +74,8 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
 
     ``spark`` is not started yet; ``ends`` stops the parts, the last one first.
     """
+    if settings.until is not None:  # a table that fails is left to the next run
+        runtime = replace(runtime, timings=replace(runtime.timings, first_aside_seconds=inf))
     timings, metrics, scratch = runtime.timings, runtime.metrics, runtime.scratch
 
     # Without another system.
@@ -98,9 +99,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
 
     # The catalog, the store and the table; the registry.
     store = new_store(settings)
-    lake = None if settings.has_tables else open_lake(settings, metrics.waits, store)
-    if lake and lake.query_api:
-        ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
+    lake = None if settings.has_tables else open_lake(settings, metrics.waits, store, ends)
     if registry:
         metrics.waits.at_start("registry", registry.latest)
 

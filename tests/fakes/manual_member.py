@@ -1,5 +1,6 @@
 """A member that does what a test says: claims come through, and records are delivered by hand; waits take no time."""
 
+from collections import deque
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +8,6 @@ from typing import Any
 
 from app.delivery.assignment import Assignment, Claimed, Piece, Portion
 from app.delivery.buffer import Buffer
-from app.delivery.claimer import Reclaiming
 from app.delivery.flow import Flow
 from app.delivery.limits import BatchLimits
 from app.delivery.member import Member
@@ -16,7 +16,7 @@ from app.errors import RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError, Journal, LogClosedError
 from app.journal.own_log import Fence, OwnLog, new_token
-from app.kafka.watch import KafkaWatch
+from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
@@ -61,9 +61,9 @@ class ManualMember(Member):
         self.flow: ManualFlow = ManualFlow(buffer, self.runtime)
         buffer.flow = self.flow
         self.flow.on_wait = self.deliver
-        nothing: Any = SimpleNamespace(is_same_topic=lambda _: True, watch=KafkaWatch())
+        nothing: Any = SimpleNamespace(topic_ids=TopicIds(lambda _: ""), watch=KafkaWatch())
         self.group = nothing
-        self.reclaiming = Reclaiming(timings)
+        self._claimed_again_at = deque(maxlen=3)
         self.on_change: Callable[[], object] = lambda: None  # before an assignment begins or ends
         self.starts: dict[TopicPartition, Start] = {}
         self.held_back: set[TopicPartition] = set()

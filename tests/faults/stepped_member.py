@@ -18,6 +18,7 @@ from app.delivery.limits import BatchLimits
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime, Threads
 from app.delivery.stage import Stager
+from app.delivery.topic import Open
 from app.errors import ConnectorError, FatalError
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal
@@ -91,7 +92,7 @@ class Process:
         metrics = _Metrics(timings=timings)
         self.background = LanePool(f"{name}: claims")
         threads = Threads(
-            new_pool=lambda name, _: self.background if name == "claim" else AtOnce(),
+            new_pool=lambda name, _: self.background if name in ("claim", "close") else AtOnce(),
             new_lock=LaneLock,
             new_event=LaneEvent,
             new_condition=lambda: LaneCondition(clock),
@@ -120,7 +121,7 @@ class Process:
         runtime = Runtime(
             scratch, metrics, timings, threads=threads, now=lambda: EPOCH + clock.now, new_token=world.new_token
         )
-        buffer = Buffer(limits, threads)
+        buffer = Buffer(limits, threads, is_shared=len(topics) > 1)
 
         def new_member(topic: str) -> WatchedMember:
             root, catalog = root_of(topic), world.catalogs[topic]
@@ -135,8 +136,11 @@ class Process:
         at_start = [topic for topic in topics if topic not in world.broken][: self.tables_at_start]
         opened = {topic: self._tables.make(topic) for topic in at_start}
         self.member = opened[topics[0]]
-        opener = self._tables if len(topics) > 1 else None
-        self.members = Members(its_group, buffer, runtime, opened, opener)
+        if buffer.is_shared:
+            states = {topic: Open(member, member.stop) for topic, member in opened.items()}
+            self.members = Members(its_group, buffer, runtime, states, self._tables.open)
+        else:
+            self.members = Members.of_one(topics[0], self.member)
         self.consuming = Lane(f"{name}: consumer")
         self.has_ended = False
 

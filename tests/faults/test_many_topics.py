@@ -164,7 +164,7 @@ class TestTopicsThatComeAndGo:
         )
         topics.delete("payments")
         wait_until_consuming(connector, 2)
-        connector.wait_until(lambda: topics.of("payments") in connector._now.left_out, "that the page tells of it")
+        connector.wait_until(lambda: topics.of("payments") in connector._now.deleted, "that the page tells of it")
         topics.produce("orders", 100)
         connector.wait_until(lambda: connector._now.consumed == 200, "the records of the other topic")
         connector.stop()

@@ -1,11 +1,11 @@
 """The tables of a process of ``stepped_member``: members that do one step at a time, and what opens and closes them."""
 
 from collections.abc import Callable, Collection
-from concurrent.futures import Future
 from typing import Any
 
 from app.delivery.assignment import Assignment
 from app.delivery.member import Member
+from app.delivery.topic import NewTable, Open
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
 from app.monitoring.waits import Stopped
@@ -60,8 +60,6 @@ class WatchedMember(Member):
 class Tables:
     """Opens and closes tables on threads of the process; ``made`` has all that ever were."""
 
-    reopens = True
-
     def __init__(
         self,
         store: MemoryStore,
@@ -79,8 +77,8 @@ class Tables:
         self.made.append(self._new_member(topic))
         return self.made[-1]
 
-    def open(self, topic: str) -> Future[Member | str]:
-        opened: Future[Member | str] = Future()
+    def open(self, topic: str, _: bool) -> NewTable:
+        opened = NewTable()
 
         def work() -> None:
             while not opened.done():
@@ -89,7 +87,8 @@ class Tables:
                     if topic in self._broken:
                         opened.set_exception(FatalError("opening a table", "it cannot be"))
                     else:
-                        opened.set_result(self.make(topic))
+                        member = self.make(topic)
+                        opened.set_result(Open(member, member.stop))
                 except FatalError as error:
                     opened.set_exception(error)
                 except RetryableError:
@@ -97,7 +96,3 @@ class Tables:
 
         self._background.submit(work)
         return opened
-
-    def close(self, topic: str) -> None:
-        failed = next(each for each in reversed(self.made) if each.flow.table == topic)
-        self._background.submit(failed.stop)

@@ -164,7 +164,7 @@ MUTANTS = (
     ),
     Mutant(
         "messages of a generation that has ended are taken",
-        "app/consumer/plain/loop.py",
+        "app/delivery/members.py",
         "partition if partition and partition.is_claimed else None",
         "partition",
         ("tests/unit/consumer/plain/test_plain_loop.py",),
@@ -459,22 +459,22 @@ MUTANTS = (
     Mutant(
         "what a slow function leaves of a turn is not read again",
         "app/consumer/plain/loop.py",
-        "            self._go_back(tp, offsets[taken.messages])\n",
+        "            self._reading.go_back(tp, offsets[taken.messages])\n",
         "",
         _OF_LOOP,
     ),
     Mutant(
         "a message that cannot be decompressed is passed over with what was left before it",
         "app/consumer/plain/loop.py",
-        "passed_over, gone = {*left}, set[str]()",
-        "passed_over, gone = set(), set()",
+        "passed_over = {*left}",
+        "passed_over = set()",
         _OF_LOOP,
     ),
     Mutant(
         "partitions that were taken away are claimed once their table is open",
-        "app/consumer/plain/loop.py",
-        "waiting, self._members.assigned = self._members.waiting, ()",
-        "waiting = self._members.waiting",
+        "app/delivery/members.py",
+        "assigned, self.assigned = self.assigned, ()",
+        "assigned = self.assigned",
         _OF_TOPICS,
     ),
     Mutant(

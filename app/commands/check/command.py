@@ -43,7 +43,7 @@ from app.service.kafka import asking_for_topics, new_application, what_is_writte
 from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
-from app.service.tables import topics_among
+from app.service.table_admission import topics_among
 from app.spark.launch import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter

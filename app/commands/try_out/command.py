@@ -154,10 +154,10 @@ class _Trial:
             nullcontext(new_reader(settings, formats, topic, lane.built, limits, DEFAULT.clock))
             if lane.is_plain
             else offline_reader(new, customised, settings, formats, limits, self._note_sent)
-        ) as (of_messages, read, transformer):
+        ) as (of_messages, transformer):
             columns = (*dict.fromkeys((*settings.metadata_columns, _OFFSET)),)
             with_offset = settings.model_copy(update={"metadata_columns": columns})
-            stager = new_stager(with_offset, self._lake, self._bad_records, of_messages, read)
+            stager = new_stager(with_offset, self._lake, self._bad_records, of_messages)
             intake = Intake(limits.max_record_bytes, self._bad_records, formats.size_of, transformer=transformer)
             no_log: Any = None  # nothing is claimed
             tp, left = TopicPartition(topic.name, 0), self._messages

@@ -46,7 +46,9 @@ class Flushing:
 
     def hand_over(self, processed: Processed, *, is_worth_it: bool) -> None:
         """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
-        self._member.check()
+        if found := self._member.group.watch.take_found():
+            raise found
+        self._flow.raise_failure()
         self._admit(processed)
         assignment = self._member.assignment
         if assignment is None:
@@ -98,7 +100,7 @@ class Flushing:
         fence = assignment.log.fence if assignment else None
         if fence is not None:
             reason = str(fence.error)
-            raise HeldUpError(reason) if self._member.reclaiming.may_again(fence.error) else taken_over(reason)
+            raise HeldUpError(reason) if self._member.may_claim_again(fence.error) else taken_over(reason)
 
     # --- claims -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from app.delivery.buffer import Buffer
 from tests.support.batches import UNBOUNDED
 
@@ -27,3 +29,22 @@ def test_the_larger_tables_count_what_is_staged_of_all_and_one_table_what_is_its
     buffer.new_share().staged_bytes = 10
     assert buffer.shared_bytes(10) == 10
     assert buffer.shared_bytes(100) == 110
+
+
+def test_a_flush_always_ends_the_batch() -> None:
+    buffer = Buffer(replace(UNBOUNDED, max_buffer_bytes=100))
+    assert buffer.flush_reason == "checkpoint"
+    buffer.new_share().hold(100)
+    assert buffer.flush_reason == "buffer full"
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_half_of_it_is_enough_for_one_of_several_tables(is_shared: bool) -> None:
+    buffer = Buffer(replace(UNBOUNDED, max_buffer_bytes=100), is_shared=is_shared)
+    orders, payments = buffer.new_share(), buffer.new_share()
+    orders.hold(49)
+    payments.hold(1)
+    assert buffer.is_crowded
+    assert not buffer.is_crowded_by(orders)
+    orders.hold(1)
+    assert (buffer.is_crowded_by(orders), buffer.is_crowded_by(payments)) == (is_shared, False)

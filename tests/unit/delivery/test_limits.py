@@ -115,11 +115,6 @@ def test_an_eighth_of_the_buffer_is_a_portion(waiting_bytes: int, is_portion: bo
     assert LIMITS.is_portion(waiting_bytes) == is_portion
 
 
-@pytest.mark.parametrize(("held_bytes", "reason"), [(8_007, "checkpoint"), (8_008, "buffer full")])
-def test_a_flush_always_ends_the_batch(held_bytes: int, reason: str) -> None:
-    assert LIMITS.at_flush(held_bytes) == reason
-
-
 @pytest.mark.parametrize(
     ("disk_mb", "is_memory", "staged_mb"), [(100_000, False, 256), (100_000, True, 32), (800, False, 100)]
 )

@@ -290,10 +290,3 @@ def test_a_topic_whose_id_is_known_at_last_is_the_same_and_the_id_is_kept(bench:
     bench.kafka.offsets = PartitionOffsets(None, 0, 30, "")
     assert claim_of(bench.member()).start.offset == 0, "it is another one by its offsets"
     assert (bench.end(THIRD), bench.progress(THIRD).topic_id) == (-1, "")
-
-
-def test_no_answer_about_the_topic_says_nothing_about_it(bench: Bench) -> None:
-    member = bench.member()
-    claim_of(member)
-    bench.kafka.id_errors = [AWAY]
-    assert member.group.is_same_topic(P0) is None

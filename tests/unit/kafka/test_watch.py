@@ -37,12 +37,10 @@ def ids(kafka: Kafka) -> TopicIds:
 def test_the_same_topic_is_none_that_was_recreated(ids: TopicIds, kafka: Kafka) -> None:
     assert ids.recreated([P0, P1]) is None
     assert kafka.asked == 1, "once for all of its partitions"
-    assert ids.is_same(P0)
 
 
 def test_a_partition_that_was_claimed_later_does_not_hide_an_earlier_one(ids: TopicIds, kafka: Kafka) -> None:
     kafka.topic_id = "two"
-    assert ids.is_same(P0) is False
     ids.claimed(P1, "two")
     assert ids.recreated([P1]) is None
     assert isinstance(ids.recreated([P1, P0]), RetryableError)
@@ -54,7 +52,6 @@ def test_an_unknown_id_is_no_other_one(kafka: Kafka, before: str, now: str) -> N
     ids.claimed(P0, before)
     kafka.topic_id = now
     assert ids.recreated([P0, P1]) is None
-    assert ids.is_same(P0) is None
 
 
 def test_what_is_found_from_time_to_time_ends_the_process() -> None:
@@ -68,7 +65,7 @@ def test_what_is_found_from_time_to_time_ends_the_process() -> None:
         raise found
 
     watch = KafkaWatch([answer], seconds=0.001)
-    watch.raise_found()
+    assert watch.take_found() is None
     watch.start()
     watch.start()
     wait_until(lambda: not answers, "all answers are given")

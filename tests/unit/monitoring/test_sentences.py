@@ -97,10 +97,10 @@ def test_partitions_that_move_again_and_again_and_records_that_are_left_out() ->
 
 
 def test_topics_that_are_not_written() -> None:
-    view = changed(several(2), left_out={"..odd": "its table's name ..odd: no dot first"})
+    view = changed(several(2), left_out={"..odd": "its table's name ..odd: no dot first"}, deleted=["gone"])
     [found] = remarks(view.status)
-    assert found.title == "1 topic not written by this replica: ..odd"
-    assert found.reason == "..odd: its table's name ..odd: no dot first"
+    assert found.title == "2 topics not written by this replica: ..odd, gone"
+    assert found.reason.startswith("..odd: its table's name ..odd: no dot first. gone: Kafka does not have it."), found
     assert all(not list(remarks(each)) for each in of_tables(view.status)), "each page tells of its own table"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -67,9 +68,8 @@ class Life:
         topic = Topic("sensors", value_deserializer=new_deserializer("json"), key_deserializer="str")
         self._read = partial(read_message, topic)
         self._at_once = at_once
-        reader = self._read if at_once else None
-        formats = new_formats(settings, None)
-        self._stager = new_stager(settings, lake, BadRecords(settings.on_bad_record, logging.warning), formats, reader)
+        formats = replace(new_formats(settings, None), read=self._read if at_once else None)
+        self._stager = new_stager(settings, lake, BadRecords(settings.on_bad_record, logging.warning), formats)
         self._path = folder / "staged.parquet"
 
     def stage(self, *texts: str) -> pa.Table:

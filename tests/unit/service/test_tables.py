@@ -57,8 +57,8 @@ class Bench:
         return SimpleNamespace(lake=lake, stop=lambda: None)
 
     def opened(self, topic: str) -> Lake | str:
-        found: Any = self.tables.open(topic).result()
-        return found if isinstance(found, str) else found.lake
+        found: Any = self.tables.open(topic, False).result()
+        return found if isinstance(found, str) else found.member.lake
 
     def written(self, topic: str) -> str | None:
         """Open the table and register it as for its first batch; returns its folder, or ``None`` if it is left out."""

@@ -16,6 +16,7 @@ from app.delivery.members import Members
 from app.errors import FatalError, RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError
+from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.timings import Timings
 from tests.fakes.kafka_message import KafkaMessage
@@ -202,11 +203,27 @@ def test_gaps_are_no_loss(bench: Bench) -> None:
     assert bench.client.committed[P0] == 11
 
 
-def test_an_offset_that_was_read_already_ends_the_process(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("topic_id", "cause"),
+    [
+        ("one", "gives offset 1 where 3 comes next"),
+        ("two", "has the id two, and had one when it was claimed: the topic was recreated"),
+        (None, "gives offset 1 where 3 comes next"),
+    ],
+)
+def test_an_offset_that_was_read_already_ends_the_process(bench: Bench, topic_id: str | None, cause: str) -> None:
+    def ask(_: str) -> str:
+        if topic_id is None:
+            raise AWAY
+        return topic_id
+
     def go_back() -> None:
         bench.client.positions[P0] = 1
 
-    with pytest.raises(RetryableError, match=r"gives offset 1 where 3 comes next"):
+    topic_ids = TopicIds(ask)
+    topic_ids.claimed(P0, "one")
+    bench.member.group.topic_ids = topic_ids  # type: ignore[misc] # that of the fake may be set
+    with pytest.raises(RetryableError, match=cause):
         bench.run(go_back, None)
     assert bench.client.is_closed
 

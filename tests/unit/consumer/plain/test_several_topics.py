@@ -1,7 +1,6 @@
 """The loop of the plain lane over several topics, each with a member of its own."""
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +10,9 @@ from confluent_kafka import KafkaError
 from app.bad_records.refusals import BadRecords
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.delivery.member import Member
 from app.delivery.members import Members
+from app.delivery.runtime import Threads
+from app.delivery.topic import NewTable, Open
 from app.errors import ConfigError, FatalError, RetryableError, SparkLostError
 from app.journal.journal import FencedError
 from app.kafka.watch import recreated_error
@@ -21,6 +21,7 @@ from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.manual_member import CLOSED, ManualMember
 from tests.fakes.played_client import PlayedClient
+from tests.faults.lanes import AtOnce
 from tests.unit.consumer.consumer_bench import ConsumerBench
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -30,8 +31,6 @@ GONE = KafkaMessage(None, of_topic="b", failure=KafkaError(KafkaError.UNKNOWN_TO
 class Bench(ConsumerBench):
     """Topic ``a`` has its table from the beginning; that of ``b`` may be opened later."""
 
-    reopens = True
-
     def __init__(self) -> None:
         super().__init__()
         self.client = PlayedClient()
@@ -39,28 +38,30 @@ class Bench(ConsumerBench):
             self.client.produce(tp, *[b'{"v":1}'] * 3)
         self.client.give(A0, A1, B0)
         self.a, self.b = self.member, ManualMember(self.clock, self.member.flow.buffer.limits)
+        self.a.flow.buffer.is_shared = True
         self.b.flow.buffer = self.a.flow.buffer
         self.b.flow.share = self.a.flow.buffer.new_share()
-        self.opening: Future[Member | str] = Future()
+        self.opening = NewTable()
         self.closed: list[str] = []
-        runtime = replace(self.a.runtime, now=self.clock)
-        self.members = Members(self.a.group, self.a.flow.buffer, runtime, {"a": self.a}, self)
+        runtime = replace(self.a.runtime, now=self.clock, threads=Threads(new_pool=lambda *_: AtOnce()))
+        topics = {"a": Open(self.a, lambda: self.closed.append("a"))}
+        self.members = Members(self.a.group, self.a.flow.buffer, runtime, topics, self._open)
         played: Any = self.client
         intake = Intake(1_000, BadRecords("dead-letter", lambda _: None))
         self.loop = PlainLoop(played, intake, self.members, self._turn)
         self._steps: list[Callable[[], object]] = []
 
-    def open(self, _: str) -> Future[Member | str]:
+    def _open(self, *_: object) -> NewTable:
         return self.opening
 
-    def close(self, topic: str) -> None:
-        self.closed.append(topic)
+    def set_open(self) -> None:
+        self.opening.set_result(Open(self.b, lambda: self.closed.append("b")))
 
     def open_again(self) -> None:
         """From now on ``b`` can be opened, and it is time."""
         self.b = ManualMember(self.clock, self.member.flow.buffer.limits)
-        self.opening = Future()
-        self.opening.set_result(self.b)
+        self.opening = NewTable()
+        self.set_open()
         self.clock.advance(61)
 
     def _turn(self, _: bool) -> None:
@@ -82,7 +83,7 @@ def bench() -> Bench:
 
 @pytest.fixture
 def both(bench: Bench) -> Bench:
-    bench.opening.set_result(bench.b)
+    bench.set_open()
     return bench
 
 
@@ -100,7 +101,7 @@ def test_the_first_is_read_while_the_table_of_the_second_is_opened(bench: Bench)
     def look() -> None:
         assert bench.loop.consumption().unclaimed == {B0}
         assert not bench.loop.is_read(B0)
-        bench.opening.set_result(bench.b)
+        bench.set_open()
 
     bench.run(_turn, look, _turn, _turn)
     assert bench.client.committed == {A0: 3, A1: 3, B0: 3}
@@ -111,7 +112,7 @@ def test_what_is_taken_away_while_its_table_is_opened_is_not_begun(bench: Bench)
         bench.client.take_away()
         bench.client.give(A0)
 
-    bench.run(_turn, take_away, lambda: bench.opening.set_result(bench.b), _turn)
+    bench.run(_turn, take_away, bench.set_open, _turn)
     assert bench.b.closed == []
 
 
@@ -242,7 +243,7 @@ def test_a_topic_that_does_not_exist_any_more_leaves_the_others_alone(both: Benc
 
     def look() -> None:
         assert set(both.loop.consumption().tps) == {A0, A1}
-        assert [*both.loop.consumption().left_out] == ["b"]
+        assert both.loop.consumption().deleted == ["b"]
         assert both.b.assignment is None
         both.client.produce(A0, b'{"v":1}')
 
@@ -252,7 +253,7 @@ def test_a_topic_that_does_not_exist_any_more_leaves_the_others_alone(both: Benc
 
     assert both.run(_turn, delete, look, make_anew, _turn)
     assert both.client.committed[A0] == 4
-    assert both.loop.consumption().left_out == {}
+    assert both.loop.consumption().deleted == []
 
 
 def test_a_table_with_half_of_the_buffer_leaves_the_rest_to_the_others(both: Bench) -> None:
