@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Final, get_args
+from typing import Any, Final, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -39,9 +39,7 @@ def options(field: FieldInfo) -> list[str]:
 
 
 class Area(BaseSettings):
-    """Variables that belong together. Each area builds on the one before, whose fields its rules may use."""
-
-    section: ClassVar[str]  # the heading of its variables in the pages
+    """Variables that belong together. Its name is their heading in the pages."""
 
     model_config = SettingsConfigDict(
         frozen=True,

@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime, timedelta
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PositiveInt
 
@@ -23,9 +23,7 @@ _URL = "SCHEMA_REGISTRY_URL"
 _Known = BeforeValidator(parse.deserializer)
 
 
-class InputVariables(Area):
-    section: ClassVar = "Input"
-
+class Input(Area):
     input_topic: str = env("input", "sensor-data")
     """Topic to read from. Several with commas between them, or a regular expression that begins with `^`, such as
     `^db[.]public[.].*`: each topic has a table of its own, see [Many topics](many-topics.md).

@@ -1,13 +1,13 @@
 """Variables of the broker, the login there, and Kafka's client, with its further properties."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, checked, env
-from app.config.input import InputVariables, Pem
+from app.config.fields import Area, Contradictions, checked, env
+from app.config.input import Pem
 
 # docs/kafka-logins.md has the reasons.
 _NEEDED: Final = frozenset(
@@ -83,9 +83,7 @@ def parse_client_config(text: str) -> dict[str, str]:
     return properties
 
 
-class KafkaLoginVariables(InputVariables):
-    section: ClassVar = "Kafka"
-
+class Kafka(Area):
     # Injected by Quix Cloud
     platform_broker_address: str | None = env("Quix__Broker__Address")
     """The broker, unless `KAFKA_BOOTSTRAP_SERVERS` is set."""

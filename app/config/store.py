@@ -1,12 +1,11 @@
 """Variables of the store, and of the credentials for it."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, checked, env
-from app.config.kafka_login import KafkaLoginVariables
+from app.config.fields import Area, Contradictions, checked, env
 from app.config.platform_connection import parse_connection
 
 ServerSideEncryption = Literal["AES256", "aws:kms"]
@@ -14,10 +13,8 @@ Name = Annotated[str | None, BeforeValidator(parse.name)]
 Url = Annotated[str | None, BeforeValidator(parse.http_url)]
 
 
-class StoreVariables(KafkaLoginVariables):
+class Store(Area):
     """The store. Variables of stores that are not used are not compared with others."""
-
-    section: ClassVar = "Store"
 
     # Injected by Quix Cloud
     workspace_id: Name = env("Quix__Workspace__Id")
