@@ -104,9 +104,9 @@ class Input(Area):
         yield from super().contradictions()
         values = [name for name, each in FORMATS.items() if each.needs_registry]
         keys = " or ".join(name for name in values if name in _OF_KEYS)
-        if self.needs_registry:
-            yield from self.require(f"must be set with {' and '.join(values)}, to the registry of the schemas", _URL)
-        else:
+        if self.needs_registry and self.registry_url is None:
+            yield _URL, f"must be set with {' and '.join(values)}, to the registry of the schemas"
+        elif not self.needs_registry:
             problem = f"KAFKA_VALUE_DESERIALIZER={' or '.join(values)}, or KAFKA_KEY_DESERIALIZER={keys}"
             yield from self.refuse(f"has no effect without {problem}", _URL)
         if self.registry_username:

@@ -119,9 +119,9 @@ class Store(Area):
                 "AZURE_STORAGE_SAS_TOKEN",
                 "AZURE_ENDPOINT_URL",
             )
-        else:
+        elif self.azure_storage_account is None:
             problem = "must be set with this STORAGE_URL, or AZURE_STORAGE_CONNECTION_STRING instead"
-            yield from self.require(problem, "AZURE_STORAGE_ACCOUNT")
+            yield "AZURE_STORAGE_ACCOUNT", problem
         if self.azure_storage_key:
             yield from self.refuse(
                 "must not be set together with AZURE_STORAGE_KEY: one of the two is enough", "AZURE_STORAGE_SAS_TOKEN"

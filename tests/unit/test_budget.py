@@ -7,7 +7,7 @@ from pathlib import Path
 APP = Path(__file__).parents[2] / "app"
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_354
+MOST_LINES = 32_350
 MOST_LINES_OF_CORE = 10_360
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
