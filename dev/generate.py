@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from app.config.fields import Area, options
+from app.config.fields import options
 from app.config.json_schema import shown_default
 from app.config.settings import VARIABLES, Settings
 from dev.connector import REPO
@@ -67,13 +67,10 @@ def outdated() -> dict[Path, str]:
 
 def sections() -> Iterator[tuple[str, Fields]]:
     """Yield each section's name with its fields by variable, without those that the platform alone sets."""
-    known: set[str] = set()
-    for area in reversed(Settings.__mro__):
-        if not issubclass(area, Area) or area is Area:
-            continue
-        own = {str(each.validation_alias): each for name, each in area.model_fields.items() if name not in known}
-        known |= set(area.model_fields)
-        yield area.section, {name: field for name, field in own.items() if not name.startswith(PLATFORM)}
+    for area in reversed(Settings.__bases__):
+        fields = [Settings.model_fields[name] for name in area.__annotations__]
+        own = {str(field.validation_alias): field for field in fields}
+        yield area.__name__, {name: field for name, field in own.items() if not name.startswith(PLATFORM)}
 
 
 def row(name: str, field: FieldInfo) -> str:

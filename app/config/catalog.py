@@ -1,14 +1,14 @@
 """Variables of the catalog."""
 
 import os
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PositiveFloat
 
 from app.config import parsers as parse
 from app.config.fields import Contradictions, env
 from app.config.store import Url
-from app.config.table import TableVariables
+from app.config.table import Table
 from app.http_headers import fits_header
 
 CatalogType = Literal["quix", "iceberg"]
@@ -16,9 +16,7 @@ CatalogType = Literal["quix", "iceberg"]
 _OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables of the library, which it reads by itself
 
 
-class CatalogVariables(TableVariables):
-    section: ClassVar = "Catalog"
-
+class Catalog(Table):
     # Injected by Quix Cloud
     platform_catalog_url: Url = env("Quix__Lakehouse__Catalog__Url")
     """The catalog, unless `CATALOG_URL` is set."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Final, get_args
+from typing import Any, Final, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -39,9 +39,7 @@ def options(field: FieldInfo) -> list[str]:
 
 
 class Area(BaseSettings):
-    """Variables that belong together. Each area builds on the one before, whose fields its rules may use."""
-
-    section: ClassVar[str]  # the heading of its variables in the pages
+    """Variables that belong together. Its name is their heading in the pages."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -51,7 +49,7 @@ class Area(BaseSettings):
         enable_decoding=False,  # a list is no JSON
         validate_default=False,
         use_attribute_docstrings=True,
-        defer_build=True,  # each area has a schema of its own, and the last one alone is used
+        defer_build=True,  # each area has a schema of its own, and that of Settings alone is used
     )
 
     @model_validator(mode="before")
@@ -90,10 +88,10 @@ class Area(BaseSettings):
                     variable, (other, _, choices) = str(field.validation_alias), needed.partition("=")
                     if values[other] in (None, ()) or (choices and values[other] not in choices.split(" or ")):
                         yield from self.refuse(f"has no effect without {needed}", variable)
-                    elif is_needed:
+                    elif is_needed and values[variable] is None:
                         chosen = f"={values[other]}" if choices else ""
                         words = f", to one of {', '.join(options(field))}" if options(field) else ""
-                        yield from self.require(f"must be set with {other}{chosen}{words}", variable)
+                        yield variable, f"must be set with {other}{chosen}{words}"
 
     def by_variable(self) -> dict[str, Any]:
         return {str(field.validation_alias): getattr(self, name) for name, field in type(self).model_fields.items()}
@@ -101,10 +99,6 @@ class Area(BaseSettings):
     def refuse(self, problem: str, *variables: str) -> Contradictions:
         """Yields this problem for each of the variables that is set."""
         yield from ((variable, problem) for variable in variables if self.by_variable()[variable] is not None)
-
-    def require(self, problem: str, *variables: str) -> Contradictions:
-        """Yields this problem for each of the variables that is not set."""
-        yield from ((variable, problem) for variable in variables if self.by_variable()[variable] is None)
 
 
 def checked(variable: str, parser: Callable[[str], Any], text: str) -> Contradictions:

@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime, timedelta
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PositiveInt
 
@@ -23,9 +23,7 @@ _URL = "SCHEMA_REGISTRY_URL"
 _Known = BeforeValidator(parse.deserializer)
 
 
-class InputVariables(Area):
-    section: ClassVar = "Input"
-
+class Input(Area):
     input_topic: str = env("input", "sensor-data")
     """Topic to read from. Several with commas between them, or a regular expression that begins with `^`, such as
     `^db[.]public[.].*`: each topic has a table of its own, see [Many topics](many-topics.md).
@@ -106,9 +104,9 @@ class InputVariables(Area):
         yield from super().contradictions()
         values = [name for name, each in FORMATS.items() if each.needs_registry]
         keys = " or ".join(name for name in values if name in _OF_KEYS)
-        if self.needs_registry:
-            yield from self.require(f"must be set with {' and '.join(values)}, to the registry of the schemas", _URL)
-        else:
+        if self.needs_registry and self.registry_url is None:
+            yield _URL, f"must be set with {' and '.join(values)}, to the registry of the schemas"
+        elif not self.needs_registry:
             problem = f"KAFKA_VALUE_DESERIALIZER={' or '.join(values)}, or KAFKA_KEY_DESERIALIZER={keys}"
             yield from self.refuse(f"has no effect without {problem}", _URL)
         if self.registry_username:

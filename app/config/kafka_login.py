@@ -1,13 +1,13 @@
 """Variables of the broker, the login there, and Kafka's client, with its further properties."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, checked, env
-from app.config.input import InputVariables, Pem
+from app.config.fields import Area, Contradictions, checked, env
+from app.config.input import Pem
 
 # docs/kafka-logins.md has the reasons.
 _NEEDED: Final = frozenset(
@@ -57,6 +57,7 @@ _VARIABLES: Final[Mapping[str | tuple[str, ...], str]] = {
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"]
 
+_Joined = BeforeValidator(",".join)
 _SASL = "KAFKA_SECURITY_PROTOCOL=SASL_SSL or SASL_PLAINTEXT"
 _TLS = "KAFKA_SECURITY_PROTOCOL=SSL or SASL_SSL"
 _OAUTH = "KAFKA_SASL_MECHANISM=OAUTHBEARER"
@@ -83,9 +84,7 @@ def parse_client_config(text: str) -> dict[str, str]:
     return properties
 
 
-class KafkaLoginVariables(InputVariables):
-    section: ClassVar = "Kafka"
-
+class Kafka(Area):
     # Injected by Quix Cloud
     platform_broker_address: str | None = env("Quix__Broker__Address")
     """The broker, unless `KAFKA_BOOTSTRAP_SERVERS` is set."""
@@ -94,7 +93,7 @@ class KafkaLoginVariables(InputVariables):
     portal_api: str | None = env("Quix__Portal__Api")
     """Address of the Quix API."""
 
-    bootstrap_servers: Annotated[str | None, BeforeValidator(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS")
+    bootstrap_servers: Annotated[str | None, _Joined, BeforeValidator(parse.brokers)] = env("KAFKA_BOOTSTRAP_SERVERS")
     """Brokers as `host:port`, separated by commas. Quix Cloud sets its own."""
     security_protocol: SecurityProtocol | None = env("KAFKA_SECURITY_PROTOCOL")
     """Protocol of the brokers. Empty: no TLS and no login."""
@@ -110,7 +109,7 @@ class KafkaLoginVariables(InputVariables):
     """Address that issues the tokens, for `OAUTHBEARER`."""
     oauth_scope: str | None = env("KAFKA_OAUTH_SCOPE", only_with=_OAUTH)
     """Scope to ask for, for `OAUTHBEARER`. Empty: the server's own."""
-    oauth_extensions: Annotated[str | None, BeforeValidator(parse.oauth_extensions)] = env(
+    oauth_extensions: Annotated[str | None, _Joined, BeforeValidator(parse.oauth_extensions)] = env(
         "KAFKA_OAUTH_EXTENSIONS", only_with=_OAUTH
     )
     """SASL extensions for `OAUTHBEARER` as `name=value`, separated by commas."""

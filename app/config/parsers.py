@@ -108,11 +108,13 @@ origins = listed(
     r"https?://(\*\.)?[A-Za-z0-9._-]+(:[0-9]{1,5})?",
     "must be origins such as https://portal.example.com or https://*.example.com, with commas between them",
 )
-_brokers = listed(
+brokers = listed(
     r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}",
     "must be host:port, such as kafka:9092, several with commas between them",
 )
-_extensions = listed(r"[A-Za-z]+=.+", "must be name=value, several with commas between them; a name has letters only")
+oauth_extensions = listed(
+    r"[A-Za-z]+=.+", "must be name=value, several with commas between them; a name has letters only"
+)
 _NAMES = "must be column names with commas between them, none of them empty or with control characters"
 columns = listed(r"[^\x00-\x1f\x7f]+", _NAMES, once=True)
 _partitions = listed(r"[^\x00-\x1f\x7f]+", _NAMES, r",(?![^()]*\))")
@@ -201,14 +203,6 @@ def registry_url(text: str) -> str:
     return _glue(text) if text.startswith("glue:") else http_url(text)
 
 
-def brokers(text: str) -> str:
-    return ",".join(_brokers(text))
-
-
-def oauth_extensions(text: str) -> str:
-    return ",".join(_extensions(text))
-
-
 def is_pem(text: str) -> bool:
     return "-----BEGIN " in text
 
@@ -254,23 +248,23 @@ def storage_url(text: str) -> str:
 
 def offset_reset(text: str) -> str | datetime | timedelta:
     """Returns the word, the moment, in UTC where it names no zone, or how long ago it was."""
-    if (word := text.lower()) in ("earliest", "latest"):
-        return word
-    return _time(text, "must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d")
+    return _time(
+        text, "must be earliest, latest, a time as 2026-11-01T00:00:00Z, or one ago as -7d", "earliest", "latest"
+    )
 
 
 def until(text: str) -> str | datetime | timedelta:
     """Returns the word, a moment that has passed, or how long ago it was."""
-    if (word := text.lower()) == "now":
-        return word
-    found = _time(text, "must be now, a time as 2026-11-01T00:00:00Z, or one ago as -1h")
+    found = _time(text, "must be now, a time as 2026-11-01T00:00:00Z, or one ago as -1h", "now")
     if isinstance(found, datetime) and found > datetime.now(UTC):
         raise ValueError("must be a time that has passed")
     return found
 
 
-def _time(text: str, complaint: str) -> datetime | timedelta:
-    """Returns the moment, in UTC where it names no zone, or how long ago it was."""
+def _time(text: str, complaint: str, *words: str) -> str | datetime | timedelta:
+    """Returns the word, the moment, in UTC where it names no zone, or how long ago it was."""
+    if text.lower() in words:
+        return text.lower()
     try:
         if not text.startswith("-"):
             return time_texts.time(text)

@@ -9,20 +9,21 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
 from app.catalog.targets import IcebergTarget, QuixTarget
 from app.config import parsers as parse
-from app.config.catalog import CatalogVariables
-from app.config.fields import Contradictions, env
-from app.config.input import InputVariables
-from app.config.kafka_login import KafkaLoginVariables
+from app.config.catalog import Catalog
+from app.config.fields import Area, Contradictions, env
+from app.config.input import Input
+from app.config.kafka_login import Kafka
 from app.config.memory import MemoryPlan
 from app.config.platform_connection import parse_connection
-from app.config.store import Url
+from app.config.store import Store, Url
+from app.config.table import Table
 from app.container import OWN_ADDRESS, MemoryLimit, memory_limit
 from app.formatting import duration
 from app.logs import LogFormat
@@ -41,9 +42,7 @@ _MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
-class WritingVariables(CatalogVariables):
-    section: ClassVar = "Writing"
-
+class Writing(Area):
     batch_size: PositiveInt = env("BATCH_SIZE", 1000)
     """Rows that are worth a batch once no more come for a second."""
     commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
@@ -73,15 +72,7 @@ class WritingVariables(CatalogVariables):
     """Java heap of Spark, at least `512m`."""
 
 
-class Settings(WritingVariables):
-    """All variables, and the values that follow from several of them. ``None`` means unset.
-
-    The last area: the process itself. Nothing is looked up outside, except the memory of the container where the
-    platform names none.
-    """
-
-    section: ClassVar = "Process"
-
+class Process(Area):
     memory_limit_mb: PositiveInt | None = env(_LIMIT)  # by Quix Cloud
     """Memory of one replica in MB, see [Memory](operations.md#memory)."""
     deployment_name: str | None = env("Quix__Deployment__Name")
@@ -116,6 +107,13 @@ class Settings(WritingVariables):
 
     command: str | None = env(COMMAND, secret=True)  # it may hold conditions with personal data
     """Command to run instead, with its options, such as `compact --when-cold 24h`, where a deployment has no arguments.
+    """
+
+
+class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
+    """All variables, the last area's first, and the values that follow from several. ``None`` means unset.
+
+    Nothing is looked up outside, except the memory of the container where the platform names none.
     """
 
     @property
@@ -266,8 +264,7 @@ class Settings(WritingVariables):
 
     def offline(self, folder: Path) -> "Settings":
         """Returns these settings for a table in this folder, without a broker."""
-        login = set(KafkaLoginVariables.model_fields) - set(InputVariables.model_fields)
-        changed = dict.fromkeys((*login, "s3_bucket", "platform_connection"))
+        changed = dict.fromkeys((*Kafka.model_fields, "s3_bucket", "platform_connection"))
         return self.model_copy(update=changed | {"bootstrap_servers": NOWHERE, "storage_url": f"file://{folder}"})
 
     def summary(self) -> dict[str, str]:

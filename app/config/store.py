@@ -1,12 +1,11 @@
 """Variables of the store, and of the credentials for it."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
 from app.config import parsers as parse
-from app.config.fields import Contradictions, checked, env
-from app.config.kafka_login import KafkaLoginVariables
+from app.config.fields import Area, Contradictions, checked, env
 from app.config.platform_connection import parse_connection
 
 ServerSideEncryption = Literal["AES256", "aws:kms"]
@@ -14,10 +13,8 @@ Name = Annotated[str | None, BeforeValidator(parse.name)]
 Url = Annotated[str | None, BeforeValidator(parse.http_url)]
 
 
-class StoreVariables(KafkaLoginVariables):
+class Store(Area):
     """The store. Variables of stores that are not used are not compared with others."""
-
-    section: ClassVar = "Store"
 
     # Injected by Quix Cloud
     workspace_id: Name = env("Quix__Workspace__Id")
@@ -122,9 +119,9 @@ class StoreVariables(KafkaLoginVariables):
                 "AZURE_STORAGE_SAS_TOKEN",
                 "AZURE_ENDPOINT_URL",
             )
-        else:
+        elif self.azure_storage_account is None:
             problem = "must be set with this STORAGE_URL, or AZURE_STORAGE_CONNECTION_STRING instead"
-            yield from self.require(problem, "AZURE_STORAGE_ACCOUNT")
+            yield "AZURE_STORAGE_ACCOUNT", problem
         if self.azure_storage_key:
             yield from self.refuse(
                 "must not be set together with AZURE_STORAGE_KEY: one of the two is enough", "AZURE_STORAGE_SAS_TOKEN"

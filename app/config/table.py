@@ -1,14 +1,15 @@
 """Variables of the table and its files."""
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import pyarrow as pa
 from pydantic import BeforeValidator, PositiveInt
 
 from app.config import parsers as parse
 from app.config.fields import Contradictions, checked, env
-from app.config.store import Name, StoreVariables
+from app.config.input import Input
+from app.config.store import Name
 from app.errors import ConfigError
 from app.model import EACH_TOPIC, KEY_COLUMN
 from app.table.field_rules import FieldRules
@@ -18,9 +19,7 @@ from app.table.type_names import parse_column_types
 Compression = Literal["snappy", "zstd", "gzip", "none"]
 
 
-class TableVariables(StoreVariables):
-    section: ClassVar = "Table"
-
+class Table(Input):
     table_name: Annotated[str | None, BeforeValidator(parse.table_name)] = env("TABLE_NAME")
     """Name of the table. `{topic}` in it stands for the name of the topic. Empty: that of the topic."""
     partitions: Annotated[tuple[str, ...], BeforeValidator(parse.partitions)] = env("HIVE_COLUMNS", ())
