@@ -7,11 +7,11 @@ from functools import partial
 from operator import itemgetter
 
 from app.commands.batches_in_files import Part, batches_in, named_part
-from app.commands.side_by_side import side_by_side
 from app.journal.journal import survey
 from app.storage.base import ObjectStore
 from app.table.layout import is_merged, shared_file_of
 from app.table.parquet_reader import read_footer
+from app.work_pool import side_by_side
 
 
 @dataclass(slots=True)

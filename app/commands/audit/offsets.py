@@ -14,11 +14,11 @@ from app.commands.audit.files import TableFiles, batch_in
 from app.commands.audit.findings import Misplaced
 from app.commands.audit.ranges import RANGES, clipped, count, count_until, joined, outside, ranges_of, sort
 from app.commands.batches_in_files import Part, named_part
-from app.commands.side_by_side import side_by_side
 from app.errors import FatalError, one_line
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, topic_in_names
 from app.table.parquet_reader import RangeFile
+from app.work_pool import side_by_side
 
 _TOPIC: Final = "__topic"
 _PARTITION: Final = "__partition"

@@ -16,7 +16,6 @@ from app.commands.compact.erase import has_ended, note_erased, refuse_clock, ref
 from app.commands.compact.job import bins_worth_merging, by_size
 from app.commands.compact.table import TableAtWork, is_chosen
 from app.commands.output import print_line
-from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
@@ -26,6 +25,7 @@ from app.storage.base import StoredObject
 from app.table.last_maintenance import keep_maintenance
 from app.table.layout import UTC_ZONE, is_data_file
 from app.table.parquet_reader import read_footer
+from app.work_pool import side_by_side
 
 _FILES_AT_ONCE = 1_000  # that become one, or in one commit
 _LEFT_OVER = timedelta(days=1)  # older than a file whose batch may still be committed

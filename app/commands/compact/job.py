@@ -14,7 +14,6 @@ from app.commands.compact.merger import Merger, SharedSession, SkippedError
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
 from app.commands.compact.table import TableAtWork
 from app.commands.output import print_line
-from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
 from app.formatting import counted
@@ -22,6 +21,7 @@ from app.journal.journal import Survey, survey
 from app.model import DataFile
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
+from app.work_pool import side_by_side
 
 _Item = TypeVar("_Item")
 _Folder = tuple[str, FolderRecord, list[StoredObject]]  # its path below the table, its record, its data files

@@ -16,7 +16,6 @@ from app.catalog.registrar import write_index
 from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.commands.compact.record import FolderRecord, Replacement, staging_folder
 from app.commands.compact.table import TableAtWork
-from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.errors import FatalError
 from app.journal.rolled_back import Placeholders
@@ -27,6 +26,7 @@ from app.spark.scratch import scratch_folder
 from app.storage.base import ChangedError, StoredObject
 from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
 from app.table.parquet_reader import schema_of
+from app.work_pool import side_by_side
 
 EVERY_ROW = ("true",)  # the condition that all rows meet: files are then deleted without a look into them
 _TOKEN_BYTES = 12

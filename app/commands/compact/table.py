@@ -7,7 +7,6 @@ from heapq import merge
 from itertools import groupby
 from operator import attrgetter
 
-from app.commands.side_by_side import side_by_side
 from app.config.settings import Settings
 from app.journal.journal import survey
 from app.model import DataFile
@@ -18,6 +17,7 @@ from app.storage.probe import try_out
 from app.table.layout import is_data_file, journal_folder, spec_of_key
 from app.table.parquet_reader import read_footer, schema_of
 from app.table.schema import TableSchema
+from app.work_pool import side_by_side
 
 
 class TableAtWork:

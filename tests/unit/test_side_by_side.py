@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.commands.side_by_side import side_by_side
+from app.work_pool import side_by_side
 from tests.support.waiting import wait_for
 
 WORKERS = 3
