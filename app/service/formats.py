@@ -19,9 +19,9 @@ from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, 
 from app.convert.registered_schemas import Find, unpacked_size
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.errors import RetryableError
-from app.formats import FORMATS
 from app.model import Message, RegisteredSchema, SchemaId
 from app.monitoring.waits import Request, Stopped, Waits
+from app.parts import FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def new_formats(settings: Settings, find: Find | None) -> Formats:
     for name in {values, keys}:
         known = FORMATS[name]
         if known.messages:
-            new = resolve_name(f"app.convert.{known.messages}")
+            new = resolve_name(known.messages)
             made[name] = new(find) if known.needs_registry else new()
 
     def deserializer(name: str) -> Deserializer:

@@ -4,6 +4,7 @@ import logging
 import shutil
 from contextlib import ExitStack, closing
 from math import inf
+from pkgutil import resolve_name
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
+from app.parts import OBSERVERS
 from app.service.build import new_batch_limits
 from app.service.connector import Connector
 from app.service.customised import choose_lane, load_customised
@@ -24,7 +26,6 @@ from app.service.lake import dead_letter_address, open_lake
 from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
-from app.service.self_maintenance import SelfMaintenance
 from app.service.stores import new_store
 from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
@@ -125,15 +126,10 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     monitor.found(location.uri, location.root, dead_letter_address(location.store_uri, location.root))
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
-    if settings.compact or settings.keep:
-        maintenance = SelfMaintenance(settings, store, connector.lakes, metrics, scratch)
-        maintenance.start()
-        ends.callback(maintenance.stop)
-    with ExitStack() as told:
-        if settings.lineage_url:
-            from app.service.lineage import Lineage  # noqa: PLC0415 - loads its client
-
-            told.enter_context(Lineage(settings, runtime, connector.lakes, lane))
+    with ExitStack() as observed:
+        for observer in OBSERVERS.values():
+            if any(getattr(settings, name) for name in observer.settings):
+                observed.enter_context(resolve_name(observer.new)(connector, lane))
         connector.run(lane)
 
 

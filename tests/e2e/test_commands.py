@@ -13,8 +13,8 @@ import pytest
 from app import __version__
 from tests.support.commands import run_command
 from tests.support.environment import ENOUGH
+from tests.support.local_settings import local_settings
 from tests.support.waiting import PATIENCE, wait_until
-from tests.unit.commands.local import local_settings
 
 COMMANDS = ("check", "try", "audit", "replay", "compact", "erase")
 MAIN = Path(__file__).parents[2] / "main.py"

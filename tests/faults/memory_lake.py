@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pyarrow.parquet as pq
 
-from app.catalog.iceberg.marks import are_in, properties_of
+from app.catalog.iceberg.table_metadata import are_in, properties_of
 from app.errors import FatalError, RetryableError
 from app.journal.entry import claim_key, is_log, log_key
 from app.journal.journal import CLAIM, PartitionClaim

@@ -1,5 +1,6 @@
 """What unit tests share."""
 
+import signal
 from collections.abc import Iterator
 
 import botocore.loaders
@@ -15,6 +16,14 @@ def _models_are_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("botocore.session.create_loader", lambda _: loader)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _same_signals() -> Iterator[None]:
+    """What a command changes of the process is as before after each test."""
+    former = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, former)
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 APP = Path(__file__).parents[2] / "app"
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_374
-MOST_LINES_OF_CORE = 10_360
+MOST_LINES = 32_364
+MOST_LINES_WITHOUT_PARTS = 31_864
+MOST_LINES_OF_CORE = 9_902
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 
@@ -52,6 +53,7 @@ def attributes_of(node: ast.ClassDef) -> set[str]:
 
 def test_the_code_is_not_heavier_than_it_may_be() -> None:
     assert lines_of("") <= MOST_LINES
+    assert lines_of("") - lines_of("parts") <= MOST_LINES_WITHOUT_PARTS
     assert lines_of(*CORE) <= MOST_LINES_OF_CORE
 
 

@@ -40,10 +40,9 @@ from pyiceberg.utils.config import Config
 from app import DOCUMENTS
 from app.catalog.base import Catalog, RestartError
 from app.catalog.iceberg.entries import columns_of_table, entries, fields_of_files, map_names, prepare, type_of
-from app.catalog.iceberg.expiry import expired
-from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.partitions import PartitionField, folder_name, is_written, new_record, partitions, spec_of
 from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
+from app.catalog.iceberg.table_metadata import are_in, expired, properties_of
 from app.catalog.iceberg.trust import PROVIDER, refuse_provider, restrict
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, innermost, last_words, one_line

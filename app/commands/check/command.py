@@ -12,29 +12,31 @@ from argparse import Namespace
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Final
 
 from quixstreams import Application
 from quixstreams.models.topics import Topic, TopicManager
 
-from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.commands.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.commands.offline import AnyTopic
 from app.commands.output import print_line, warnings_alone
 from app.commands.try_out.plan import Plan
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
-from app.errors import ConfigError, ConnectorError, FatalError, cut
+from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
 from app.kafka.topics import Topics, listing_topics, missing_topic, new_admin, open_topic
+from app.monitoring.documents import ROOT
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
-from app.service.background import MAIN
+from app.parts import OBSERVERS
 from app.service.connector import prefix_of
 from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_registry
@@ -63,7 +65,6 @@ _SHOWN: Final = 300  # characters of a schema
 _OF_TABLE: Final = frozenset({"topic", "catalog", "registry", "plan", "table"})
 _SERVER: Final = "lake-sink"  # as a running connector names itself over HTTP
 _PORT_SECONDS: Final = 5.0
-_PATIENCE: Final = Patience(connect=5.0, read=5.0, whole=5.0)
 _SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark itself says more of what went wrong
 
 
@@ -137,8 +138,10 @@ class _Attempts:
             (topic == "topic", Check("plan", "by the newest records", self._plan, plan_needs, _PLAN_SECONDS)),
             (True, Check("store", settings.storage.uri, self._try_store)),
             (True, Check("table", settings.table, self._compare_table, table_needs, _TABLE_SECONDS)),
-            (settings.lineage_url, Check("lineage", str(settings.lineage_url), self._ask_collector)),
         ]
+        for name, each in OBSERVERS.items():
+            if each.check and (address := getattr(settings, each.settings[0])):
+                every.append((True, Check(name, address, partial(resolve_name(each.check), settings))))
         several = _OF_TABLE if settings.has_tables else ()
         yield from (check for is_used, check in every if is_used and check.name not in several)
         for its in (settings.of_topic(topic.removeprefix(self._prefix)) for topic in self._topics if several):
@@ -229,7 +232,7 @@ class _Attempts:
         if not choose_lane(load_customised(), self._settings).is_untouched:
             return "transform() is edited, and is not run here: see try --topic"
         table = ["--table", self._settings.table]
-        command = [sys.executable, str(MAIN), "try", "--topic", str(_PLANNED), "--json", *table]
+        command = [sys.executable, str(ROOT / "main.py"), "try", "--topic", str(_PLANNED), "--json", *table]
         ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         try:
             plan = Plan(**json.loads(ended.stdout))
@@ -283,16 +286,6 @@ class _Attempts:
         partitions = ", ".join(of_iceberg if self._settings.is_iceberg else spec.order)
         columns = f"partitioned by {partitions}" if partitions else "without partitions"
         return f"at {self._location.uri}, {columns}"
-
-    def _ask_collector(self) -> str:
-        url, key, path = str(self._settings.lineage_url), self._settings.lineage_key, self._settings.lineage_endpoint
-        service = Service("the collector", "OPENLINEAGE_URL", "OPENLINEAGE_API_KEY")
-        try:  # to send an event would leave a run behind
-            RestClient(service, url, Credentials(key)).ask("GET", f"/{path}", f"asking {url}", patience=_PATIENCE)
-        except ConnectorError as error:
-            logger.warning("%s. Records are written all the same", str(error).rstrip("."))
-            return "does not answer as a collector does, which stops nothing"
-        return "answers"
 
     # --- this machine -----------------------------------------------------------------------------------------------
 

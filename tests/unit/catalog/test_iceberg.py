@@ -25,9 +25,9 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, Stri
 from app.catalog.base import RestartError
 from app.catalog.iceberg import table as iceberg
 from app.catalog.iceberg.entries import prepare
-from app.catalog.iceberg.marks import are_in, properties_of
 from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.catalog.iceberg.table import IcebergTable
+from app.catalog.iceberg.table_metadata import are_in, properties_of
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import DataFile, Mark, TopicPartition
 from tests.fakes.canned_server import Answer, CannedServer

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.catalog.iceberg import expiry
 from app.catalog.iceberg import table as iceberg
+from app.catalog.iceberg import table_metadata
 from tests.unit.catalog.iceberg_bench import IcebergBench, marks
 
 AGE, FEWEST = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
@@ -42,7 +42,7 @@ def test_snapshots_expire_and_their_rows_stay(
     bench: IcebergBench, monkeypatch: pytest.MonkeyPatch, keep_days: float, most: int, left: int
 ) -> None:
     monkeypatch.setattr(iceberg, "_COMMITS_BETWEEN_EXPIRIES", 2)
-    monkeypatch.setattr(expiry, "_MOST", most)
+    monkeypatch.setattr(table_metadata, "_SNAPSHOTS", most)
     member = bench.member(keep_days=keep_days)
     for number in range(9):
         member.add_files([bench.file(f"file-{number}", {"n": [number]})], "readings", marks(number))
@@ -75,7 +75,7 @@ def test_a_table_that_says_how_long_it_keeps_snapshots_is_heeded(
 def test_a_table_that_wants_its_snapshots_keeps_more_than_are_quick(
     bench: IcebergBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "_MOST", 2)
+    monkeypatch.setattr(table_metadata, "_SNAPSHOTS", 2)
     fill(bench)
     with bench.table.transaction() as transaction:
         transaction.set_properties({AGE: str(DAY)})

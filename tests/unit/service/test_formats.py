@@ -8,9 +8,9 @@ import pytest
 import trustme
 
 from app.errors import RetryableError
-from app.formats import FORMATS
 from app.model import RegisteredSchema, SchemaId
 from app.monitoring.metrics import Metrics
+from app.parts import FORMATS
 from app.service.formats import new_formats, new_registry, waiting
 from tests.fakes.schema_registry import FakeSchemaRegistry
 from tests.support.environment import load

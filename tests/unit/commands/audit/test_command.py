@@ -22,7 +22,7 @@ from tests.fakes.arrow_writer import with_offsets
 from tests.support.batches import part
 from tests.support.commands import options, run_command
 from tests.support.journals import keep_journal
-from tests.unit.commands.local import local_settings
+from tests.support.local_settings import local_settings
 
 TP = TopicPartition("readings", 3)
 A, B = "a" * 24, "b" * 24

@@ -10,9 +10,8 @@ import pytest
 from confluent_kafka import ConsumerGroupState, TopicPartition
 
 from app.monitoring.http_server import AllowedHosts, listen, serve
-from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.commands import run_command
-from tests.unit.commands.local import local_settings
+from tests.support.local_settings import local_settings
 
 ALONE = ("--without", "broker", "registry", "catalog", "store", "spark")
 
@@ -57,23 +56,6 @@ def test_a_port_that_a_running_connector_has_is_no_failure(tmp_path: Path, capsy
     port = str(listener.getsockname()[1])
     assert run_command(local_settings(tmp_path, HTTP_PORT=port), "check", *ALONE) == 0
     assert "is that of a connector that runs here" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("status", "found"), [(405, "answers"), (401, "Check OPENLINEAGE_API_KEY"), (503, "503")])
-def test_a_collector_of_lineage_is_asked_and_is_no_failure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, found: str
-) -> None:
-    with CannedServer(Answer(status)) as collector:
-        variables = {"OPENLINEAGE_URL": collector.url, "OPENLINEAGE_API_KEY": "k3y-of-ours", "HTTP_PORT": "0"}
-        assert run_command(local_settings(tmp_path, **variables), "check", *ALONE, "--json") == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    [told] = [line for line in lines if line["check"] == "lineage"]
-    assert (told["state"], told["subject"]) == ("ok", collector.url)
-    # Another check may come to its end between this one's warning and its line.
-    warnings = [warning for line in lines for warning in line["warnings"] if collector.url in warning]
-    assert found in " ".join([told["detail"], *warnings])
-    assert len(warnings) == (status != 405)
-    assert [(request.method, request.path) for request in collector.requests] == [("GET", "/api/v1/lineage")]
 
 
 @pytest.mark.parametrize("name", ["raw_{topic}", "all"])

@@ -24,10 +24,10 @@ from app.table.parquet_reader import schema_of
 from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
+from tests.support.local_settings import local_settings
 from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench
 from tests.unit.catalog.iceberg_commits import commits
 from tests.unit.commands.compact.lake import OtherClock
-from tests.unit.commands.local import local_settings
 
 NOW = datetime.now(UTC)
 COLUMNS = (("n", LongType()), ("at", TimestamptzType()), ("born", TimestamptzType()), ("place", StringType()))

@@ -14,7 +14,7 @@ from app.reasons import Reason
 from dev.server import free_ports
 from tests.support.commands import run_command
 from tests.support.journals import keep_journal
-from tests.unit.commands.local import local_settings
+from tests.support.local_settings import local_settings
 
 TP = TopicPartition("readings", 3)
 

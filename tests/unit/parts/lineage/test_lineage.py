@@ -19,17 +19,19 @@ from app.config.settings import Settings
 from app.errors import FatalError
 from app.model import TopicPartition
 from app.monitoring.metrics import DeliveredBatch, Metrics
+from app.parts.lineage.lineage import Lineage
 from app.redaction import add_secrets, redact
-from app.service.lineage import Lineage
 from app.service.process import StopRequested
 from app.table.existing import TableLocation
 from app.table.schema import TableSchema
-from app.timings import Timings
 from tests.fakes.canned_server import Answer, CannedServer
+from tests.support.commands import run_command
 from tests.support.environment import BROKER_ALONE, ENOUGH, load
+from tests.support.local_settings import local_settings
 from tests.support.waiting import join, wait_until
 
 OFTEN = 0.01
+SYSTEMS = ("broker", "registry", "catalog", "store", "spark")
 CREATED = Answer(201)
 COLUMNS = {"n": pa.int64(), "at": pa.struct([("x", pa.float64())])}
 
@@ -37,16 +39,17 @@ COLUMNS = {"n": pa.int64(), "at": pa.struct([("x", pa.float64())])}
 class Run:
     """A run with this collector; its table has ``COLUMNS`` and folders of ``place``."""
 
-    def __init__(self, server: CannedServer, *bases: dict[str, str], seconds: float = OFTEN, **variables: str) -> None:
+    def __init__(self, server: CannedServer, *bases: dict[str, str], **variables: str) -> None:
         variables = {"input": "readings", "TABLE_NAME": "t", "OPENLINEAGE_URL": server.url, **variables}
         self.settings: Settings = load(*bases, **variables)
         self.server = server
         self.metrics = Metrics()
         self.lakes: dict[str, Any] = {}
         self.opens(self.settings.table.replace("{topic}", "readings"))
-        runtime: Any = SimpleNamespace(metrics=self.metrics, timings=Timings(lineage_seconds=seconds))
+        runtime = SimpleNamespace(metrics=self.metrics)
+        connector: Any = SimpleNamespace(settings=self.settings, runtime=runtime, lakes=self.lakes)
         lane: Any = SimpleNamespace(brokers="one:9092,two:9092", topics=["readings"])
-        self.lineage = Lineage(self.settings, runtime, self.lakes, lane)
+        self.lineage = Lineage(connector, lane)
 
     def opens(self, table: str) -> None:
         self.lakes[table] = SimpleNamespace(
@@ -79,9 +82,10 @@ def server() -> Iterator[CannedServer]:
 
 
 @pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.lineage._AGAIN_SECONDS", OFTEN)
-    monkeypatch.setattr("app.service.lineage._STOP_SECONDS", 60.0)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.parts.lineage.lineage._EVERY_SECONDS", OFTEN)
+    monkeypatch.setattr("app.parts.lineage.lineage._AGAIN_SECONDS", OFTEN)
+    monkeypatch.setattr("app.parts.lineage.lineage._STOP_SECONDS", 60.0)
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -212,9 +216,10 @@ def test_a_refusal_is_one_warning_until_it_works_again(status: int, caplog: pyte
     assert states[-1] == "COMPLETE"
 
 
-def test_what_was_not_told_is_told_with_the_next_event() -> None:
+def test_what_was_not_told_is_told_with_the_next_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.parts.lineage.lineage._EVERY_SECONDS", 60.0)
     with CannedServer(Answer(503), CREATED) as server:
-        run = Run(server, seconds=60.0)
+        run = Run(server)
         run.delivers(0)
         with run.lineage:
             wait_until(lambda: len(server.requests) == 2, "its start again")
@@ -234,7 +239,7 @@ def test_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_the_end_does_not_wait_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.lineage._STOP_SECONDS", 0.0)
+    monkeypatch.setattr("app.parts.lineage.lineage._STOP_SECONDS", 0.0)
     go_on = Event()
     with CannedServer(CREATED, before=go_on.wait) as server:
         lineage = Run(server).lineage
@@ -245,10 +250,11 @@ def test_the_end_does_not_wait_for_one_that_hangs(monkeypatch: pytest.MonkeyPatc
         join(lineage)
 
 
-def test_the_body_of_an_answer_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_body_of_an_answer_is_not_read(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.parts.lineage.lineage._EVERY_SECONDS", 60.0)
     endless = Answer(200, b"<html>", {"Content-Length": str(1 << 40)})
     with CannedServer(endless) as server:
-        states = [event["eventType"] for event in Run(server, seconds=60.0).all()]
+        states = [event["eventType"] for event in Run(server).all()]
     assert states == ["START", "COMPLETE"]
     assert warnings(caplog) == []
 
@@ -299,3 +305,20 @@ def test_a_variable_of_the_client_that_is_wrong_is_a_warning_that_tells_no_login
         wait_until(lambda: warnings(caplog), "a warning")
     assert server.requests == []
     assert "k3y-of-hers" not in redact(caplog.text)
+
+
+@pytest.mark.parametrize(("status", "found"), [(405, "answers"), (401, "Check OPENLINEAGE_API_KEY"), (503, "503")])
+def test_a_collector_of_lineage_is_asked_and_is_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int, found: str
+) -> None:
+    with CannedServer(Answer(status)) as collector:
+        variables = {"OPENLINEAGE_URL": collector.url, "OPENLINEAGE_API_KEY": "k3y-of-ours", "HTTP_PORT": "0"}
+        assert run_command(local_settings(tmp_path, **variables), "check", "--without", *SYSTEMS, "--json") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    [told] = [line for line in lines if line["check"] == "lineage"]
+    assert (told["state"], told["subject"]) == ("ok", collector.url)
+    # Another check may come to its end between this one's warning and its line.
+    warnings = [warning for line in lines for warning in line["warnings"] if collector.url in warning]
+    assert found in " ".join([told["detail"], *warnings])
+    assert len(warnings) == (status != 405)
+    assert [(request.method, request.path) for request in collector.requests] == [("GET", "/api/v1/lineage")]

@@ -17,13 +17,13 @@ from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
 from app.model import Maintenance
 from app.monitoring.metrics import Metrics
-from app.service.self_maintenance import SelfMaintenance
+from app.parts.maintenance.schedule import SelfMaintenance
 from app.storage.local.store import LocalStore
 from app.table.existing import TableLocation
 from app.table.last_maintenance import keep_maintenance, last_maintenance
 from app.time_texts import duration
+from tests.support.local_settings import local_settings
 from tests.support.waiting import wait_until
-from tests.unit.commands.local import local_settings
 
 ROOT = "data/readings"
 DAY = 86_400.0
@@ -54,9 +54,10 @@ class Table:
         metrics = Metrics(lambda: self.now)
         scratch = self.folder / f"scratch-{id(metrics)}"
         scratch.mkdir()
-        made = SelfMaintenance(settings, self.store, self.lakes, metrics, scratch, lambda: self.now)
-        made.start()
-        self._ends.callback(made.stop)
+        runtime = SimpleNamespace(metrics=metrics, scratch=scratch)
+        connector: Any = SimpleNamespace(settings=settings, store=self.store, lakes=self.lakes, runtime=runtime)
+        lane: Any = None
+        self._ends.enter_context(SelfMaintenance(connector, lane, lambda: self.now))
         return metrics
 
     def run(self, arguments: Any, variables: Any, stop: Event, say: Callable[[str], None]) -> int:
@@ -85,8 +86,8 @@ class Table:
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
     with ExitStack() as ends:
         made = Table(tmp_path, ends)
-        monkeypatch.setattr("app.service.self_maintenance.run_in_background", made.run)
-        monkeypatch.setattr("app.service.self_maintenance._LOOK_SECONDS", 0.01)
+        monkeypatch.setattr("app.parts.maintenance.schedule.run_in_background", made.run)
+        monkeypatch.setattr("app.parts.maintenance.schedule._LOOK_SECONDS", 0.01)
         yield made
 
 

@@ -20,7 +20,7 @@ from subprocess import DEVNULL, PIPE, Popen
 from threading import Event, Thread
 from typing import IO, Final
 
-MAIN = Path(__file__).parents[2] / "main.py"
+MAIN = Path(__file__).parents[3] / "main.py"
 KILLED: Final = 128  # a shell adds the signal
 
 _SHARE: Final = 0.1  # of a core

@@ -7,7 +7,6 @@ A thread sends one after another: the data waits for none, and one that the coll
 import logging
 import os
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from threading import Event, Thread
@@ -20,33 +19,35 @@ from openlineage.client.transport.http import HttpTransport
 from openlineage.client.uuid import generate_new_uuid
 
 from app import __version__
+from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.config.settings import Settings
-from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, cut, innermost, one_line
 from app.monitoring.metrics import Counts, Totals
 from app.redaction import add_secrets, redact
-from app.service.connector import Lane
+from app.service.connector import Connector, Lane
 from app.service.lake import Lake
 from app.storage.targets import AzureTarget, LocalTarget
 from app.table.type_names import type_name
 
 logger = logging.getLogger(__name__)
 
+_EVERY_SECONDS = 600.0  # while the run goes on
 _AGAIN_SECONDS = 60.0  # after an event that did not arrive
 _STOP_SECONDS = 2.0
+_PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 _SECRET = re.compile("OPENLINEAGE__.*(KEY|SECRET|AUTH|HEADERS.*)")
 
 event_v2.set_producer(f"https://quix.io/quix-ts-datalake-sink/{__version__}")
 
 
 class Lineage(Thread):
-    """The run is what happens inside its ``with`` block; ``lakes`` are its tables by name, others may come later."""
+    """The run is what happens inside its ``with`` block; its tables are those that the connector has opened by then."""
 
-    def __init__(self, settings: Settings, runtime: Runtime, lakes: Mapping[str, Lake], lane: Lane) -> None:
+    def __init__(self, connector: Connector, lane: Lane) -> None:
         super().__init__(name="lineage", daemon=True)
-        self._settings, self._lakes, self._topics = settings, lakes, dict.fromkeys(lane.topics)
-        self._broker = f"kafka://{lane.brokers.partition(',')[0]}"
-        self._counts, self._seconds = runtime.metrics.counts, runtime.timings.lineage_seconds
+        self._settings, self._lakes = connector.settings, connector.lakes
+        self._topics, self._broker = dict.fromkeys(lane.topics), f"kafka://{lane.brokers.partition(',')[0]}"
+        self._counts = connector.runtime.metrics.counts
         self._id, self._told = str(generate_new_uuid()), dict[str, Totals]()
         self._state, self._is_failing = RunState.START, False
         self._over = Event()
@@ -61,7 +62,7 @@ class Lineage(Thread):
         self.join(_STOP_SECONDS)
 
     def run(self) -> None:
-        while not self._over.wait(self._seconds if self._tell(self._state) else _AGAIN_SECONDS):
+        while not self._over.wait(_EVERY_SECONDS if self._tell(self._state) else _AGAIN_SECONDS):
             pass
         state, facets, why = RunState.COMPLETE, dict[str, Any](), self._error
         if why:
@@ -139,6 +140,18 @@ class _Client(OpenLineageClient):
     def _find_yaml_config_path() -> str | None:
         """Looks for no file in the folder that the process runs in: it could name code to load."""
         return os.environ.get("OPENLINEAGE_CONFIG")
+
+
+def ask(settings: Settings) -> str:
+    """Says whether the collector answers; one that does not is a warning. An event would leave a run behind."""
+    url, service = str(settings.lineage_url), Service("the collector", "OPENLINEAGE_URL", "OPENLINEAGE_API_KEY")
+    client = RestClient(service, url, Credentials(settings.lineage_key))
+    try:
+        client.ask("GET", f"/{settings.lineage_endpoint}", f"asking {url}", patience=_PATIENCE)
+    except ConnectorError as error:
+        logger.warning("%s. Records are written all the same", str(error).rstrip("."))
+        return "does not answer as a collector does, which stops nothing"
+    return "answers"
 
 
 def _refuse_redirect(answer: Any, **_: Any) -> None:

@@ -8,22 +8,20 @@ import logging
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
 from app.config.parsers import schedule
-from app.config.settings import Settings
 from app.errors import ConnectorError
 from app.model import Maintenance
-from app.monitoring.metrics import Metrics
-from app.service.background import KILLED, run_in_background
-from app.service.lake import Lake, find_table, tables_of_group
+from app.parts.maintenance.background import KILLED, run_in_background
+from app.service.connector import Connector, Lane
+from app.service.lake import find_table, tables_of_group
 from app.storage.base import ChangedError, ObjectStore
 from app.storage.document import Document
 from app.table.existing import TableLocation
@@ -49,31 +47,24 @@ class _Table:
 
 
 class SelfMaintenance(Thread):
-    """``lakes`` are the tables that are open, by their names, with those that come later; ``scratch`` is private."""
+    """Works inside its ``with`` block, on the tables that the connector has opened by then, and those of its group."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: ObjectStore,
-        lakes: Mapping[str, Lake],
-        metrics: Metrics,
-        scratch: Path,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, connector: Connector, _: Lane, clock: Callable[[], float] = time.time) -> None:
         super().__init__(name="self-maintenance", daemon=True)
-        self._settings = settings
+        self._settings = settings = connector.settings
         self._is_confirmed = settings.keep == settings.keep_confirmed
         self._schedule = settings.compact or schedule("1d")
         self._period = self._schedule.period.total_seconds()
-        self._store = store
-        self._lakes = lakes
-        self._metrics = metrics
-        self._scratch = scratch / "maintenance"
+        self._store, self._lakes, self._metrics = connector.store, connector.lakes, connector.runtime.metrics
+        self._scratch = connector.runtime.scratch / "maintenance"
         self._clock = clock
         self._tables: dict[str, _Table] = {}
         self._over = Event()
 
-    def stop(self) -> None:
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
         """End it, also in the midst of work, which the next run completes."""
         self._over.set()
         self.join(_STOP_SECONDS)  # the store may hang

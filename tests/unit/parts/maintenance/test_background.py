@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.service.background import run_in_background
+from app.parts.maintenance.background import run_in_background
 from dev.connector import REPO
 from tests.support.waiting import wait_until
 
@@ -30,7 +30,7 @@ sys.exit(3)
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "main.py"
-    monkeypatch.setattr("app.service.background.MAIN", program)
+    monkeypatch.setattr("app.parts.maintenance.background.MAIN", program)
     return program
 
 
@@ -68,7 +68,7 @@ def test_it_is_killed_with_the_connector(command: Path) -> None:
     source = f"""
 import threading
 from pathlib import Path
-from app.service import background
+from app.parts.maintenance import background
 background.MAIN = Path({str(command)!r})
 background.{run}
 """
