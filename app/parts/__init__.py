@@ -3,7 +3,8 @@
 The core reads these tables and imports no part: a row names what is loaded when it is needed, as ``module:object``.
 """
 
-from collections.abc import Mapping, Sequence
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 
@@ -25,6 +26,10 @@ class Observer(NamedTuple):
     check: str = ""  # for ``check``, from the settings: a few words about the system at the address in the first one
 
 
+NewCommand = Callable[..., ArgumentParser]  # see ``app.commands.command_line``
+
+# Parts whose function ``add_commands`` extends the command line, of Python's own library alone; in the order of --help.
+COMMANDS: Final = ("check", "try_out", "audit", "replay", "maintenance", "schema")
 FORMATS: Final[Mapping[str, Format]] = {
     "str": Format(keys_at_once=True, also="string"),
     "bytes": Format(),

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
+from app.commands import print_line
 from app.commands.compact.job import Bin, bins_worth_merging, new_job
 from app.commands.compact.table import TableAtWork
-from app.commands.output import print_line
 from app.config.settings import Settings
 from app.formatting import counted, duration
 from app.model import DataFile

@@ -9,11 +9,11 @@ from operator import attrgetter
 from time import sleep, time
 from zoneinfo import ZoneInfo
 
+from app.commands import print_line
 from app.commands.compact.job import Bin, Candidate, Change, Job, by_size, new_job
 from app.commands.compact.merger import EVERY_ROW
 from app.commands.compact.record import staged_files
 from app.commands.compact.table import TableAtWork
-from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from app.catalog.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.catalog.iceberg.table import IcebergTable
+from app.commands import print_line
 from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.commands.compact.erase import has_ended, note_erased, refuse_clock, refuse_most
 from app.commands.compact.job import bins_worth_merging, by_size
 from app.commands.compact.table import TableAtWork, is_chosen
-from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration

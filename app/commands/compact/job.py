@@ -10,10 +10,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
+from app.commands import print_line
 from app.commands.compact.merger import Merger, SharedSession, SkippedError
 from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
 from app.commands.compact.table import TableAtWork
-from app.commands.output import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
 from app.formatting import counted

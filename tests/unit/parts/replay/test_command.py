@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from app.bad_records import dead_letter
-from app.commands.replay import replay
 from app.model import Rejected, TopicPartition
+from app.parts.replay.command import replay
 from app.reasons import Reason
 from dev.server import free_ports
 from tests.support.commands import run_command
@@ -75,7 +75,7 @@ def test_options_select_records(
 def test_a_broker_that_is_away_is_worth_another_try(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_letter(tmp_path, "a.parquet", [rejected(1)])
     broker = f"127.0.0.1:{free_ports(1)[0]}"
-    with patch("app.commands.replay.replay", partial(replay, broker_seconds=0.0)):
+    with patch("app.parts.replay.command.replay", partial(replay, broker_seconds=0.0)):
         code = run_command(local_settings(tmp_path, KAFKA_BOOTSTRAP_SERVERS=broker), "replay", "--delete")
     assert code == 75
     assert f"ERROR! connecting to Kafka at {broker}: " in capsys.readouterr().err

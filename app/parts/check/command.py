@@ -1,5 +1,3 @@
-"""``python main.py check``: tries out everything that the connector needs, and says what to do where it fails."""
-
 import contextlib
 import json
 import logging
@@ -21,10 +19,7 @@ from typing import Final
 from quixstreams import Application
 from quixstreams.models.topics import Topic, TopicManager
 
-from app.commands.check.checks import ANSWER_SECONDS, Check, as_json, line, run
-from app.commands.offline import AnyTopic
-from app.commands.output import print_line, warnings_alone
-from app.commands.try_out.plan import Plan
+from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
 from app.errors import ConfigError, FatalError, cut
@@ -37,6 +32,9 @@ from app.monitoring.documents import ROOT
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.parts import OBSERVERS
+from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
+from app.parts.try_out.offline import AnyTopic
+from app.parts.try_out.plan import Plan
 from app.service.connector import prefix_of
 from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_registry

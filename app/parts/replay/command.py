@@ -1,8 +1,3 @@
-"""``python main.py replay``: brings records of the dead letter back to Kafka, as they came.
-
-Bytes, headers and timestamps are those of the dead letter.
-"""
-
 import logging
 import re
 from argparse import Namespace
@@ -16,7 +11,7 @@ from quixstreams import Application
 from quixstreams.kafka import Producer
 
 from app.bad_records.dead_letter import DeadLetter, read
-from app.commands.output import print_line
+from app.commands import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.formatting import counted

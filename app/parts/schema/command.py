@@ -1,5 +1,4 @@
-"""``python main.py schema``: prints the statement with which an engine reads the table. docs/engines.md tells more."""
-
+import json
 import re
 from argparse import Namespace
 from collections import defaultdict
@@ -13,7 +12,8 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from app.commands.output import print_line
+from app.commands import print_line
+from app.config.json_schema import json_schema
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
@@ -282,12 +282,18 @@ def schema(settings: Settings, options: Namespace) -> int:
     found = _values(store, location.root) if options.engine == "athena" else {}
     values = {name: found.get(name, ()) for name in folders}
     name = settings.table
-    alike = [each for each in sorted({*options.beside, name}) if _plain(each).lower() == _plain(name).lower()]
+    alike = [each for each in sorted({*options.beside(), name}) if _plain(each).lower() == _plain(name).lower()]
     if alike[1:]:
         print_line(f"-- Engines would read {' and '.join(alike)} as one name: that of each ends in a hash of its own.")
         name += f"_{crc32(name.encode()):08x}"
     table = Table(name, location.uri, https, columns, values, lake.spec.null_value)
     print_line(ENGINES[options.engine](table))
+    return 0
+
+
+def config_schema(_: Settings, __: Namespace) -> int:
+    """Print the settings as JSON Schema."""
+    print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     return 0
 
 

@@ -1,5 +1,3 @@
-"""``python main.py try``: shows the rows and rejections of sample records, without Kafka, Java or a store."""
-
 import json
 import sys
 import time
@@ -19,10 +17,7 @@ from quixstreams import Application, message_context
 from quixstreams.models import Topic
 
 from app.bad_records.refusals import BadRecords
-from app.commands.offline import offline_reader
-from app.commands.output import print_line, warnings_alone
-from app.commands.try_out.avro_file import AvroFile, is_avro_file
-from app.commands.try_out.plan import Planner
+from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.consumer.plain.intake import Intake
@@ -47,6 +42,9 @@ from app.model import (
     known_timestamp,
 )
 from app.monitoring.waits import Request, Waits
+from app.parts.try_out.avro_file import AvroFile, is_avro_file
+from app.parts.try_out.offline import offline_reader
+from app.parts.try_out.plan import Planner
 from app.service.build import new_batch_limits, new_stager
 from app.service.customised import Choice, choose_lane, load_customised
 from app.service.formats import new_formats, new_registry

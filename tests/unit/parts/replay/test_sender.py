@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import Producer
 
-from app.commands.replay import Sender
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import Rejected, TopicPartition
+from app.parts.replay.command import Sender
 from app.reasons import Reason
 from tests.support.environment import load
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from app.commands.audit.findings import Doubled, Findings, Misplaced, Missing
 from app.formatting import counted
+from app.parts.audit.findings import Doubled, Findings, Misplaced, Missing
 
 _LEFT = 2  # columns
 _UNCHECKED = "So audit cannot check whether {} of theirs are in other batches too. Delete none of these files."

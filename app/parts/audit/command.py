@@ -1,5 +1,3 @@
-"""``python main.py audit``: shows which offsets are in the table, which are there twice, which are missing."""
-
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -9,15 +7,15 @@ from tempfile import TemporaryFile
 
 import pyarrow as pa
 
-from app.commands.audit.files import list_table
-from app.commands.audit.findings import find
-from app.commands.audit.offsets import DeadLetter, HeldOffsets
-from app.commands.audit.ranges import RANGES
-from app.commands.audit.report import Report, as_json, as_text
+from app.commands import print_line
 from app.commands.batches_in_files import Part
 from app.commands.compact.record import listed_as_open
-from app.commands.output import print_line
 from app.config.settings import Settings
+from app.parts.audit.files import list_table
+from app.parts.audit.findings import find
+from app.parts.audit.offsets import DeadLetter, HeldOffsets
+from app.parts.audit.ranges import RANGES
+from app.parts.audit.report import Report, as_json, as_text
 from app.service.lake import find_table, new_catalog, require_table
 from app.storage.base import ObjectStore
 from app.table.layout import is_data_file

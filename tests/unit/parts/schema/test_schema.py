@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.commands.command_line import new_parser
-from app.commands.schema import ENGINES, Table, schema
 from app.errors import ConfigError
 from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
+from app.parts.schema.command import ENGINES, Table, schema
 from app.service.lake import new_lake, new_location
 from app.service.stores import new_store
 from app.table.layout import HIVE_NULL
@@ -94,13 +94,13 @@ def test_duckdb_reads_the_table_by_its_statement(tmp_path: Path, capsys: pytest.
     store = new_store(settings)
     location = new_location(settings, store, None)
     with pytest.raises(ConfigError, match="there is no table in"):
-        schema(settings, Namespace(engine="duckdb", beside=()))
+        schema(settings, Namespace(engine="duckdb", beside=tuple))
     new_lake(settings, store, location).schema.extend(TableSchema({"speed": pa.int64()}))
     folder = tmp_path / "it's" / location.root / "place=a%2Fb"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"speed": [7]}), folder / "data_readings-0_0.parquet")
 
-    assert schema(settings, Namespace(engine="duckdb", beside=())) == 0
+    assert schema(settings, Namespace(engine="duckdb", beside=tuple)) == 0
     with duckdb.connect() as connection:
         connection.execute(capsys.readouterr().out)
         assert connection.sql("FROM readings").fetchall() == [(7, "a/b")]
@@ -143,7 +143,7 @@ def athena(columns: str, lake: Path, capsys: pytest.CaptureFixture[str], *folder
     for name in folders:
         (lake / location.root / name).mkdir(parents=True)
         (lake / location.root / name / "data_readings-0_0.parquet").touch()
-    assert schema(settings, Namespace(engine="athena", beside=())) == 0
+    assert schema(settings, Namespace(engine="athena", beside=tuple)) == 0
     return capsys.readouterr().out
 
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.bad_records import dead_letter
-from app.commands.audit import offsets
-from app.commands.audit.command import audit
 from app.errors import FatalError
 from app.model import OffsetRange, Rejected, TopicPartition
+from app.parts.audit import offsets
+from app.parts.audit.command import audit
 from app.reasons import Reason
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
