@@ -41,6 +41,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "json-schema": Format("app.convert.json_parser:JsonSchemaMessages", is_of_keys=False),
     "protobuf": Format("app.convert.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
+KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
 OBSERVERS: Final[Mapping[str, Observer]] = {
     "maintenance": Observer(("compact", "keep"), "app.parts.maintenance.schedule:SelfMaintenance"),
     "lineage": Observer(("lineage_url",), "app.parts.lineage.lineage:Lineage", "app.parts.lineage.lineage:ask"),

@@ -11,12 +11,13 @@ import pyarrow as pa
 from app import logs
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
+from app.consumer.sink_observer import KeyWatch
 from app.convert.registered_schemas import Find
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
-from app.parts import OBSERVERS
+from app.parts import KEY_WATCH, OBSERVERS
 from app.service.build import new_batch_limits
 from app.service.connector import Connector
 from app.service.customised import choose_lane, load_customised
@@ -27,7 +28,6 @@ from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
 from app.service.stores import new_store
-from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.timings import DEFAULT, Timings
@@ -94,7 +94,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     if find and not lane_choice.is_untouched:  # the consumer's thread asks
         find = waiting(find, metrics.waits, timings.flush_seconds, process.stop)
     formats = new_formats(settings, find)
-    stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout, formats.key)
+    key_watch: KeyWatch = resolve_name(KEY_WATCH)(settings, customised.on_stream_timeout, formats.key, ends)
     spark.start()  # takes seconds; the rest connects meanwhile
 
     # The catalog, the store and the table; the registry.
@@ -118,7 +118,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         bad_records,
         limits,
         formats,
-        stream_timeouts,
+        key_watch,
         store,
         lake,
     )

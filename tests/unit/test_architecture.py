@@ -25,7 +25,6 @@ MAY_IMPORT = {
     "journal": "storage table catalog monitoring kafka",
     "delivery": "storage table catalog bad_records convert journal monitoring spark kafka",
     "consumer": "bad_records journal monitoring kafka delivery",
-    "stream_timeouts": "consumer",
     "service": "*",
     "commands": "*",
     "parts": "*",
@@ -39,6 +38,7 @@ PARTS = {
     "maintenance": "",
     "replay": "",
     "schema": "",
+    "stream_timeouts": "",
     "try_out": "",
 }
 
@@ -63,7 +63,7 @@ HOMES = {
     "markdown_it": "app.monitoring.documents",
     "starlette": "app.monitoring.http_server app.monitoring.monitor",
     "uvicorn": "app.monitoring.http_server",
-    "quixstreams": "app.consumer.* app.kafka.* app.stream_timeouts.* app.service.* app.parts.* app.transform",
+    "quixstreams": "app.consumer.* app.kafka.* app.service.* app.parts.* app.transform",
     "app.config.environment": "main",
     "app.config.settings": (
         "app.config.environment app.config.json_schema app.service.* app.commands app.commands.compact.* app.parts.*"

@@ -31,7 +31,7 @@ from app.kafka.topics import Topics, listing_topics, missing_topic, new_admin, o
 from app.monitoring.documents import ROOT
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
-from app.parts import OBSERVERS
+from app.parts import KEY_WATCH, OBSERVERS
 from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
@@ -42,7 +42,6 @@ from app.service.framework_lane import names_of_dataframes
 from app.service.kafka import asking_for_topics, new_application, what_is_written
 from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
-from app.service.stream_timeouts import StreamTimeouts
 from app.service.tables import topics_among
 from app.spark.launch import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
@@ -242,7 +241,8 @@ class _Attempts:
 
     def _find_silence_hook(self) -> str:
         # It looks for the hook, or the topic.
-        StreamTimeouts(self._settings, load_customised().on_stream_timeout, new_deserializer("bytes"))
+        hook, of_keys = load_customised().on_stream_timeout, new_deserializer("bytes")
+        resolve_name(KEY_WATCH)(self._settings, hook, of_keys, self._ends)
         return "is defined"
 
     def _ask_registry(self) -> str:

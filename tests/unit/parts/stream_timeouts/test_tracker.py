@@ -7,7 +7,7 @@ import pytest
 
 from app.consumer.deserializers import new_deserializer
 from app.model import TopicPartition
-from app.stream_timeouts.tracker import RawKeys, TimeoutTracker
+from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 

@@ -5,6 +5,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +16,12 @@ from quixstreams.kafka import ConnectionConfig
 from app.consumer.deserializers import new_deserializer
 from app.consumer.sink_observer import NOBODY
 from app.errors import ConfigError
-from app.service.stream_timeouts import StreamTimeouts
-from app.stream_timeouts.events import Announcer, EventTopic
-from app.stream_timeouts.tracker import RawKeys, TimeoutTracker
+from app.parts.stream_timeouts.events import Announcer, EventTopic
+from app.parts.stream_timeouts.timeouts import StreamTimeouts
+from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from tests.support.environment import load
 
-APPLICATION: Any = None  # is not asked where there is no topic for events
+APPLICATION: Any = SimpleNamespace(config=SimpleNamespace(broker_address="", producer_extra_config={}))
 OF_KEYS = new_deserializer("str")
 ON = {"STREAM_TIMEOUT_MS": "60000"}
 Answer = Callable[[KafkaError | None, object], None]
@@ -61,7 +63,7 @@ class Producer:
 
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> EventTopic:
-    monkeypatch.setattr("app.stream_timeouts.events.Producer", Producer)
+    monkeypatch.setattr("app.parts.stream_timeouts.events.Producer", Producer)
     return EventTopic(ConnectionConfig(bootstrap_servers="kafka:9092"), {"client.id": "x"}, "acme-timeouts")
 
 
@@ -163,28 +165,31 @@ def test_a_function_that_fails_is_told_once_a_minute_without_the_key_and_spoils_
 def test_off_observes_nothing(timeout_ms: str) -> None:
     threads = threading.active_count()
     settings = load(STREAM_TIMEOUT_MS=timeout_ms)
-    timeouts = StreamTimeouts(settings, None, OF_KEYS)
-    assert timeouts.new_announcer(APPLICATION, []) is None
-    assert timeouts.new_observer(lambda _: True, None) is NOBODY
+    timeouts = StreamTimeouts(settings, None, OF_KEYS, ExitStack())
+    assert timeouts.new_observer(APPLICATION, [], lambda _: True) is NOBODY
     assert timeouts.key_deserializer is OF_KEYS
     assert threading.active_count() == threads
 
 
 @pytest.mark.parametrize(("topic", "function"), [({"STREAM_TIMEOUT_TOPIC": "timeouts"}, None), ({}, print)])
-def test_on_with_a_topic_or_a_function_alone(topic: dict[str, str], function: Any) -> None:
-    timeouts = StreamTimeouts(load(**topic, **ON), function, OF_KEYS)
-    announcer = Announcer(None, print) if topic else timeouts.new_announcer(APPLICATION, [])
-    assert isinstance(timeouts.new_observer(lambda _: True, announcer), TimeoutTracker)
+def test_on_with_a_topic_or_a_function_alone(
+    topic: dict[str, str], function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "app.parts.stream_timeouts.timeouts"
+    monkeypatch.setattr(f"{module}.open_topic", lambda *_, **__: SimpleNamespace(name="timeouts"))
+    monkeypatch.setattr(f"{module}.EventTopic", lambda *_: None)
+    timeouts = StreamTimeouts(load(**topic, **ON), function, OF_KEYS, ExitStack())
+    assert isinstance(timeouts.new_observer(APPLICATION, [], lambda _: True), TimeoutTracker)
     assert isinstance(timeouts.key_deserializer, RawKeys)
 
 
 def test_on_without_anybody_to_tell_is_an_error() -> None:
     with pytest.raises(ConfigError, match="Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout"):
-        StreamTimeouts(load(**ON), None, OF_KEYS)
+        StreamTimeouts(load(**ON), None, OF_KEYS, ExitStack())
 
 
 def test_a_function_that_is_never_called_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    StreamTimeouts(load(), print, OF_KEYS)
+    StreamTimeouts(load(), print, OF_KEYS, ExitStack())
     [message] = caplog.messages
     assert "STREAM_TIMEOUT_MS is not set" in message

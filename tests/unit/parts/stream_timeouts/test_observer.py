@@ -11,8 +11,8 @@ from app.bad_records.refusals import NotARowError, Refusal
 from app.consumer.deserializers import new_deserializer
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
+from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from app.reasons import Reason
-from app.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON

@@ -1,28 +1,30 @@
 """Builds stream timeouts from the settings: the tracker of keys, and the announcer of timeouts."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from contextlib import ExitStack
 
 from quixstreams import Application
 from quixstreams.models import Deserializer
 
 from app.config.settings import Settings
-from app.consumer.sink_observer import NOBODY, SinkObserver
+from app.consumer.sink_observer import NOBODY, IsHeard, SinkObserver
 from app.errors import ConfigError
 from app.kafka.topics import open_topic
-from app.model import TopicPartition
-from app.stream_timeouts.events import Announcer, EventTopic, Hook
-from app.stream_timeouts.tracker import RawKeys, TimeoutTracker
+from app.parts.stream_timeouts.events import Announcer, EventTopic, Hook
+from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
+from app.service.kafka import asking_for_topics
 
 logger = logging.getLogger(__name__)
 
 
 class StreamTimeouts:
-    """Makes the parts of stream timeouts in the order of the start; makes none if switched off."""
+    """Makes the observer of the sink; ``NOBODY`` if switched off."""
 
-    def __init__(self, settings: Settings, hook: Hook | None, of_keys: Deserializer) -> None:
+    def __init__(self, settings: Settings, hook: Hook | None, of_keys: Deserializer, ends: ExitStack) -> None:
         self._settings = settings
         self._hook = hook
+        self._ends = ends
         self._raw_keys: RawKeys | None = None
         self.key_deserializer = of_keys
         if settings.stream_timeout_ms:
@@ -36,21 +38,18 @@ class StreamTimeouts:
         elif hook:
             logger.warning("on_stream_timeout() in app/transform.py is never called: STREAM_TIMEOUT_MS is not set")
 
-    def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
-        """Find the topic for events among the ``visible`` ones, if there is to be one."""
-        if not self._raw_keys:
-            return None
+    def new_observer(self, application: Application, visible: Collection[str], is_heard: IsHeard) -> SinkObserver:
+        """It restarts the timer of each arriving key; the topic for events is one of the ``visible`` ones."""
+        if not (self._raw_keys and self._settings.stream_timeout_ms):
+            return NOBODY
         events = None
         if name := self._settings.stream_timeout_topic:
-            topic = open_topic(application, name, visible, variable="STREAM_TIMEOUT_TOPIC")
+            with asking_for_topics(self._settings):
+                topic = open_topic(application, name, visible, variable="STREAM_TIMEOUT_TOPIC")
             config = application.config
             events = EventTopic(config.broker_address, config.producer_extra_config, topic.name)
-        return Announcer(events, self._hook)
-
-    def new_observer(self, is_heard: Callable[[TopicPartition], bool], announcer: Announcer | None) -> SinkObserver:
-        """The observer of the sink, which restarts the timer of each arriving key while its partition ``is_heard``."""
-        if not (announcer and self._raw_keys and self._settings.stream_timeout_ms):
-            return NOBODY
+        announcer = Announcer(events, self._hook)
+        self._ends.callback(announcer.close)
         return TimeoutTracker(
             timeout_ms=self._settings.stream_timeout_ms,
             max_bytes=self._settings.memory.buffer_mb * 2**20 // 2,
