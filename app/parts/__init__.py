@@ -37,10 +37,11 @@ FORMATS: Final[Mapping[str, Format]] = {
     "int": Format(also="integer"),
     "json": Format("app.convert.json_parser:JsonMessages"),
     "quix": Format(),
-    "avro": Format("app.convert.avro_messages:AvroMessages", keys_at_once=True, needs_registry=True),
+    "avro": Format("app.parts.avro.avro_messages:AvroMessages", keys_at_once=True, needs_registry=True),
     "json-schema": Format("app.convert.json_parser:JsonSchemaMessages", is_of_keys=False),
-    "protobuf": Format("app.convert.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
+    "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
+REGISTRY: Final = "app.parts.registry.schema_registry:new_registry"
 KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
 OBSERVERS: Final[Mapping[str, Observer]] = {
     "maintenance": Observer(("compact", "keep"), "app.parts.maintenance.schedule:SelfMaintenance"),

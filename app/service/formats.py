@@ -4,16 +4,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 from quixstreams.models import Deserializer
 from quixstreams.models.serializers import DESERIALIZERS
 
-from app.catalog.rest_client import Credentials, RestClient
-from app.catalog.schema_registry import SERVICE, SchemaRegistry
-from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, new_deserializer
 from app.convert.registered_schemas import Find, unpacked_size
@@ -32,37 +28,6 @@ class Formats:
     read_key: ReadKey | None  # for keys that are no text
     ask_with: Callable[[Patiently], None] | None  # sets how the schema registry is asked
     size_of: Callable[[Message], int]  # of a message's value as it is read
-
-
-def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
-    """The schema registry; certificates that the settings hold as text become files in the scratch folder."""
-
-    def file(name: str, pem: str | None) -> str | None:
-        if pem is None or not is_pem(pem):
-            return pem
-        path = scratch / f"registry-{name}.pem"
-        path.touch(mode=0o600)
-        path.write_text(pem)
-        return str(path)
-
-    url = settings.registry_url
-    assert url is not None, "settings with Avro name it"  # noqa: S101
-    if url.startswith("glue://"):
-        from app.catalog.glue_client import GlueClient  # noqa: PLC0415 - with boto3, for this registry alone
-
-        own = settings.registry_username, settings.registry_password, None
-        of_store = settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token
-        client = GlueClient(url, own) if own[0] else GlueClient(url, of_store, settings.aws_endpoint_url)
-        return SchemaRegistry(url, client, settings.input_topic)
-    credentials = Credentials(
-        settings.registry_token,
-        settings.registry_username,
-        settings.registry_password,
-        file("ca", settings.registry_ca),
-        file("certificate", settings.registry_certificate),
-        file("key", settings.registry_key),
-    )
-    return SchemaRegistry(url, RestClient(SERVICE, url, credentials), f"{settings.input_topic}-value")
 
 
 def new_formats(settings: Settings, find: Find | None) -> Formats:

@@ -17,11 +17,11 @@ from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
-from app.parts import KEY_WATCH, OBSERVERS
+from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
 from app.service.build import new_batch_limits
 from app.service.connector import Connector
 from app.service.customised import choose_lane, load_customised
-from app.service.formats import new_formats, new_registry, waiting
+from app.service.formats import new_formats, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import dead_letter_address, open_lake
 from app.service.overview import new_monitor, oversee
@@ -89,7 +89,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     logger.info("%s", lane_choice.why)
     commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
     limits = new_batch_limits(settings, timings, scratch, commit_seconds)
-    registry = new_registry(settings, scratch) if settings.needs_registry else None
+    registry = resolve_name(REGISTRY)(settings, scratch) if settings.needs_registry else None
     find: Find | None = registry.find if registry else None
     if find and not lane_choice.is_untouched:  # the consumer's thread asks
         find = waiting(find, metrics.waits, timings.flush_seconds, process.stop)

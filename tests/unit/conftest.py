@@ -32,6 +32,13 @@ def _memory_is_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.config.settings.memory_limit", lambda: None)
 
 
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy and no authorities of the machine."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def outgoing(monkeypatch: pytest.MonkeyPatch) -> Outgoing:
     """Let no request of boto3 out, and keep each."""

@@ -8,8 +8,8 @@ APP = Path(__file__).parents[2] / "app"
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
 MOST_LINES = 32_362
-MOST_LINES_WITHOUT_PARTS = 29_060
-MOST_LINES_OF_CORE = 9_840
+MOST_LINES_WITHOUT_PARTS = 27_794
+MOST_LINES_OF_CORE = 9_805
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 

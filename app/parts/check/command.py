@@ -31,13 +31,12 @@ from app.kafka.topics import Topics, listing_topics, missing_topic, new_admin, o
 from app.monitoring.documents import ROOT
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
-from app.parts import KEY_WATCH, OBSERVERS
+from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
 from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
 from app.service.connector import prefix_of
 from app.service.customised import choose_lane, load_customised
-from app.service.formats import new_registry
 from app.service.framework_lane import names_of_dataframes
 from app.service.kafka import asking_for_topics, new_application, what_is_written
 from app.service.lake import new_catalog, new_lake, new_location
@@ -246,7 +245,7 @@ class _Attempts:
         return "is defined"
 
     def _ask_registry(self) -> str:
-        registry = new_registry(self._settings, self._scratch)
+        registry = resolve_name(REGISTRY)(self._settings, self._scratch)
         latest, subject = registry.latest(), registry.subject
         if latest is None:
             return f"answers; it has no subject {subject}, which topics with other names of subjects need not have"

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from math import inf
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -42,12 +43,13 @@ from app.model import (
     known_timestamp,
 )
 from app.monitoring.waits import Request, Waits
-from app.parts.try_out.avro_file import AvroFile, is_avro_file
+from app.parts import REGISTRY
+from app.parts.avro.avro_file import AvroFile, is_avro_file
 from app.parts.try_out.offline import offline_reader
 from app.parts.try_out.plan import Planner
 from app.service.build import new_batch_limits, new_stager
 from app.service.customised import Choice, choose_lane, load_customised
-from app.service.formats import new_formats, new_registry
+from app.service.formats import new_formats
 from app.service.kafka import asking_for_topics, new_application
 from app.service.lake import new_lake, new_location
 from app.service.plain_lane import new_reader
@@ -138,7 +140,7 @@ class _Trial:
         self._lake = new_lake(settings, store, location)
         self._lake.schema.open()
         if find is None and settings.needs_registry:
-            find = new_registry(settings, scratch).find
+            find = resolve_name(REGISTRY)(settings, scratch).find
         self._formats = new_formats(settings, find)
 
     def run(self) -> int:

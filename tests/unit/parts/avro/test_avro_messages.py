@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.convert.avro_messages import AvroMessages, AvroSchema
 from app.model import RegisteredSchema
+from app.parts.avro.avro_messages import AvroMessages, AvroSchema
 from app.reasons import reason_of
 from tests.support.avro import MemoryRegistry, encoded, framed, record
 from tests.support.both_ways import StagingStep, Table, messages

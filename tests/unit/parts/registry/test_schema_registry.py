@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from app.catalog.rest_client import Credentials, RestClient
-from app.catalog.schema_registry import SERVICE, SchemaRegistry
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
+from app.parts.registry.schema_registry import SERVICE, SchemaRegistry
 from app.reasons import reason_of
 from tests.fakes.canned_server import Answer, CannedServer, Request
 from tests.fakes.clock import Clock

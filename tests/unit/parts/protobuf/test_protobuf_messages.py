@@ -13,9 +13,9 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto,
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from app.convert.protobuf_messages import ProtobufMessages, ProtobufSchema
 from app.convert.scalars import OutOfRange
 from app.model import RegisteredSchema, SchemaId
+from app.parts.protobuf.protobuf_messages import ProtobufMessages, ProtobufSchema
 from app.reasons import Reason
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
 from tests.support.protobuf import field, file, framed, mapped, message, registered

@@ -19,11 +19,11 @@ import fastavro
 import pyarrow as pa
 from fastavro.read import LOGICAL_READERS
 
-from app.convert.avro_columns import OURS, ColumnReader, NotReadError, columns_of
-from app.convert.avro_fit import DatumCheck, Node
 from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payloads
 from app.convert.scalars import OutOfRange, moment_at
 from app.model import RegisteredSchema, SchemaId
+from app.parts.avro.avro_columns import OURS, ColumnReader, NotReadError, columns_of
+from app.parts.avro.avro_fit import DatumCheck, Node
 from app.reasons import Reason
 
 _EXACT = Context(prec=1_000, traps=[Inexact])

@@ -15,10 +15,10 @@ from uuid import UUID
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from app.convert import protobuf_descriptors
-from app.convert.protobuf_messages import ProtobufMessages, ProtobufSchema
 from app.errors import RetryableError
 from app.model import RegisteredSchema
+from app.parts.protobuf import protobuf_descriptors
+from app.parts.protobuf.protobuf_messages import ProtobufMessages, ProtobufSchema
 from app.reasons import reason_of
 from tests.support.both_ways import Table, assert_both_agree, messages
 from tests.unit.convert.test_glue_messages import FIRST, SECOND, packed, plain
@@ -286,7 +286,7 @@ def test_the_numbers_of_all_messages_take_little_memory() -> None:
 
 def test_texts_that_it_refers_to_take_no_longer_together(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 1_000, 20))
-    monkeypatch.setattr("app.convert.protobuf_messages.monotonic", lambda: next(now))
+    monkeypatch.setattr("app.parts.protobuf.protobuf_messages.monotonic", lambda: next(now))
     others = [f"{SYNTAX} message A{n} {{}}" for n in range(3)]
     with pytest.raises(ValueError, match="references take more than 30 s"):
         ProtobufSchema(RegisteredSchema("PROTOBUF", SYNTAX, others, ["a", "b", "c"]))

@@ -10,11 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from app.catalog.schema_registry import SchemaRegistry
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
+from app.parts.registry.schema_registry import SchemaRegistry, new_registry
 from app.reasons import reason_of
-from app.service.formats import new_registry
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.environment import load
 

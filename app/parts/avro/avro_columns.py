@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.exceptions import PanicException
 
-from app.convert.avro_fit import Node
 from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import MAX_DEPTH, MAX_SCALARS
+from app.parts.avro.avro_fit import Node
 from app.table.type_names import MAX_DIGITS
 
 # Before the names of logical types that are read by our rules: fastavro's own readers raise errors, and round decimals.

@@ -15,8 +15,8 @@ from botocore.parsers import ResponseParserError
 
 from app.catalog.base import NotTakenError
 from app.catalog.rest_client import Answer
-from app.catalog.schema_registry import SERVICE
 from app.errors import FatalError, RetryableError, one_line
+from app.parts.registry.schema_registry import SERVICE
 from app.storage.s3.client import is_aws_address
 from app.storage.s3.errors import error_code, status_of
 
