@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import botocore.loaders
 import pytest
@@ -37,6 +38,13 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """No proxy and no authorities of the machine."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ours.parquet"
+    path.write_bytes(b"PAR1")
+    return path
 
 
 @pytest.fixture

@@ -34,7 +34,9 @@ MAY_IMPORT = {
 PARTS = {
     "audit": "",
     "avro": "",
+    "azure": "",
     "check": "try_out",
+    "gcs": "",
     "lineage": "",
     "maintenance": "",
     "protobuf": "",
@@ -53,10 +55,10 @@ HOMES = {
     "boto3": "app.storage.s3.* app.parts.registry.glue_client",
     "botocore": "app.storage.s3.* app.parts.registry.glue_client",
     "s3transfer": "app.storage.s3.*",
-    "azure": "app.storage.azure.*",
-    "google": "app.storage.gcs.* app.parts.protobuf.*",
+    "azure": "app.parts.azure.*",
+    "google": "app.parts.gcs.* app.parts.protobuf.*",
     "aws_msk_iam_sasl_signer": "app.kafka.connection",
-    "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
+    "requests": "app.catalog.rest_client app.parts.azure.* app.parts.gcs.*",
     "pyiceberg": "app.catalog.iceberg.*",
     "fastavro": "app.parts.avro.avro_messages app.parts.avro.avro_file",
     "polars": "app.parts.avro.avro_columns",
@@ -73,8 +75,6 @@ HOMES = {
     ),
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
-    "app.storage.gcs.store": "app.service.stores",
-    "app.storage.azure.store": "app.service.stores",
     "app.catalog.iceberg.table": (
         "app.service.lake app.catalog.iceberg.rewrite app.commands.compact.iceberg app.parts.audit.command"
     ),

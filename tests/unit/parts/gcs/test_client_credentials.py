@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.storage.gcs.store import GcsStore
+from app.parts.gcs.store import GcsStore
 from app.storage.targets import GcsTarget
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.google_answers import NO_RETRY, content, refusal, said

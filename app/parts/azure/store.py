@@ -14,7 +14,7 @@ from azure.storage.blob import ContainerClient, ContentSettings
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
-from app.storage.azure.errors import PROXY_HINT, access_of, error_code, translate
+from app.parts.azure.errors import PROXY_HINT, access_of, error_code, translate
 from app.storage.base import TIMEOUTS, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
@@ -94,7 +94,7 @@ class AzureStore(CloudStore):
 
     @cached_property
     def _client(self) -> ContainerClient:
-        """Makes the client for all threads, which raises only errors that ``app.storage.azure.errors`` translates."""
+        """Makes the client for all threads, which raises only errors that ``app.parts.azure.errors`` translates."""
         target, session = self._target, requests.Session()
         adapter = HTTPAdapter(pool_maxsize=self._connections)
         session.mount("https://", adapter)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import RetryableError
-from app.storage.azure.store import BLOCK
+from app.parts.azure.store import BLOCK
 from app.storage.base import ChangedError
 from tests.fakes.azure_answers import SERVED, azure_store, holds, listing, refusal, written
 from tests.fakes.canned_server import Answer, CannedServer

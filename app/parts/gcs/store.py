@@ -20,10 +20,10 @@ from google.oauth2 import service_account
 from requests.adapters import HTTPAdapter
 
 from app.errors import ConfigError
+from app.parts.gcs.errors import OF_GOOGLE, PROXY_HINT, message_of, translate
 from app.storage.base import TIMEOUTS, StoredObject, content_type
 from app.storage.cloud_store import CloudStore, Sink, UnexpectedAnswerError
 from app.storage.conditional import WHATEVER_IS_THERE, Replaces, Version, changed
-from app.storage.gcs.errors import OF_GOOGLE, PROXY_HINT, message_of, translate
 from app.storage.targets import GcsTarget
 
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)

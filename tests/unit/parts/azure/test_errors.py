@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.storage.azure.store import AzureStore
+from app.parts.azure.store import AzureStore
 from app.storage.targets import AzureTarget
 from dev.server import free_ports
 from tests.fakes.azure_answers import KEY, azure_store, listing, refusal, written
