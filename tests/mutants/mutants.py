@@ -62,7 +62,9 @@ _OF_JOURNAL = (
     "tests/unit/journal/test_takeover.py",
 )
 
-_OF_COMPACTION = ("tests/unit/commands/compact",)
+_OF_COMPACTION = tuple(
+    f"tests/unit/parts/maintenance/test_{name}.py" for name in ("compact", "compact_iceberg", "erase", "erase_iceberg")
+)
 MUTANTS = (
     Mutant(
         "a row is lost",
@@ -430,28 +432,28 @@ MUTANTS = (
     ),
     Mutant(
         "a folder's record is closed as it was closed before",
-        "app/commands/compact/record.py",
+        "app/parts/maintenance/record.py",
         "word = secrets.token_hex(_WORD // 2)",
         'word = "0" * _WORD',
         _OF_COMPACTION,
     ),
     Mutant(
         "a merged file that is merged again is deleted at once",
-        "app/commands/compact/merger.py",
+        "app/parts/maintenance/merger.py",
         "(is_merged(file.key) and file.rows > 0)",
         "False",
         _OF_COMPACTION,
     ),
     Mutant(
         "files of unfinished batches are merged",
-        "app/commands/compact/job.py",
+        "app/parts/maintenance/job.py",
         "if found.key not in left_out)",
         "if found.key)",
         _OF_COMPACTION,
     ),
     Mutant(
         "a run that takes over does not look for the merged file",
-        "app/commands/compact/merger.py",
+        "app/parts/maintenance/merger.py",
         "return self._table.rows_of(store.find(out)) > 0",
         "return False",
         _OF_COMPACTION,

@@ -32,7 +32,7 @@ MAY_IMPORT = {
 
 # Part → the other parts that it may import.
 PARTS = {
-    "audit": "",
+    "audit": "maintenance",
     "avro": "",
     "azure": "",
     "check": "try_out",
@@ -70,13 +70,11 @@ HOMES = {
     "uvicorn": "app.monitoring.http_server",
     "quixstreams": "app.consumer.* app.kafka.* app.service.* app.parts.* app.transform",
     "app.config.environment": "main",
-    "app.config.settings": (
-        "app.config.environment app.config.json_schema app.service.* app.commands app.commands.compact.* app.parts.*"
-    ),
+    "app.config.settings": ("app.config.environment app.config.json_schema app.service.* app.commands app.parts.*"),
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
     "app.catalog.iceberg.table": (
-        "app.service.lake app.catalog.iceberg.rewrite app.commands.compact.iceberg app.parts.audit.command"
+        "app.service.lake app.catalog.iceberg.rewrite app.parts.maintenance.iceberg app.parts.audit.command"
     ),
     "app.spark.writer": (
         "app.service.connector app.service.overview app.service.run app.parts.check.* app.spark.class_archive"

@@ -8,8 +8,8 @@ from app.parts import NewCommand
 
 def add_commands(new: NewCommand) -> None:
     summary = "Merge small files of the table, and bring old ones to the table's types, folder by folder."
-    compact = new("compact", summary, "app.commands.compact.command:compact")
-    erase = new("erase", "Delete rows from the table's files.", "app.commands.compact.erase:erase")
+    compact = new("compact", summary, "app.parts.maintenance.command:compact")
+    erase = new("erase", "Delete rows from the table's files.", "app.parts.maintenance.erase:erase")
     for command in (compact, erase):
         told = "only folders of the table like this, such as 'year=2024/*' (can be given several times)"
         command.add_argument("--folder", action="append", metavar="GLOB", default=[], help=told)

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.commands.compact.command import compact
-from app.commands.compact.job import bins_worth_merging
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange
+from app.parts.maintenance.command import compact
+from app.parts.maintenance.job import bins_worth_merging
 from app.storage.local.store import LocalStore
 from app.table.last_maintenance import last_maintenance
 from app.table.layout import file_name
@@ -26,7 +26,7 @@ from tests.fakes.arrow_merge import ArrowMerge
 from tests.fakes.catalog_server import CatalogServer
 from tests.support.commands import options
 from tests.support.journals import keep_journal
-from tests.unit.commands.compact.lake import OWNER, PARTITION, ROOT, Killed, Lake
+from tests.unit.parts.maintenance.lake import OWNER, PARTITION, ROOT, Killed, Lake
 
 
 def audit(lake: Lake, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, object]:
@@ -84,9 +84,9 @@ def test_tables_of_a_run_share_one_java_and_one_that_loses_it_leaves_the_others_
             if session.is_lost:
                 raise SparkLostError("reading files", "Java gives no answer")
 
-    lake.patch.setattr("app.commands.compact.merger.Merge", Merge)
-    lake.patch.setattr("app.commands.compact.merger.merge_session", session)
-    lake.patch.setattr("app.commands.compact.merger.has_ended", lambda its: its.is_lost)
+    lake.patch.setattr("app.parts.maintenance.merger.Merge", Merge)
+    lake.patch.setattr("app.parts.maintenance.merger.merge_session", session)
+    lake.patch.setattr("app.parts.maintenance.merger.has_ended", lambda its: its.is_lost)
     tables = "abcd"
     for table in tables:
         lake.table = lake.folder / "data" / table
@@ -174,7 +174,7 @@ def test_files_of_batches_that_are_not_finished_or_were_rolled_back_are_left(lak
 def test_files_that_are_large_enough_together_are_not_merged_further(lake: Lake) -> None:
     for batch in range(6):
         lake.write(batch, kind=pa.float64())
-    lake.patch.setattr("app.commands.compact.command._MEGABYTE", int(3.5 * lake.files()[0].stat().st_size))
+    lake.patch.setattr("app.parts.maintenance.command._MEGABYTE", int(3.5 * lake.files()[0].stat().st_size))
     assert lake.run("compact", "--target-mb", "1") == 0
     assert len(lake.files()) == 2
     assert lake.numbers() == list(range(60))
@@ -219,7 +219,7 @@ def test_a_merged_file_that_is_merged_again_keeps_its_name_for_a_day(lake: Lake)
 
 def later(lake: Lake) -> None:
     """Let the lease of what was cut off be over."""
-    lake.patch.setattr("app.commands.compact.job._LEASE", timedelta(0))
+    lake.patch.setattr("app.parts.maintenance.job._LEASE", timedelta(0))
 
 
 def kill_at(step: int, number: int, _: str) -> None:
@@ -417,7 +417,7 @@ def test_files_that_cannot_be_merged_do_not_keep_the_others_from_it(
     for batch in range(4):
         lake.write(batch)
     broken = lake.files()[1]
-    lake.patch.setattr("app.commands.compact.erase._TOGETHER", 1)  # each file by itself
+    lake.patch.setattr("app.parts.maintenance.erase._TOGETHER", 1)  # each file by itself
     lake.step_by_step()
     download = LocalStore.download
 

@@ -27,7 +27,7 @@ from tests.support.commands import run_command
 from tests.support.local_settings import local_settings
 from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench
 from tests.unit.catalog.iceberg_commits import commits
-from tests.unit.commands.compact.lake import OtherClock
+from tests.unit.parts.maintenance.lake import OtherClock
 
 NOW = datetime.now(UTC)
 COLUMNS = (("n", LongType()), ("at", TimestamptzType()), ("born", TimestamptzType()), ("place", StringType()))
@@ -84,7 +84,7 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def run(tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("app.commands.compact.table.new_catalog", lambda *_: bench.new_member())
+    monkeypatch.setattr("app.parts.maintenance.table.new_catalog", lambda *_: bench.new_member())
     monkeypatch.setattr("app.catalog.iceberg.rewrite._LONGEST_PAUSE", 0.0)
     variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "TIMESTAMP_AS": "at"}
 
@@ -108,7 +108,7 @@ def test_nothing_is_taken_out_by_a_clock_that_is_not_the_stores(
 ) -> None:
     bench.make(("at", "day"))
     bench.add({"n": 1, "at": at(500)})
-    monkeypatch.setattr("app.commands.compact.table.new_store", lambda _: OtherClock(tmp_path, hours=-2))
+    monkeypatch.setattr("app.parts.maintenance.table.new_store", lambda _: OtherClock(tmp_path, hours=-2))
     assert run() == 2
     assert bench.numbers() == [1]
 

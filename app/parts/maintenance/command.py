@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from app.commands import print_line
-from app.commands.compact.job import Bin, bins_worth_merging, new_job
-from app.commands.compact.table import TableAtWork
 from app.config.settings import Settings
 from app.formatting import counted, duration
 from app.model import DataFile
+from app.parts.maintenance.job import Bin, bins_worth_merging, new_job
+from app.parts.maintenance.table import TableAtWork
 from app.storage.base import StoredObject
 from app.table.last_maintenance import keep_maintenance
 from app.table.layout import is_merged, schema_key
@@ -28,7 +28,7 @@ _CODEC = "ZSTD"
 def compact(settings: Settings, options: Namespace) -> int:
     """Merge files, or list what would be merged; an error if folders had to be left as they are."""
     if settings.is_iceberg:
-        from app.commands.compact.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
+        from app.parts.maintenance.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
 
         return compact_iceberg(settings, options)
     begun = time.time()

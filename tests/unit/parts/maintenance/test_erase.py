@@ -15,7 +15,7 @@ from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
 from tests.support.journals import keep_journal
-from tests.unit.commands.compact.lake import ROOT, Lake, OtherClock
+from tests.unit.parts.maintenance.lake import ROOT, Lake, OtherClock
 
 
 @pytest.mark.parametrize("dry", [False, True])
@@ -129,14 +129,14 @@ def test_nothing_is_erased_by_a_clock_that_is_not_the_stores(
     lake: Lake, capsys: pytest.CaptureFixture[str], hours: float, said: str
 ) -> None:
     lake.write(0, year="2019")
-    lake.patch.setattr("app.commands.compact.table.new_store", lambda _: OtherClock(lake.folder, hours))
+    lake.patch.setattr("app.parts.maintenance.table.new_store", lambda _: OtherClock(lake.folder, hours))
     assert lake.run("erase", "--older-than", "400d") == (2 if said else 0)
     assert f"this machine's clock is {said} the store's" in capsys.readouterr().err or not said
     assert lake.numbers("*/*") == list(range(10)) if said else not lake.files()
     done = last_maintenance(LocalStore(lake.folder), ROOT).read()
     assert done
     assert (bool(done.clock), bool(done.erased)) == (bool(said), not said)
-    lake.patch.setattr("app.commands.compact.table.new_store", lambda _: LocalStore(lake.folder))
+    lake.patch.setattr("app.parts.maintenance.table.new_store", lambda _: LocalStore(lake.folder))
     assert lake.run("erase", "--older-than", "400d") == 0
     done = last_maintenance(LocalStore(lake.folder), ROOT).read()
     assert done
@@ -154,7 +154,7 @@ def test_what_a_run_has_left_that_was_cut_off_goes_with_the_next_one(lake: Lake)
         lake.write(batch, year="2019")
         lake.write(batch + 3, year="2999")
     lake.dies("erase", "--older-than", "400d", at="delete")
-    lake.patch.setattr("app.commands.compact.job._LEASE", timedelta(0))
+    lake.patch.setattr("app.parts.maintenance.job._LEASE", timedelta(0))
     assert lake.run("erase", "--older-than", "400d", "--at-most", "50") == 0
     assert lake.numbers() == list(range(30, 60))
 
@@ -163,7 +163,7 @@ def test_whole_folders_go_without_spark(lake: Lake) -> None:
     def start(*_: Any) -> None:
         raise AssertionError("Java starts")
 
-    lake.patch.setattr("app.commands.compact.merger.merge_session", start)
+    lake.patch.setattr("app.parts.maintenance.merger.merge_session", start)
     lake.write(0, year="2019")
     assert lake.run("erase", "--older-than", "400d") == 0
     assert not lake.files()
@@ -181,7 +181,7 @@ def what_hinders(lake: Lake, how: str) -> Callable[[], None]:
     if how == "a run that was cut off":
         lake.write(0), lake.write(1)
         lake.dies("compact", at="upload")
-        return lambda: lake.patch.setattr("app.commands.compact.job._LEASE", timedelta(0))
+        return lambda: lake.patch.setattr("app.parts.maintenance.job._LEASE", timedelta(0))
     pending, revoked = lake.write(0), lake.write(1, "c")
     kept = pending.rename(lake.folder / "kept")
     log = keep_journal(lake.folder, ROOT, pending=pending, revoked=revoked)
@@ -212,7 +212,7 @@ def test_rows_that_something_hinders_go_as_soon_as_they_can(lake: Lake, how: str
         if len(pauses) == 2:
             end()
 
-    lake.patch.setattr("app.commands.compact.erase.sleep", wait)
+    lake.patch.setattr("app.parts.maintenance.erase.sleep", wait)
     assert lake.run("erase", *which) == 0
     assert len(pauses) == 2
     assert sum(pq.read_metadata(path).num_rows for path in lake.files()) == 0
@@ -224,7 +224,7 @@ def test_rows_that_something_hinders_for_good_are_named_and_make_the_exit_code_1
     lake: Lake, capsys: pytest.CaptureFixture[str], how: str, dry: bool
 ) -> None:
     what_hinders(lake, how)
-    lake.patch.setattr("app.commands.compact.erase.sleep", lambda _: None)
+    lake.patch.setattr("app.parts.maintenance.erase.sleep", lambda _: None)
     assert lake.run("erase", "--where", "n < 100", *["--dry-run"] * dry) == 1
     said = capsys.readouterr()
     place = "c" if "rolled" in how else "a"
@@ -237,7 +237,7 @@ def test_rows_that_something_hinders_for_good_are_named_and_make_the_exit_code_1
 def test_rows_that_another_run_moves_in_the_same_moment_go_too(lake: Lake, other: tuple[str, ...], moment: str) -> None:
     """``record``: the other run is quicker. Else it deletes what is being read, or makes it a placeholder."""
     lake.merge_later_ones()
-    lake.patch.setattr("app.commands.compact.erase.sleep", lambda _: None)
+    lake.patch.setattr("app.parts.maintenance.erase.sleep", lambda _: None)
     begun: list[str] = []
 
     def begin(what: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.commands.compact.lake import Lake
+from tests.unit.parts.maintenance.lake import Lake
 
 
 @pytest.fixture

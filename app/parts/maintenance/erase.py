@@ -10,15 +10,15 @@ from time import sleep, time
 from zoneinfo import ZoneInfo
 
 from app.commands import print_line
-from app.commands.compact.job import Bin, Candidate, Change, Job, by_size, new_job
-from app.commands.compact.merger import EVERY_ROW
-from app.commands.compact.record import staged_files
-from app.commands.compact.table import TableAtWork
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
 from app.journal.journal import survey
 from app.model import DataFile
+from app.parts.maintenance.job import Bin, Candidate, Change, Job, by_size, new_job
+from app.parts.maintenance.merger import EVERY_ROW
+from app.parts.maintenance.record import staged_files
+from app.parts.maintenance.table import TableAtWork
 from app.service.lake import dead_letter_address
 from app.spark.merge import may_match
 from app.storage.base import ObjectStore
@@ -37,7 +37,7 @@ the table. Older versions that the bucket keeps, and uploads that were cut off."
 def erase(settings: Settings, options: Namespace) -> int:
     """Delete rows, or count them; an error if not all could be searched."""
     if settings.is_iceberg:
-        from app.commands.compact.iceberg import erase_iceberg  # noqa: PLC0415 - loads pyiceberg
+        from app.parts.maintenance.iceberg import erase_iceberg  # noqa: PLC0415 - loads pyiceberg
 
         return erase_iceberg(settings, options)
     if not options.where:  # no row is read: COLUMN_TYPES that contradict the table must not keep old folders

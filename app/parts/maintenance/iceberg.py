@@ -13,13 +13,13 @@ from app.catalog.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.catalog.iceberg.table import IcebergTable
 from app.commands import print_line
 from app.commands.batches_in_files import as_merged_metadata, batches_in
-from app.commands.compact.erase import has_ended, note_erased, refuse_clock, refuse_most
-from app.commands.compact.job import bins_worth_merging, by_size
-from app.commands.compact.table import TableAtWork, is_chosen
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
 from app.journal.journal import survey
+from app.parts.maintenance.erase import has_ended, note_erased, refuse_clock, refuse_most
+from app.parts.maintenance.job import bins_worth_merging, by_size
+from app.parts.maintenance.table import TableAtWork, is_chosen
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
 from app.table.last_maintenance import keep_maintenance

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from app.commands import print_line
-from app.commands.compact.merger import Merger, SharedSession, SkippedError
-from app.commands.compact.record import FolderRecord, open_records, read_record, staged_files
-from app.commands.compact.table import TableAtWork
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
 from app.formatting import counted
 from app.journal.journal import Survey, survey
 from app.model import DataFile
+from app.parts.maintenance.merger import Merger, SharedSession, SkippedError
+from app.parts.maintenance.record import FolderRecord, open_records, read_record, staged_files
+from app.parts.maintenance.table import TableAtWork
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
 from app.work_pool import side_by_side

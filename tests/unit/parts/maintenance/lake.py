@@ -84,10 +84,10 @@ class Lake:
         self.folder = folder
         self.patch = patch
         self.table = folder / ROOT
-        patch.setattr("app.commands.compact.merger.Merge", ArrowMerge)
-        patch.setattr("app.commands.compact.merger.merge_session", lambda *_: nullcontext())
-        patch.setattr("app.commands.compact.erase.may_match", lambda _, folders, *__: [True] * len(folders))
-        patch.setattr("app.commands.compact.table.try_out", lambda *_: None)
+        patch.setattr("app.parts.maintenance.merger.Merge", ArrowMerge)
+        patch.setattr("app.parts.maintenance.merger.merge_session", lambda *_: nullcontext())
+        patch.setattr("app.parts.maintenance.erase.may_match", lambda _, folders, *__: [True] * len(folders))
+        patch.setattr("app.parts.maintenance.table.try_out", lambda *_: None)
 
     def settings(self, **variables: str) -> Settings:
         return local_settings(self.folder, **{"HIVE_COLUMNS": "year,place", "MAX_WRITE_WORKERS": "1", **variables})
@@ -161,5 +161,5 @@ class Lake:
     ) -> SteppedStore:
         """Let the next commands work on a store with steps."""
         store = SteppedStore(self.folder, before, after)
-        self.patch.setattr("app.commands.compact.table.new_store", lambda _: store)
+        self.patch.setattr("app.parts.maintenance.table.new_store", lambda _: store)
         return store
