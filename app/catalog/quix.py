@@ -37,7 +37,7 @@ _IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
 class QuixCatalog(Catalog):
     """One table of the catalog; to be used by one thread at a time."""
 
-    def __init__(self, target: QuixTarget, patience: Patience = _PATIENCE) -> None:
+    def __init__(self, target: QuixTarget, _: object = None, patience: Patience = _PATIENCE) -> None:
         self._url = target.url
         self._client = RestClient(_SERVICE, target.url, Credentials(target.token))
         self._patience = patience

@@ -4,8 +4,9 @@ A ``ConnectorError`` of the store or the catalog comes through every function he
 """
 
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
+from pkgutil import resolve_name
 from typing import Final
 
 import pyarrow as pa
@@ -13,15 +14,15 @@ import pyarrow as pa
 from app import DOCUMENTS
 from app.catalog.base import Catalog
 from app.catalog.query_api import QueryApi
-from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
-from app.catalog.targets import IcebergTarget, QuixTarget
+from app.catalog.targets import QuixTarget
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
 from app.journal.journal import warn_of_other_groups
 from app.monitoring.waits import Waits
+from app.parts import CATALOGS
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
@@ -116,14 +117,10 @@ def require_table(store: ObjectStore, location: TableLocation) -> None:
 
 def new_catalog(settings: Settings, store: ObjectStore) -> Catalog | None:
     """The catalog, without a request to it; ``None`` without one. Iceberg's metadata is kept in the store."""
-    match settings.catalog:
-        case QuixTarget() as target:
-            return QuixCatalog(target)
-        case IcebergTarget() as target:
-            from app.catalog.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
-
-            return IcebergTable(target, store)
-    return None
+    if (target := settings.catalog) is None:
+        return None
+    new: Callable[..., Catalog] = resolve_name(CATALOGS[settings.catalog_type])
+    return new(target, store)
 
 
 def new_lake(

@@ -32,13 +32,14 @@ MAY_IMPORT = {
 
 # Part → the other parts that it may import.
 PARTS = {
-    "audit": "maintenance",
+    "audit": "iceberg maintenance",
     "avro": "",
     "azure": "",
     "check": "try_out",
     "gcs": "",
+    "iceberg": "",
     "lineage": "",
-    "maintenance": "",
+    "maintenance": "iceberg",
     "protobuf": "",
     "registry": "",
     "replay": "",
@@ -59,7 +60,7 @@ HOMES = {
     "google": "app.parts.gcs.* app.parts.protobuf.*",
     "aws_msk_iam_sasl_signer": "app.kafka.connection",
     "requests": "app.catalog.rest_client app.parts.azure.* app.parts.gcs.*",
-    "pyiceberg": "app.catalog.iceberg.*",
+    "pyiceberg": "app.parts.iceberg.*",
     "fastavro": "app.parts.avro.avro_messages app.parts.avro.avro_file",
     "polars": "app.parts.avro.avro_columns",
     "openlineage": "app.parts.lineage.lineage",
@@ -73,9 +74,6 @@ HOMES = {
     "app.config.settings": ("app.config.environment app.config.json_schema app.service.* app.commands app.parts.*"),
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
-    "app.catalog.iceberg.table": (
-        "app.service.lake app.catalog.iceberg.rewrite app.parts.maintenance.iceberg app.parts.audit.command"
-    ),
     "app.spark.writer": (
         "app.service.connector app.service.overview app.service.run app.parts.check.* app.spark.class_archive"
     ),

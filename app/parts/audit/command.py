@@ -58,8 +58,8 @@ def _files(settings: Settings, store: ObjectStore, root: str) -> Iterator[tuple[
     if not settings.is_iceberg:
         yield from ((found.key, found.size) for found in store.list(f"{root}/") if is_data_file(found.key, root))
         return
-    from app.catalog.iceberg.rewrite import Rewrite  # noqa: PLC0415 - loads pyiceberg
-    from app.catalog.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
+    from app.parts.iceberg.rewrite import Rewrite  # noqa: PLC0415 - loads pyiceberg
+    from app.parts.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
 
     catalog = new_catalog(settings, store)
     assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so

@@ -17,7 +17,7 @@ from tests.unit.catalog.catalog_bench import error_of_registering
 
 def test_a_catalog_that_does_not_answer_in_time_is_retryable(server: CatalogServer) -> None:
     server.trouble(Trouble(delay=600))
-    catalog = QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors"), Patience(20, 0.1, 20))
+    catalog = QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors"), patience=Patience(20, 0.1, 20))
 
     assert error_of_registering(catalog, RetryableError).cause == "no answer within 0.1 s"
 

@@ -16,7 +16,7 @@ from app.table.last_maintenance import last_maintenance
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.commands import run_command
 from tests.support.local_settings import local_settings
-from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import P0, P1, ROOT, IcebergBench, marks
 
 Run = Callable[..., int]
 BATCH = "data_readings_batch_0a1b2c3d4e5f607100000003"

@@ -15,9 +15,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from app.catalog.iceberg.entries import entries, map_names
-from app.catalog.iceberg.partitions import new_record, partitions
 from app.model import DataFile
+from app.parts.iceberg.entries import entries, map_names
+from app.parts.iceberg.partitions import new_record, partitions
 from app.table.last_maintenance import keep_maintenance, last_maintenance
 from app.table.layout import HIVE_NULL
 from app.table.parquet_reader import schema_of
@@ -25,8 +25,8 @@ from app.table.schema import EMPTY, TableSchema
 from app.table.schema_store import SchemaStore
 from tests.support.commands import run_command
 from tests.support.local_settings import local_settings
-from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench
-from tests.unit.catalog.iceberg_commits import commits
+from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench
+from tests.unit.parts.iceberg.iceberg_commits import commits
 from tests.unit.parts.maintenance.lake import OtherClock
 
 NOW = datetime.now(UTC)
@@ -85,7 +85,7 @@ def bench(tmp_path: Path) -> Bench:
 @pytest.fixture
 def run(tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr("app.parts.maintenance.table.new_catalog", lambda *_: bench.new_member())
-    monkeypatch.setattr("app.catalog.iceberg.rewrite._LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("app.parts.iceberg.rewrite._LONGEST_PAUSE", 0.0)
     variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "TIMESTAMP_AS": "at"}
 
     def erase(*arguments: str, age: str = "400d", **more: str) -> int:

@@ -11,12 +11,12 @@ from threading import Event
 
 import pytest
 
-from app.catalog.iceberg.table import IcebergTable
 from app.catalog.rest_client import Patience
 from app.errors import ConfigError, FatalError, RetryableError
+from app.parts.iceberg.table import IcebergTable
 from tests.fakes.canned_server import Answer, Request
 from tests.fakes.iceberg_rest import TABLE, IcebergRest, Odd, refusal
-from tests.unit.catalog.iceberg_bench import ROOT, WANTED, IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import ROOT, WANTED, IcebergBench, marks
 
 PAGE = Answer(body=b"<html>Be patient</html>", headers={"Content-Type": "text/html"})
 LOST = refusal(400, "BadRequestException", "Cannot add snapshot with sequence number 5 older than last one 6")
@@ -24,7 +24,7 @@ LOST = refusal(400, "BadRequestException", "Cannot add snapshot with sequence nu
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.catalog.iceberg.table._LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("app.parts.iceberg.table._LONGEST_PAUSE", 0.0)
 
 
 @pytest.fixture
@@ -186,9 +186,9 @@ def test_an_answer_beyond_all_size_is_not_kept(bench: IcebergBench, server: Iceb
 def test_a_try_that_is_given_up_ends_and_keeps_nothing(
     bench: IcebergBench, server: IcebergRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bytes
 ) -> None:
-    monkeypatch.setattr("app.catalog.iceberg.trust._PATIENCE", Patience(connect=5, read=1, whole=60))
+    monkeypatch.setattr("app.parts.iceberg.trust._PATIENCE", Patience(connect=5, read=1, whole=60))
     member = member_of(server, tmp_path)
-    monkeypatch.setattr("app.catalog.iceberg.table._DEADLINE_SECONDS", 0.1)
+    monkeypatch.setattr("app.parts.iceberg.table._DEADLINE_SECONDS", 0.1)
     held = Event()
 
     def hang(request: Request, _: Callable[[], Answer]) -> Answer:
@@ -216,6 +216,6 @@ def test_an_answer_that_comes_byte_by_byte_has_an_end(
     bench: IcebergBench, server: IcebergRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = member_of(server, tmp_path)
-    monkeypatch.setattr("app.catalog.iceberg.trust._PATIENCE", Patience(connect=60, read=60, whole=0))
+    monkeypatch.setattr("app.parts.iceberg.trust._PATIENCE", Patience(connect=60, read=60, whole=0))
     with pytest.raises(RetryableError):
         member.check()

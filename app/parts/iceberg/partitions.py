@@ -19,8 +19,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
 from app import DOCUMENTS
-from app.catalog.iceberg.entries import fields_of_files
 from app.errors import FatalError
+from app.parts.iceberg.entries import fields_of_files
 from app.table.layout import COMPUTED_BYTES, HIVE_NULL, escape
 
 _EXACT: Final = (t.IntegerType, t.LongType, t.DecimalType, t.StringType, t.DateType, t.TimestampType, t.TimestamptzType)

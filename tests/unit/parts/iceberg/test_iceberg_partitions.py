@@ -30,14 +30,14 @@ from pyiceberg.types import (
 )
 
 from app.catalog.base import RestartError
-from app.catalog.iceberg.table import IcebergTable
 from app.errors import ConfigError, FatalError
 from app.model import DataFile
+from app.parts.iceberg.table import IcebergTable
 from app.table.layout import HIVE_NULL
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.memory_schema import MemorySchema
 from tests.support.batches import batch, spec, stage, stager
-from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench, marks
 
 KINDS: dict[str, tuple[IcebergType, pa.DataType]] = {
     "n": (LongType(), pa.int64()),

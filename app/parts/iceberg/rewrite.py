@@ -28,11 +28,11 @@ from pyiceberg.transforms import IdentityTransform, TimeTransform
 from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import TimestampType
 
-from app.catalog.iceberg.entries import columns_of_table, entries, mapping_of, prepare
-from app.catalog.iceberg.store_io import StoreIO
-from app.catalog.iceberg.table import REFUSALS, IcebergTable, translated
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import DataFile
+from app.parts.iceberg.entries import columns_of_table, entries, mapping_of, prepare
+from app.parts.iceberg.store_io import StoreIO
+from app.parts.iceberg.table import REFUSALS, IcebergTable, translated
 from app.storage.base import ObjectStore
 from app.table.layout import TIME_COLUMNS
 from app.table.parquet_reader import schema_of

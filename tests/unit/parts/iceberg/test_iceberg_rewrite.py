@@ -25,12 +25,12 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, StringType
 
-from app.catalog.iceberg.entries import entries
-from app.catalog.iceberg.rewrite import Fitting, LiveFile, Merged, Rewrite
 from app.errors import FatalError
+from app.parts.iceberg.entries import entries
+from app.parts.iceberg.rewrite import Fitting, LiveFile, Merged, Rewrite
 from app.table.parquet_reader import schema_of
-from tests.unit.catalog.iceberg_bench import IcebergBench, marks
-from tests.unit.catalog.iceberg_commits import commits
+from tests.unit.parts.iceberg.iceberg_bench import IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_commits import commits
 
 AT = dt.datetime(2025, 3, 30, 12, 0, 0, 5)
 EVERY_TYPE = {
@@ -51,7 +51,7 @@ EVERY_TYPE = {
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.catalog.iceberg.rewrite._LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("app.parts.iceberg.rewrite._LONGEST_PAUSE", 0.0)
 
 
 @pytest.fixture

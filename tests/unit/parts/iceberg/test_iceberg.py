@@ -23,18 +23,18 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from app.catalog.base import RestartError
-from app.catalog.iceberg import table as iceberg
-from app.catalog.iceberg.entries import prepare
-from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
-from app.catalog.iceberg.table import IcebergTable
-from app.catalog.iceberg.table_metadata import are_in, properties_of
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import DataFile, Mark, TopicPartition
+from app.parts.iceberg import table as iceberg
+from app.parts.iceberg.entries import prepare
+from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
+from app.parts.iceberg.table import IcebergTable
+from app.parts.iceberg.table_metadata import are_in, properties_of
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.batches import spec
 from tests.support.waiting import PATIENCE, join, wait_for, wait_until
-from tests.unit.catalog.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
-from tests.unit.catalog.iceberg_commits import commits
+from tests.unit.parts.iceberg.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_commits import commits
 
 
 @pytest.fixture
@@ -407,7 +407,7 @@ def test_a_try_behind_its_deadline_shares_no_table_with_the_next_one(
             join(tries[0])
         prepare(*of)
 
-    monkeypatch.setattr("app.catalog.iceberg.table.prepare", slow)
+    monkeypatch.setattr("app.parts.iceberg.table.prepare", slow)
     monkeypatch.setattr(iceberg, "_DEADLINE_SECONDS", 0.1)
     monkeypatch.setattr(iceberg, "_SECONDS_A_FILE", 0.0)
     file = bench.file("one", {"n": [1]})

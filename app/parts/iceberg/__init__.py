@@ -5,4 +5,4 @@ table_metadata  how far topic-partitions are, and which snapshots may go
 store_io        pyiceberg's metadata files through the connector's own store
 """
 
-import app.catalog.iceberg.config_file  # noqa: F401 - before all that loads pyiceberg.catalog
+import app.parts.iceberg.config_file  # noqa: F401 - before all that loads pyiceberg.catalog

@@ -17,7 +17,7 @@ from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
 from pyiceberg.avro.resolver import construct_reader, construct_writer
 
 from app.errors import FatalError
-from tests.unit.catalog.iceberg_bench import IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import IcebergBench, marks
 
 ZEROS = bytes(65 << 20)
 

@@ -6,8 +6,8 @@ from io import BytesIO
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from app.catalog.iceberg.unpacking import check_metadata
 from app.errors import FatalError
+from app.parts.iceberg.unpacking import check_metadata
 from app.storage.base import ObjectStore
 
 STORE = "quix.store"  # the property with the ``ObjectStore``

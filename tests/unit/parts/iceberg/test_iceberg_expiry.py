@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.catalog.iceberg import table as iceberg
-from app.catalog.iceberg import table_metadata
-from tests.unit.catalog.iceberg_bench import IcebergBench, marks
+from app.parts.iceberg import table as iceberg
+from app.parts.iceberg import table_metadata
+from tests.unit.parts.iceberg.iceberg_bench import IcebergBench, marks
 
 AGE, FEWEST = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
 DAY = 86_400_000

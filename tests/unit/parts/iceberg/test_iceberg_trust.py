@@ -17,7 +17,7 @@ from pyiceberg.utils.config import Config
 from app.errors import ConfigError, ConnectorError, FatalError
 from app.redaction import redact
 from tests.fakes.canned_server import Answer, CannedServer
-from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench, marks
 
 RAN: list[object] = []
 PROVIDER, CODE = "write.py-location-provider.impl", f"{__name__}.spy"
