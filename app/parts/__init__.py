@@ -41,7 +41,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "json-schema": Format("app.convert.json_parser:JsonSchemaMessages", is_of_keys=False),
     "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
-CATALOGS: Final = {"quix": "app.catalog.quix:QuixCatalog", "iceberg": "app.parts.iceberg.table:IcebergTable"}
+CATALOGS: Final = {"quix": "app.parts.quix.catalog:QuixCatalog", "iceberg": "app.parts.iceberg.table:IcebergTable"}
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
 REGISTRY: Final = "app.parts.registry.schema_registry:new_registry"
 KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"

@@ -99,9 +99,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
 
     # The catalog, the store and the table; the registry.
     store = new_store(settings)
-    lake = None if settings.has_tables else open_lake(settings, metrics.waits, store)
-    if lake and lake.query_api:
-        ends.callback(lake.query_api.close, _LAST_WORDS_SECONDS)
+    lake = None if settings.has_tables else open_lake(settings, metrics.waits, store, ends, _LAST_WORDS_SECONDS)
     if registry:
         metrics.waits.at_start("registry", registry.latest)
 

@@ -95,9 +95,7 @@ class Tables:
             scratch = Path(mkdtemp(prefix="table-", dir=self._runtime.scratch))
             runtime = replace(self._runtime, scratch=scratch, metrics=self._runtime.metrics.of_table(settings.table))
             ends.callback(shutil.rmtree, runtime.scratch, ignore_errors=True)
-            lake = open_lake(settings, runtime.metrics.waits, self._connector.store)
-            if lake.query_api:
-                ends.callback(lake.query_api.close, _CLOSING_SECONDS)
+            lake = open_lake(settings, runtime.metrics.waits, self._connector.store, ends, _CLOSING_SECONDS)
             at_start, group = partial(runtime.metrics.waits.at_start, "store"), self._group.name
             at_start(partial(check_journals, lake, group))
             owner = at_start(partial(self._owner, lake, topic))

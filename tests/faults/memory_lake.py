@@ -277,6 +277,9 @@ class WatchfulCatalog:
         if files:
             yield files
 
+    def close(self, seconds: float) -> None:
+        pass
+
     def has(self, marks: Sequence[Mark]) -> bool:
         """It knows every other time, as catalogs of both kinds."""
         self._asked += 1

@@ -41,6 +41,7 @@ PARTS = {
     "lineage": "",
     "maintenance": "iceberg",
     "protobuf": "",
+    "quix": "",
     "registry": "",
     "replay": "",
     "schema": "",

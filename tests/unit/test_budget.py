@@ -7,9 +7,9 @@ from pathlib import Path
 APP = Path(__file__).parents[2] / "app"
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_357
-MOST_LINES_WITHOUT_PARTS = 24_438
-MOST_LINES_OF_CORE = 9_799
+MOST_LINES = 32_352
+MOST_LINES_WITHOUT_PARTS = 24_024
+MOST_LINES_OF_CORE = 9_786
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 

@@ -86,7 +86,7 @@ _T = TypeVar("_T")
 class IcebergTable(Catalog):
     """One table of an Iceberg catalog, whose properties are the user's; to be used by one thread at a time."""
 
-    def __init__(self, target: IcebergTarget, store: ObjectStore) -> None:
+    def __init__(self, target: IcebergTarget, store: ObjectStore, _: object = None) -> None:
         own: dict[str, Any] = {**target.properties, "py-io-impl": f"{StoreIO.__module__}.{StoreIO.__name__}"}
         own["header.x-iceberg-access-delegation"] = None  # asks for no credentials, which some catalogs cannot give
         users = {name.lower(): value for name, value in (Config().get_catalog_config(NAME) or {}).items()}

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.catalog.quix import QuixCatalog
 from app.errors import ConnectorError
 from app.model import DataFile
+from app.parts.quix.catalog import QuixCatalog
 from app.table.existing import CatalogTable
 from tests.support.batches import spec
 

@@ -6,12 +6,14 @@ from threading import Event
 
 import pytest
 
-from app.catalog.query_api import QueryApi
 from app.catalog.targets import QuixTarget
-from app.errors import ConfigError
+from app.errors import ConfigError, RetryableError
 from app.model import DataFile
+from app.parts.quix.catalog import QuixCatalog
+from app.parts.quix.query_api import QueryApi
 from tests.fakes.canned_server import Answer, CannedServer
-from tests.unit.catalog.catalog_bench import WHEN, footer_of, stored
+from tests.fakes.catalog_server import CatalogServer, Trouble
+from tests.unit.parts.quix.catalog_bench import WHEN, created, footer_of, stored
 
 LONG = 30.0
 FILE = DataFile("k", {"p": "a"}, 2, 5, last_modified=WHEN, footer=footer_of({"n": [1, 2]}), uri="s3://lake/k")
@@ -86,3 +88,17 @@ def test_nobody_waits_for_one_that_does_not_answer(caplog: pytest.LogCaptureFixt
 def test_a_token_that_cannot_be_sent_is_named() -> None:
     with pytest.raises(ConfigError, match="Quix__Lakehouse__Query__AuthToken holds a blank"):
         QueryApi(QuixTarget("http://127.0.0.1", "a b", "space", "t"))
+
+
+def test_it_is_told_of_what_the_catalog_has_registered_and_of_nothing_else(server: CannedServer) -> None:
+    with CatalogServer() as registering:
+        target = QuixTarget(registering.url, registering.token, "default", "sensors")
+        catalog = QuixCatalog(target, query_api=QuixTarget(server.url, None, "default", "sensors"))
+        created(catalog)
+        registering.trouble(Trouble(status=503))
+        with pytest.raises(RetryableError):
+            catalog.add_files([stored("lost.parquet", place="a", day="15")], None)
+        catalog.add_files([stored("known.parquet", place="a", day="15")], None)
+        catalog.close(LONG)
+    [request] = server.requests
+    assert [each["file_path"].rpartition("/")[2] for each in request.json()["files"]] == ["known.parquet"]

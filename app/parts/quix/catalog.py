@@ -1,28 +1,24 @@
 """The REST catalog of Quix: the requests of quixstreams' own data lake sink, and the description of files in them."""
 
-import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from app.catalog.base import Catalog, TooLargeError
-from app.catalog.column_stats import column_stats
 from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.formatting import counted
 from app.model import DataFile, Mark
+from app.parts.quix.file_entries import MOST_BYTES, column_stats, entry, portions
+from app.parts.quix.query_api import QueryApi
 from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)
-
-MOST_FILES: Final = 1_000
-# Web servers take a body of 1 MiB unless configured otherwise, and the source needs some of it.
-MOST_BYTES: Final = 900_000
 
 _OUR_NAME = "quix-ts-datalake-sink"
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
@@ -35,9 +31,11 @@ _IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
 
 
 class QuixCatalog(Catalog):
-    """One table of the catalog; to be used by one thread at a time."""
+    """One table of the catalog; to be used by one thread at a time. The query API is notified of registered files."""
 
-    def __init__(self, target: QuixTarget, _: object = None, patience: Patience = _PATIENCE) -> None:
+    def __init__(
+        self, target: QuixTarget, _: object = None, query_api: QuixTarget | None = None, patience: Patience = _PATIENCE
+    ) -> None:
         self._url = target.url
         self._client = RestClient(_SERVICE, target.url, Credentials(target.token))
         self._patience = patience
@@ -46,6 +44,7 @@ class QuixCatalog(Catalog):
         self._table_words = f"table {target.namespace}.{target.table} in the catalog at {target.url}"
         self._workspace_id = target.workspace_id
         self._stats_columns = frozenset(target.stats_columns) or None
+        self._query_api = QueryApi(query_api) if query_api else None
 
     def check(self) -> CatalogTable | None:
         """Proves that the catalog answers and authorises us: its health page may be open to everybody, no table is."""
@@ -132,6 +131,12 @@ class QuixCatalog(Catalog):
         _require_done(answer, doing)
         if answer.body:
             answer.json_object(doing)  # a login page with status 200 has registered nothing
+        if self._query_api:
+            self._query_api.files_added(files)
+
+    def close(self, seconds: float) -> None:
+        if self._query_api:
+            self._query_api.close(seconds)
 
     def _ask(self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None) -> Answer:
         return self._client.ask(method, path, doing, body, patience=self._patience)
@@ -214,33 +219,3 @@ def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
 def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalError:
     cause = f"its {field} should be {wanted}, and is {cut(repr(got), 200)}"
     return FatalError(doing, cause, "Check that CATALOG_URL is the address of a Quix catalog, and its version")
-
-
-def entry(file: DataFile) -> Mapping[str, Any]:
-    """Describes a file as readers need it to find the file and its rows."""
-    return {
-        "file_path": file.uri,
-        "file_size": file.size,
-        "last_modified": file.last_modified.isoformat(),
-        "partition_values": dict(file.partition_values),
-        "row_count": file.rows,
-    }
-
-
-def portions(
-    files: Sequence[DataFile],
-    described: Callable[[DataFile], Mapping[str, Any]],
-    most_bytes: int = MOST_BYTES,
-) -> Iterator[Sequence[DataFile]]:
-    """Divides files into those whose descriptions fit into one request; one that is too large by itself goes alone."""
-    portion: list[DataFile] = []
-    size = 0
-    for file in files:
-        more = len(json.dumps(described(file))) + 2  # the comma and blank between two of them
-        if portion and (len(portion) == MOST_FILES or size + more > most_bytes):
-            yield portion
-            portion, size = [], 0
-        portion.append(file)
-        size += more
-    if portion:
-        yield portion

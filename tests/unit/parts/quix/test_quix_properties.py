@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from quixstreams import __version__ as quixstreams_version
 
-from app.catalog.quix import QuixCatalog
 from app.catalog.targets import QuixTarget
+from app.parts.quix.catalog import QuixCatalog
 from app.table.layout import PartitionSpec
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.support.batches import spec
-from tests.unit.catalog.catalog_bench import LOCATION, footer_of, stored
+from tests.unit.parts.quix.catalog_bench import LOCATION, footer_of, stored
 
 PLAIN = spec("place", "driver")
 FULL = replace(PLAIN, columns=("place",), sort_column="lap", stats_columns=("speed", "lap"))
@@ -127,7 +127,10 @@ def test_a_catalog_that_does_not_know_these_requests_yet_is_no_reason_to_warn(
         synced(catalog, FULL)
         catalog.add_source("laps")
 
-    assert [record.levelname for record in caplog.records if record.name == "app.catalog.quix"] == ["INFO", "INFO"]
+    assert [record.levelname for record in caplog.records if record.name == "app.parts.quix.catalog"] == [
+        "INFO",
+        "INFO",
+    ]
     assert "sort_column" not in properties(server)
 
 

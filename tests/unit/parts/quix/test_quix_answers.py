@@ -3,11 +3,11 @@
 import pytest
 
 from app.catalog.base import NotTakenError
-from app.catalog.quix import QuixCatalog
 from app.errors import FatalError, RetryableError
+from app.parts.quix.catalog import QuixCatalog
 from app.table.existing import CatalogTable
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.catalog_bench import created, error_of_registering, stored
+from tests.unit.parts.quix.catalog_bench import created, error_of_registering, stored
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from app.catalog.base import NotTakenError
-from app.catalog.quix import QuixCatalog
 from app.catalog.rest_client import Patience
 from app.catalog.targets import QuixTarget
 from app.errors import ConfigError, FatalError, RetryableError
+from app.parts.quix.catalog import QuixCatalog
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.catalog_bench import error_of_registering
+from tests.unit.parts.quix.catalog_bench import error_of_registering
 
 
 def test_a_catalog_that_does_not_answer_in_time_is_retryable(server: CatalogServer) -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from app.catalog.quix import QuixCatalog
 from app.catalog.targets import QuixTarget
 from app.errors import FatalError, RetryableError
+from app.parts.quix.catalog import QuixCatalog
 from app.table.existing import CatalogTable
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.support.batches import spec
-from tests.unit.catalog.catalog_bench import LOCATION, created, stored
+from tests.unit.parts.quix.catalog_bench import LOCATION, created, stored
 
 
 def test_a_wrong_token_is_found_at_the_check_though_the_health_page_is_open_to_all(server: CatalogServer) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalog.column_stats import column_stats
+from app.parts.quix.file_entries import column_stats
 
 NOON = datetime(2024, 1, 15, 12, 0, tzinfo=UTC)
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from app.catalog.base import TooLargeError
-from app.catalog.column_stats import column_stats
-from app.catalog.quix import MOST_BYTES, MOST_FILES, QuixCatalog
 from app.model import DataFile
+from app.parts.quix.catalog import QuixCatalog
+from app.parts.quix.file_entries import MOST_BYTES, MOST_FILES, column_stats
 from tests.fakes.catalog_server import CatalogServer, Trouble
-from tests.unit.catalog.catalog_bench import created, footer_of, stored
+from tests.unit.parts.quix.catalog_bench import created, footer_of, stored
 
 ONE_MEBIBYTE = 2**20
 

@@ -1,20 +1,24 @@
-"""Zone maps: the smallest and largest value of each column of a written file, from the file's own footer.
+"""What requests say of files: the entry of each, and its zone maps, the smallest and largest value of each column.
 
 A reader skips the file where they exclude what it looks for. A bound may therefore be too wide but never too narrow,
 and where one is in doubt the column gets none at all.
 """
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from app.model import KEY_COLUMN
+from app.model import KEY_COLUMN, DataFile
 from app.table.type_names import scalar_count
 
+MOST_FILES: Final = 1_000
+# Web servers take a body of 1 MiB unless configured otherwise, and the source needs some of it.
+MOST_BYTES: Final = 900_000
 _Bounds = tuple[Any, Any]
 _WITH_BOUNDS = (types.is_integer, types.is_floating, types.is_decimal, types.is_timestamp, types.is_date)
 
@@ -81,3 +85,33 @@ def _written_bounds(groups: Sequence[pq.Statistics], kind: pa.DataType) -> _Boun
         math.nextafter(below, -math.inf) if below > low else below,
         math.nextafter(above, math.inf) if above < high else above,
     )
+
+
+def entry(file: DataFile) -> Mapping[str, Any]:
+    """Describes a file as readers need it to find the file and its rows."""
+    return {
+        "file_path": file.uri,
+        "file_size": file.size,
+        "last_modified": file.last_modified.isoformat(),
+        "partition_values": dict(file.partition_values),
+        "row_count": file.rows,
+    }
+
+
+def portions(
+    files: Sequence[DataFile],
+    described: Callable[[DataFile], Mapping[str, Any]],
+    most_bytes: int = MOST_BYTES,
+) -> Iterator[Sequence[DataFile]]:
+    """Divides files into those whose descriptions fit into one request; one that is too large by itself goes alone."""
+    portion: list[DataFile] = []
+    size = 0
+    for file in files:
+        more = len(json.dumps(described(file))) + 2  # the comma and blank between two of them
+        if portion and (len(portion) == MOST_FILES or size + more > most_bytes):
+            yield portion
+            portion, size = [], 0
+        portion.append(file)
+        size += more
+    if portion:
+        yield portion
