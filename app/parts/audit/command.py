@@ -8,13 +8,13 @@ from tempfile import TemporaryFile
 import pyarrow as pa
 
 from app.commands import print_line
-from app.commands.batches_in_files import Part
 from app.config.settings import Settings
 from app.parts.audit.files import list_table
 from app.parts.audit.findings import find
 from app.parts.audit.offsets import DeadLetter, HeldOffsets
 from app.parts.audit.ranges import RANGES
 from app.parts.audit.report import Report, as_json, as_text
+from app.parts.maintenance.batches_in_files import Part
 from app.parts.maintenance.record import listed_as_open
 from app.service.lake import find_table, new_catalog, require_table
 from app.storage.base import ObjectStore

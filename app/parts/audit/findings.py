@@ -7,10 +7,10 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.commands.batches_in_files import Part
 from app.model import TopicPartition
 from app.parts.audit.files import TableFiles
 from app.parts.audit.ranges import count, joined, ranges_of
+from app.parts.maintenance.batches_in_files import Part
 
 
 @dataclass(frozen=True, slots=True)

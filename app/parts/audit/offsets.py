@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app.commands.batches_in_files import Part, named_part
 from app.errors import FatalError, one_line
 from app.parts.audit.files import TableFiles, batch_in
 from app.parts.audit.findings import Misplaced
 from app.parts.audit.ranges import RANGES, clipped, count, count_until, joined, outside, ranges_of, sort
+from app.parts.maintenance.batches_in_files import Part, named_part
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, topic_in_names
 from app.table.parquet_reader import RangeFile

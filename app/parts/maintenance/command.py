@@ -12,9 +12,9 @@ from app.config.settings import Settings
 from app.formatting import counted, duration
 from app.model import DataFile
 from app.parts.maintenance.job import Bin, bins_worth_merging, new_job
+from app.parts.maintenance.last_maintenance import keep_maintenance
 from app.parts.maintenance.table import TableAtWork
 from app.storage.base import StoredObject
-from app.table.last_maintenance import keep_maintenance
 from app.table.layout import is_merged, schema_key
 from app.table.parquet_reader import schema_of
 from app.table.schema import TableSchema

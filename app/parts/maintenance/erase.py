@@ -16,14 +16,14 @@ from app.formatting import counted, duration
 from app.journal.journal import survey
 from app.model import DataFile
 from app.parts.maintenance.job import Bin, Candidate, Change, Job, by_size, new_job
+from app.parts.maintenance.last_maintenance import keep_maintenance
 from app.parts.maintenance.merger import EVERY_ROW
 from app.parts.maintenance.record import staged_files
+from app.parts.maintenance.spark_merge import may_match
 from app.parts.maintenance.table import TableAtWork
 from app.service.lake import dead_letter_address
-from app.spark.merge import may_match
 from app.storage.base import ObjectStore
 from app.storage.probe import own_object
-from app.table.last_maintenance import keep_maintenance
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
 
 _TOGETHER = 256 << 20  # bytes

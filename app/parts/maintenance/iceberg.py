@@ -10,19 +10,19 @@ from operator import attrgetter
 import pyarrow as pa
 
 from app.commands import print_line
-from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
 from app.journal.journal import survey
 from app.parts.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.parts.iceberg.table import IcebergTable
+from app.parts.maintenance.batches_in_files import as_merged_metadata, batches_in
 from app.parts.maintenance.erase import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.job import bins_worth_merging, by_size
+from app.parts.maintenance.last_maintenance import keep_maintenance
 from app.parts.maintenance.table import TableAtWork, is_chosen
 from app.spark.scratch import scratch_folder
 from app.storage.base import StoredObject
-from app.table.last_maintenance import keep_maintenance
 from app.table.layout import UTC_ZONE, is_data_file
 from app.table.parquet_reader import read_footer
 from app.work_pool import side_by_side

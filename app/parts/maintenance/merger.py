@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.catalog.registrar import write_index
-from app.commands.batches_in_files import as_merged_metadata, batches_in
 from app.config.settings import Settings
 from app.errors import FatalError
 from app.journal.rolled_back import Placeholders
 from app.model import DataFile
+from app.parts.maintenance.batches_in_files import as_merged_metadata, batches_in
 from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder
+from app.parts.maintenance.spark_merge import Merge, Target, has_ended, merge_session
 from app.parts.maintenance.table import TableAtWork
 from app.service.stores import access_of_executors, uri_for_executors
-from app.spark.merge import Merge, Target, has_ended, merge_session
 from app.spark.scratch import scratch_folder
 from app.storage.base import ChangedError, StoredObject
 from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.commands.batches_in_files import Part
 from app.parts.audit.files import TableFiles
 from app.parts.audit.findings import find
 from app.parts.audit.ranges import RANGES, clipped, count, count_until, joined, outside
+from app.parts.maintenance.batches_in_files import Part
 
 MOST = 40  # small enough for ranges to meet, overlap and contain each other
 OFFSETS = st.integers(0, MOST)

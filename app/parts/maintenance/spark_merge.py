@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from app.errors import FatalError, SparkLostError
-from app.spark.fitting import absent, fitted, is_part, with_misfits
+from app.parts.maintenance.fitting import absent, fitted, is_part, with_misfits
 from app.spark.launch import START_HINT, only_java
 from app.spark.session import COMMON_CONF, hint_of, quoted, reason_of
 
