@@ -1,14 +1,15 @@
-"""Threads that are there while they have work: an idle table has none."""
+"""Threads that are there while they have work: an idle table has none. Many items are worked on by a few of them."""
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 _Given = ParamSpec("_Given")
 _T = TypeVar("_T")
+_Item = TypeVar("_Item")
 
 
 class WorkPool(Executor):
@@ -65,3 +66,16 @@ class WorkPool(Executor):
                 except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
                     future.set_exception(error)
             del future, work  # they keep records
+
+
+def side_by_side(workers: int, work: Callable[[_Item], _T], items: Iterable[_Item]) -> Iterator[tuple[_Item, _T]]:
+    """Yield each item with its result, in the order of the items. Only a few are under way, whatever their number."""
+    waiting: deque[tuple[_Item, Future[_T]]] = deque()
+    with ThreadPoolExecutor(workers, "side-by-side") as pool:
+        for item in items:
+            waiting.append((item, pool.submit(work, item)))
+            if len(waiting) > 2 * workers:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        for item, future in waiting:
+            yield item, future.result()

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from app.storage.azure.store import AzureStore
+from app.parts.azure.store import AzureStore
+from app.parts.gcs.store import GcsStore
 from app.storage.base import ObjectStore, StoredObject
-from app.storage.gcs.store import GcsStore
 from app.storage.local.store import LocalStore
 from app.storage.targets import AzureTarget, GcsTarget
 from bench.lake import DOWNLOADS_AT_ONCE

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from io import BytesIO
+from typing import cast
 
 import pyarrow.parquet as pq
 import requests
@@ -143,7 +144,7 @@ def _message() -> bytes:
 
 def _avro_message(schema_id: int) -> bytes:
     ((_, value, _, _),) = as_avro([(None, _message(), None, 0)], schema_id)
-    return value or b""
+    return cast("bytes", value)
 
 
 def _attack(stage: Stage, topic: str, message: Callable[[int], bytes], seconds: int) -> None:

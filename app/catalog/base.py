@@ -55,6 +55,10 @@ class Catalog(Protocol):
         """Whether the catalog knows that it has the rows up to these marks; ``False`` if it keys files by path."""
         return False
 
+    def close(self, seconds: float) -> None:  # noqa: ARG002
+        """Ends what goes on beside the registrations, within ``seconds``."""
+        return
+
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         """Registers the files in one request, with the topic they come from.
 

@@ -34,7 +34,6 @@ class Registrar:
     Args:
         catalog: ``None`` registers nothing.
         known: the table as the catalog held it at the start, checked already; ``None`` if it did not know it.
-        on_registered: called with files after they were registered; must neither wait nor fail.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class Registrar:
         wanted: PartitionSpec,
         topic: str,
         known: CatalogTable | None,
-        on_registered: Callable[[Sequence[DataFile]], None] | None = None,
         new_lock: Callable[[], AbstractContextManager[Any]] = threading.Lock,
     ) -> None:
         self._catalog = catalog
@@ -52,7 +50,6 @@ class Registrar:
         self._wanted = wanted
         self._topic = topic
         self._known = known
-        self._on_registered = on_registered
         self.is_needed = catalog is not None  # whether files are registered in a catalog
         self.is_prepared = catalog is None  # whether the catalog is ready for an upload
         self._left_out: set[str] = set()
@@ -153,8 +150,6 @@ class Registrar:
         named = [replace(file, uri=self._address + file.key.removeprefix(self.location.root)) for file in files]
         with self._lock:
             self._catalog.add_files(named, self._topic if count else None, marks)
-        if self._on_registered is not None:
-            self._on_registered(named)
 
     def _check(self, table: CatalogTable, *, has_batch: bool) -> None:
         if table.columns is None:

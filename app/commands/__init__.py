@@ -4,24 +4,25 @@ Any of their functions may raise the ``ConnectorError`` of a store or a catalog 
 """
 
 import logging
+import os
 import pkgutil
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
-from app.commands.output import print_line
-from app.errors import ConnectorError, FatalError
+from app.errors import ConfigError, ConnectorError, FatalError
+from app.formatting import escape_control_in_lines
+from app.logs import RecentWarnings
 from app.storage.errors import os_translated
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 logger = logging.getLogger(__name__)
-
-_INTERRUPTED: Final = 130  # what shells report after Ctrl-C
 
 
 def run(settings: "Settings", options: Namespace) -> int:
@@ -37,16 +38,17 @@ def run(settings: "Settings", options: Namespace) -> int:
     """
 
     def through_tables() -> int:
-        from app.commands.tables import tables_beside, tables_of  # noqa: PLC0415 - loading it takes a second, too
+        from app.service.lake import tables_of_group  # noqa: PLC0415
+        from app.service.stores import new_store  # noqa: PLC0415 - loading them takes a second
 
-        work = pkgutil.resolve_name(options.work)  # loading it takes a second
+        work = pkgutil.resolve_name(options.work)  # this, too
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.default_int_handler)
-        if options.command == "schema":
-            options.beside = tables_beside(settings)
+        found = cache(lambda: [*tables_of_group(settings, new_store(settings))])
+        options.beside = lambda: [each.table for each in found()] if settings.has_tables else []
         codes = []
         with options.ends:
-            for its in tables_of(settings, options):
+            for its in _chosen(settings, options, found):
                 is_one = settings.has_tables and not its.has_tables
                 if is_one and not vars(options).get("json"):
                     print_line(f"-- table {its.table}")  # a comment in SQL
@@ -57,7 +59,21 @@ def run(settings: "Settings", options: Namespace) -> int:
     try:
         return _run(options.command, through_tables)
     except KeyboardInterrupt:
-        return _failed(f"{options.command} was stopped before its end", _INTERRUPTED)
+        return _failed(f"{options.command} was stopped before its end", 130)  # as shells report Ctrl-C
+
+
+def _chosen(settings: "Settings", options: Namespace, found: Callable[[], list["Settings"]]) -> Sequence["Settings"]:
+    """Settings of each table that ``--table`` names; without it, of those that this consumer group has had."""
+    named = vars(options).get("table")
+    if not named and (not settings.has_tables or options.tables in ("itself", "none")):
+        return [settings]
+    if named or options.tables == "one":
+        return [settings.of_table(each) for each in dict.fromkeys(named or [None])]
+    if not (tables := found()):
+        cause = f"consumer group {settings.consumer_group} has written none of input={settings.input_topic}"
+        hint = f"Name one with --table, such as {settings.table}"
+        raise ConfigError(f"looking for tables in {settings.storage.uri}/{settings.root}", cause, hint)
+    return tables
 
 
 def _run(command: str, work: Callable[[], int], where: str = "") -> int:
@@ -79,3 +95,30 @@ def _run(command: str, work: Callable[[], int], where: str = "") -> int:
 def _failed(message: str, code: int) -> int:
     print(f"ERROR! {message}", file=sys.stderr, flush=True)  # noqa: T201
     return code
+
+
+def print_line(line: str) -> None:
+    """Print a line on standard output at once, also where that is a pipe, and whatever LOGLEVEL is."""
+    try:
+        print(escape_control_in_lines(line), flush=True)  # noqa: T201
+    except BrokenPipeError:  # the reader has enough, as `head` has: the command goes on to its end all the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def warnings_alone(*, in_answer: bool) -> Iterator[RecentWarnings]:
+    """Logs nothing below warnings, for commands that print what they find, nor these if the answer tells them.
+
+    LOGLEVEL=DEBUG still logs all.
+    """
+    root, log, taken = logging.getLogger(), logging.getLogger("app"), RecentWarnings()
+    if root.level > logging.DEBUG:
+        root.setLevel(max(root.level, logging.WARNING))
+    if in_answer:
+        log.addHandler(taken)
+        log.propagate = log.isEnabledFor(logging.DEBUG)
+    try:
+        yield taken
+    finally:
+        log.propagate = True
+        log.removeHandler(taken)

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, PositiveInt
 
 from app.config import parsers as parse
 from app.config.fields import Area, Contradictions, env
-from app.formats import FORMATS
+from app.parts import FORMATS
 
 _OF_KEYS = [name for name, each in FORMATS.items() if each.is_of_keys]
 KeyFormat = Literal[*_OF_KEYS]  # type: ignore[valid-type] # mypy does not read the table

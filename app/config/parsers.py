@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 from zoneinfo import available_timezones
 
 from app import time_texts
-from app.formats import FORMATS
 from app.model import EACH_TOPIC
+from app.parts import FORMATS
 from app.table.layout import KAFKA_PARTITIONS
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]|\.(?!\.))*"

@@ -1,9 +1,14 @@
 """An observer of the sink: stream timeouts follow records by it, and the sink needs no keys."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol
+
+from quixstreams import Application
+from quixstreams.models import Deserializer
 
 from app.model import Message, Rejected, TopicPartition
+
+IsHeard = Callable[[TopicPartition], bool]  # whether a partition is being consumed
 
 
 class SinkObserver:
@@ -26,6 +31,14 @@ class SinkObserver:
 
 
 NOBODY = SinkObserver()
+
+
+class KeyWatch(Protocol):
+    """Watches keys by an observer of the sink, among the topics that Kafka shows; its deserializer is to read them."""
+
+    key_deserializer: Deserializer
+
+    def new_observer(self, application: Application, topics: Collection[str], is_heard: IsHeard, /) -> SinkObserver: ...
 
 
 class Observed:

@@ -18,6 +18,7 @@ from quixstreams.models.topics import Topic
 from app import logs
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
+from app.consumer.sink_observer import KeyWatch
 from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
 from app.delivery.limits import BatchLimits
@@ -39,11 +40,9 @@ from app.service.formats import Formats
 from app.service.kafka import asking_for_topics, open_group, what_is_written
 from app.service.lake import Lake, check_journals
 from app.service.process import Process
-from app.service.stream_timeouts import StreamTimeouts
 from app.service.until import RunEnd
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
-from app.stream_timeouts.events import Announcer
 from app.table.existing import TableLocation
 
 logger = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ class Connector:
     bad_records: BadRecords
     limits: BatchLimits
     formats: Formats
-    stream_timeouts: StreamTimeouts
+    key_watch: KeyWatch
     store: ObjectStore
     lake: Lake | None  # where there is one table
     lakes: dict[str, Lake] = field(default_factory=dict)
@@ -97,7 +96,7 @@ class Connector:
                 visible,
                 variable="input",
                 value_deserializer=self.formats.value,
-                key_deserializer=self.stream_timeouts.key_deserializer,
+                key_deserializer=self.key_watch.key_deserializer,
             )
 
     def check_group(self, application: Application, admin: AdminClient, topics: Collection[str]) -> None:
@@ -106,13 +105,6 @@ class Connector:
         ours = what_is_written(self.settings, self.location, prefix_of(application))
         group = application.config.consumer_group
         self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, ours, topics))
-
-    def new_announcer(self, application: Application, visible: Collection[str]) -> Announcer | None:
-        with asking_for_topics(self.settings):
-            announcer = self.stream_timeouts.new_announcer(application, visible)
-        if announcer:
-            self.ends.callback(announcer.close)
-        return announcer
 
     def join_group(
         self,

@@ -20,7 +20,7 @@ from app.config.settings import Settings
 from app.consumer.errors import at_line_of
 from app.consumer.plain.transformer import NeedsFrameworkError, stateless_dataframe
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.formats import FORMATS
+from app.parts import FORMATS
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -12,17 +11,14 @@ from quixstreams.models import Deserializer
 from quixstreams.models.serializers import DESERIALIZERS
 
 from app.bad_records.refusals import ReadMessage
-from app.catalog.rest_client import Credentials, RestClient
-from app.catalog.schema_registry import SERVICE, SchemaRegistry
-from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, new_deserializer
 from app.convert.registered_schemas import Find, unpacked_size
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.errors import RetryableError
-from app.formats import FORMATS
 from app.model import Message, RegisteredSchema, SchemaId
 from app.monitoring.waits import Request, Stopped, Waits
+from app.parts import FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +32,6 @@ class Formats:
     read: ReadMessage | None = None  # a single message
 
 
-def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
-    """The schema registry; certificates that the settings hold as text become files in the scratch folder."""
-
-    def file(name: str, pem: str | None) -> str | None:
-        if pem is None or not is_pem(pem):
-            return pem
-        path = scratch / f"registry-{name}.pem"
-        path.touch(mode=0o600)
-        path.write_text(pem)
-        return str(path)
-
-    url = settings.registry_url
-    assert url is not None, "settings with Avro name it"  # noqa: S101
-    if url.startswith("glue://"):
-        from app.catalog.glue_client import GlueClient  # noqa: PLC0415 - with boto3, for this registry alone
-
-        own = settings.registry_username, settings.registry_password, None
-        of_store = settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token
-        client = GlueClient(url, own) if own[0] else GlueClient(url, of_store, settings.aws_endpoint_url)
-        return SchemaRegistry(url, client, settings.input_topic)
-    credentials = Credentials(
-        settings.registry_token,
-        settings.registry_username,
-        settings.registry_password,
-        file("ca", settings.registry_ca),
-        file("certificate", settings.registry_certificate),
-        file("key", settings.registry_key),
-    )
-    return SchemaRegistry(url, RestClient(SERVICE, url, credentials), f"{settings.input_topic}-value")
-
-
 def new_formats(settings: Settings, find: Find | None) -> Formats:
     """The parts that read keys and values; ``find`` asks the schema registry, if there is one.
 
@@ -77,7 +42,7 @@ def new_formats(settings: Settings, find: Find | None) -> Formats:
     for name in {values, keys}:
         known = FORMATS[name]
         if known.messages:
-            new = resolve_name(f"app.convert.{known.messages}")
+            new = resolve_name(known.messages)
             made[name] = new(find) if known.needs_registry else new()
 
     def deserializer(name: str) -> Deserializer:

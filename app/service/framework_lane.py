@@ -49,7 +49,9 @@ def new_framework_lane(connector: Connector) -> Lane:
     application, topic, built, is_aligned = runtime.metrics.waits.at_start("Kafka", build)
     admin = new_admin(application.config.broker_address)
     connector.check_group(application, admin, [topic.name])
-    announcer = connector.new_announcer(application, visible)
+    observer = connector.key_watch.new_observer(
+        application, visible, lambda tp: callbacks.is_kafka_there and sink.is_read(tp)
+    )
     topics = {each.name: each for each in (topic, *built.topics)}
     internal = [name for name in topics if REPARTITIONED in name]
     current.watch(topics.values(), topic.name)
@@ -65,16 +67,13 @@ def new_framework_lane(connector: Connector) -> Lane:
     members = Members.of_one(topic.name, member)
     connector.ends.callback(members.stop)
 
-    def is_heard(tp: TopicPartition) -> bool:
-        return callbacks.is_kafka_there and sink.is_read(tp)
-
     sink = callbacks.sink = RowSink(
         member,
         Flushing(member, mark_commits(consumer)),
         connector.bad_records,
         current,
         Due(settings.commit_interval, runtime.timings),
-        Observed(connector.stream_timeouts.new_observer(is_heard, announcer)),
+        Observed(observer),
         on_start=_restoring_signal_handlers(),
         can_go_back=not is_aligned,
     )

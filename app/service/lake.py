@@ -4,25 +4,25 @@ A ``ConnectorError`` of the store or the catalog comes through every function he
 """
 
 import logging
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pkgutil import resolve_name
 from typing import Final
 
 import pyarrow as pa
 
 from app import DOCUMENTS
 from app.catalog.base import Catalog
-from app.catalog.query_api import QueryApi
-from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
-from app.catalog.targets import IcebergTarget, QuixTarget
+from app.catalog.targets import QuixTarget
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
 from app.journal.journal import warn_of_other_groups
 from app.monitoring.waits import Waits
+from app.parts import CATALOGS
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
@@ -58,14 +58,12 @@ class Lake:
 
 def open_lake(settings: Settings, waits: Waits, store: ObjectStore, ends: ExitStack) -> Lake:
     """Connect to the catalog, then to the table's store, and compare the settings with the table."""
-    catalog = new_catalog(settings, store)
+    if catalog := new_catalog(settings, store, settings.query_api):
+        ends.callback(catalog.close, _LAST_WORDS_SECONDS)
     known = waits.at_start("catalog", catalog.check) if catalog else None
     location = new_location(settings, store, known)
     waits.at_start("store", lambda: store.connect(f"{location.root}/"))
-    query_api = QueryApi(settings.query_api) if settings.query_api else None
-    if query_api:
-        ends.callback(query_api.close, _LAST_WORDS_SECONDS)
-    lake = waits.at_start("store", lambda: new_lake(settings, store, location, known, catalog, query_api))
+    lake = waits.at_start("store", lambda: new_lake(settings, store, location, known, catalog))
     waits.at_start("store", lake.schema.open)
     if settings.transforms:  # the first batch needs them
         waits.at_start("catalog", lambda: lake.registrar.prepare(has_batch=False))
@@ -117,16 +115,12 @@ def require_table(store: ObjectStore, location: TableLocation) -> None:
         raise ConfigError("looking for the table", f"there is nothing in {location.uri}", CHECK_THE_NAME)
 
 
-def new_catalog(settings: Settings, store: ObjectStore) -> Catalog | None:
+def new_catalog(settings: Settings, store: ObjectStore, query_api: QuixTarget | None = None) -> Catalog | None:
     """The catalog, without a request to it; ``None`` without one. Iceberg's metadata is kept in the store."""
-    match settings.catalog:
-        case QuixTarget() as target:
-            return QuixCatalog(target)
-        case IcebergTarget() as target:
-            from app.catalog.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
-
-            return IcebergTable(target, store)
-    return None
+    if (target := settings.catalog) is None:
+        return None
+    new: Callable[..., Catalog] = resolve_name(CATALOGS[settings.catalog_type])
+    return new(target, store, query_api)
 
 
 def new_lake(
@@ -135,7 +129,6 @@ def new_lake(
     location: TableLocation,
     known: CatalogTable | None = None,
     catalog: Catalog | None = None,
-    query_api: QueryApi | None = None,
 ) -> Lake:
     """The table's parts, if the settings do not contradict the table in the store or in the catalog.
 
@@ -161,13 +154,6 @@ def new_lake(
     if settings.is_iceberg:
         columns = known.columns if known and known.columns is not None else pa.schema([])
         of_iceberg = TableSchema.of_others(column for column in columns if column.name not in spec.columns)
-    registrar = Registrar(
-        catalog if settings.auto_discover else None,
-        location,
-        spec,
-        settings.input_topic,
-        known,
-        query_api.files_added if query_api else None,
-    )
+    registrar = Registrar(catalog if settings.auto_discover else None, location, spec, settings.input_topic, known)
     schema = SchemaStore(store, location.root, settings.column_types, of_iceberg, spec.time_zone)
     return Lake(store, location, spec, schema, registrar)

@@ -22,7 +22,6 @@ from app.delivery.claimer import Wanted
 from app.delivery.limits import BatchLimits
 from app.delivery.members import Members
 from app.kafka.topics import new_admin
-from app.model import TopicPartition
 from app.service.connector import Connector, Lane, prefix_of
 from app.service.formats import Formats
 from app.service.kafka import new_application, partition_fetch
@@ -41,7 +40,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     admin = new_admin(application.config.broker_address)
     visible = connector.visible_topics(application)
     topic, topics, subscribed = _open_inputs(connector, application, visible)
-    announcer = connector.new_announcer(application, visible)
+    observer = connector.key_watch.new_observer(application, visible, lambda tp: presence.is_there and loop.is_read(tp))
     connector.check_group(application, admin, topics)
     until = new_until(settings, connector.runtime, application, admin, topics)
     presence = BrokerPresence()
@@ -61,15 +60,11 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
         members = Members.of_one(topic.name, connector.open_member(group, formats))
     connector.ends.callback(members.stop)
 
-    def is_heard(tp: TopicPartition) -> bool:
-        return presence.is_there and loop.is_read(tp)
-
     def on_turn(has_come: bool) -> None:
         if has_come:
             presence.heard()
         connector.health.turn()
 
-    observer = connector.stream_timeouts.new_observer(is_heard, announcer)
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, formats.size_of, observer, transformer)
     loop = PlainLoop(client, intake, members, on_turn, until)
     run_end = None
@@ -88,8 +83,8 @@ def _open_inputs(
     if not settings.has_several:
         topic = connector.open_input(application, visible)
         return topic, [topic.name], [topic.name]
-    formats, timeouts = connector.formats, connector.stream_timeouts
-    topic = Topic("input", value_deserializer=formats.value, key_deserializer=timeouts.key_deserializer)
+    formats, key_watch = connector.formats, connector.key_watch
+    topic = Topic("input", value_deserializer=formats.value, key_deserializer=key_watch.key_deserializer)
     topics = topics_among(settings, visible, prefix)
     names = (f"^{prefix}({name[1:]})" if settings.is_expression else f"{prefix}{name}" for name in settings.topics)
     return topic, topics, [*names]

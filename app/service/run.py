@@ -5,29 +5,30 @@ import shutil
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from math import inf
+from pkgutil import resolve_name
 
 import pyarrow as pa
 
 from app import logs
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
+from app.consumer.sink_observer import KeyWatch
 from app.convert.registered_schemas import Find
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
+from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
 from app.service.build import new_batch_limits
 from app.service.connector import Connector
 from app.service.customised import choose_lane, load_customised
-from app.service.formats import new_formats, new_registry, waiting
+from app.service.formats import new_formats, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import dead_letter_address, open_lake
 from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
-from app.service.self_maintenance import SelfMaintenance
 from app.service.stores import new_store
-from app.service.stream_timeouts import StreamTimeouts
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.timings import DEFAULT, Timings
@@ -89,12 +90,12 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     logger.info("%s", lane_choice.why)
     commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
     limits = new_batch_limits(settings, timings, scratch, commit_seconds)
-    registry = new_registry(settings, scratch) if settings.needs_registry else None
+    registry = resolve_name(REGISTRY)(settings, scratch) if settings.needs_registry else None
     find: Find | None = registry.find if registry else None
     if find and not lane_choice.is_untouched:  # the consumer's thread asks
         find = waiting(find, metrics.waits, timings.flush_seconds, process.stop)
     formats = new_formats(settings, find)
-    stream_timeouts = StreamTimeouts(settings, customised.on_stream_timeout, formats.key)
+    key_watch: KeyWatch = resolve_name(KEY_WATCH)(settings, customised.on_stream_timeout, formats.key, ends)
     spark.start()  # takes seconds; the rest connects meanwhile
 
     # The catalog, the store and the table; the registry.
@@ -116,7 +117,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         bad_records,
         limits,
         formats,
-        stream_timeouts,
+        key_watch,
         store,
         lake,
     )
@@ -124,15 +125,10 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     monitor.found(location.uri, location.root, dead_letter_address(location.store_uri, location.root))
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
-    if settings.compact or settings.keep:
-        maintenance = SelfMaintenance(settings, store, connector.lakes, metrics, scratch)
-        maintenance.start()
-        ends.callback(maintenance.stop)
-    with ExitStack() as told:
-        if settings.lineage_url:
-            from app.service.lineage import Lineage  # noqa: PLC0415 - loads its client
-
-            told.enter_context(Lineage(settings, runtime, connector.lakes, lane))
+    with ExitStack() as observed:
+        for observer in OBSERVERS.values():
+            if any(getattr(settings, name) for name in observer.settings):
+                observed.enter_context(resolve_name(observer.new)(connector, lane))
         connector.run(lane)
 
 

@@ -1,11 +1,13 @@
 """Builds the store that the settings name; says how executors on a cluster reach it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pkgutil import resolve_name
 
 from app.config.settings import Settings
+from app.parts import STORES
 from app.storage.base import ObjectStore
 from app.storage.local.store import LocalStore
-from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
+from app.storage.targets import AzureTarget, LocalTarget, S3Target, StorageTarget
 
 
 def new_store(settings: Settings) -> ObjectStore:
@@ -18,14 +20,9 @@ def new_store(settings: Settings) -> ObjectStore:
             from app.storage.s3.store import S3Store
 
             return S3Store(target, sse=settings.s3_sse, sse_kms_key_id=settings.s3_sse_kms_key_id, max_workers=workers)
-        case GcsTarget() as target:
-            from app.storage.gcs.store import GcsStore
-
-            return GcsStore(target, max_workers=workers)
-        case AzureTarget() as target:
-            from app.storage.azure.store import AzureStore
-
-            return AzureStore(target, max_workers=workers)
+        case target:
+            new: Callable[..., ObjectStore] = resolve_name(STORES[target.uri.partition("://")[0]])
+            return new(target, max_workers=workers)
 
 
 def uri_for_executors(target: StorageTarget) -> str:

@@ -64,9 +64,10 @@ def _die(place: str, number: int) -> None:
 
 if death := os.environ.get("LIGHT_DIE"):
     _die(death.partition(":")[0], int(death.partition(":")[2]))
-timings = Timings(
-    session_seconds=float(os.environ.get("LIGHT_SESSION_SECONDS", "30")),
-    lineage_seconds=float(os.environ.get("LIGHT_LINEAGE_SECONDS", "600")),
-)
+if seconds := os.environ.get("LIGHT_LINEAGE_SECONDS"):
+    import app.parts.lineage.lineage
+
+    vars(app.parts.lineage.lineage)["_EVERY_SECONDS"] = float(seconds)
+timings = Timings(session_seconds=float(os.environ.get("LIGHT_SESSION_SECONDS", "30")))
 vars(app.service.run)["run"] = partial(app.service.run.run, timings=timings)
 runpy.run_path(str(TREE / "main.py"), run_name="__main__")

@@ -13,8 +13,8 @@ import pytest
 from app import __version__
 from tests.support.commands import run_command
 from tests.support.environment import ENOUGH
+from tests.support.local_settings import local_settings
 from tests.support.waiting import PATIENCE, wait_until
-from tests.unit.commands.local import local_settings
 
 COMMANDS = ("check", "try", "audit", "replay", "compact", "erase")
 MAIN = Path(__file__).parents[2] / "main.py"
@@ -108,7 +108,7 @@ def test_a_package_that_is_missing_later_is_no_bug(tmp_path: Path, capsys: pytes
     """Whoever has read the arguments says how to install it, as for the packages that are loaded first."""
 
     missing = ModuleNotFoundError("No module named 'azure'", name="azure")
-    with patch("app.commands.audit.command.audit", side_effect=missing), pytest.raises(ModuleNotFoundError):
+    with patch("app.parts.audit.command.audit", side_effect=missing), pytest.raises(ModuleNotFoundError):
         run_command(local_settings(tmp_path), "audit")
     assert capsys.readouterr() == ("", "")
 
@@ -159,6 +159,6 @@ def test_a_command_reads_the_settings_and_answers(tmp_path: Path) -> None:
 def test_no_stack_trace_stands_in_for_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], raised: BaseException, code: int, message: str
 ) -> None:
-    with patch("app.commands.replay.replay", side_effect=raised):
+    with patch("app.parts.replay.command.replay", side_effect=raised):
         assert run_command(local_settings(tmp_path), "replay") == code
     assert capsys.readouterr().err.startswith(message)

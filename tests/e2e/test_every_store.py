@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.azure.store import AzureStore
-from app.storage.gcs.store import GcsStore
+from app.parts.azure.store import AzureStore
+from app.parts.gcs.store import GcsStore
 from app.storage.local.store import LocalStore
 from app.storage.s3.store import S3Store
 from app.storage.targets import AzureTarget, GcsTarget

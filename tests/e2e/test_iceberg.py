@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from app.catalog.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
+from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.storage.s3.store import S3Store
 from dev import iceberg_spark
 from dev.connector import REPO, environment

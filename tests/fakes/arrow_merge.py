@@ -1,4 +1,4 @@
-"""Stands in for ``app.spark.merge.Merge``: joins files of one schema in this process."""
+"""Stands in for ``app.parts.maintenance.spark_merge.Merge``: joins files of one schema in this process."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.spark.merge import Target
+from app.parts.maintenance.spark_merge import Target
 from tests.fakes.arrow_writer import footer_with
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.storage.azure.store import AzureStore
+from app.parts.azure.store import AzureStore
 from app.storage.base import TIMEOUTS
 from app.storage.targets import AzureTarget
 from tests.fakes.canned_server import Answer

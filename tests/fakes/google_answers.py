@@ -9,7 +9,7 @@ import google_crc32c
 import pytest
 from google.api_core.retry import Retry
 
-from app.storage.gcs.store import RETRY, GcsStore
+from app.parts.gcs.store import RETRY, GcsStore
 from app.storage.targets import GcsTarget
 from tests.fakes.canned_server import Answer, CannedServer
 

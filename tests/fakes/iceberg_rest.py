@@ -9,7 +9,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import CommitTableRequest, Table
 
 from tests.fakes.canned_server import Answer, CannedServer, Request
-from tests.unit.catalog.iceberg_bench import IcebergBench
+from tests.unit.parts.iceberg.iceberg_bench import IcebergBench
 
 Odd = Callable[[Request, Callable[[], Answer]], Answer]
 TABLE = "/v1/namespaces/lake/tables/readings"

@@ -56,6 +56,9 @@ class MemoryCatalog:
     def has(self, marks: Sequence[Mark]) -> bool:
         return False
 
+    def close(self, seconds: float) -> None:
+        pass
+
     def add_files(self, files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
         assert topic is None or topic in self.sources
         error = self.refuse()

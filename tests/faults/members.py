@@ -13,7 +13,6 @@ from typing import Any, Self
 
 import pyarrow.parquet as pq
 
-from app.catalog.quix import QuixCatalog
 from app.catalog.registrar import Registrar
 from app.catalog.rest_client import Patience
 from app.catalog.targets import QuixTarget
@@ -27,6 +26,7 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
+from app.parts.quix.catalog import QuixCatalog
 from app.storage.base import ObjectStore
 from app.table.existing import TableLocation
 from app.table.layout import dead_letter_root, is_data_file

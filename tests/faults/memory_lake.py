@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import pyarrow.parquet as pq
 
-from app.catalog.iceberg.marks import are_in, properties_of
 from app.errors import FatalError, RetryableError
 from app.journal.entry import claim_key, is_log, log_key
 from app.journal.journal import CLAIM, PartitionClaim
 from app.journal.log import AssignmentLog, Progress, log_form
 from app.model import DataFile, Mark, TopicPartition
+from app.parts.iceberg.table_metadata import are_in, properties_of
 from app.storage.base import ChangedError, Content, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
 from app.table.existing import CatalogTable
@@ -276,6 +276,9 @@ class WatchfulCatalog:
     def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         if files:
             yield files
+
+    def close(self, seconds: float) -> None:
+        pass
 
     def has(self, marks: Sequence[Mark]) -> bool:
         """It knows every other time, as catalogs of both kinds."""

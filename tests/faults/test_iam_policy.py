@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.commands.audit.command import audit
 from app.errors import ConnectorError, FatalError, RetryableError
+from app.parts.audit.command import audit
 from app.storage.probe import try_out
 from app.storage.s3.client import Limits
 from app.storage.s3.store import S3Store

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.model import TopicPartition
-from app.stream_timeouts.tracker import TimeoutTracker
+from app.parts.stream_timeouts.tracker import TimeoutTracker
 from dev.broker import QUIET
 from dev.kafka import LocalKafka
 from tests.fakes.clock import Clock
@@ -54,7 +54,7 @@ class Watched:
         self.topic = f"{place.topic}-timeouts"
         self._flows: dict[ConnectorThread, Flow] = {}
         place.kafka.create_topic(self.topic)
-        monkeypatch.setattr("app.service.stream_timeouts.TimeoutTracker", self._new_silence)
+        monkeypatch.setattr("app.parts.stream_timeouts.timeouts.TimeoutTracker", self._new_silence)
 
     def _new_silence(self, **arguments: Any) -> TimeoutTracker:
         connector = current()

@@ -29,7 +29,7 @@ ROOT = "data/readings"
 NO_LEASE = (
     "-c",
     f"import sys; sys.path.insert(0, {str(MAIN.parent)!r}); from datetime import timedelta; import main; "
-    "import app.commands.compact.job as job; job._LEASE = timedelta(0); sys.exit(main.main(sys.argv[1:]))",
+    "import app.parts.maintenance.job as job; job._LEASE = timedelta(0); sys.exit(main.main(sys.argv[1:]))",
 )
 
 

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
-from app.commands.schema import ENGINES, Table
 from app.journal.rolled_back import Placeholders
+from app.parts.schema.command import ENGINES, Table
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore
 from app.table.layout import HIVE_NULL, PartitionSpec

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.errors import FatalError
-from app.spark.merge import Merge, Target, may_match, merge_session
+from app.parts.maintenance.spark_merge import Merge, Target, may_match, merge_session
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 

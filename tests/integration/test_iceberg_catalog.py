@@ -11,13 +11,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType
 from pyiceberg.utils.config import Config
 
-from app.catalog.iceberg.rewrite import Rewrite
 from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError
+from app.parts.iceberg.rewrite import Rewrite
 from dev.iceberg_catalog import LocalIcebergCatalog
 from tests.fakes.oauth_gate import CLIENT, OTHER_TOKENS, SECRET, TOKENS, OAuthGate
 from tests.support.environment import load
-from tests.unit.catalog.iceberg_bench import ROOT, IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import ROOT, IcebergBench, marks
 
 
 @pytest.fixture

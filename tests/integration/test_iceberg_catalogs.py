@@ -10,7 +10,7 @@ import pytest
 
 from dev.glue import LocalGlue
 from dev.other_packages import other_packages
-from tests.unit.catalog.iceberg_bench import P0, P1, IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import P0, P1, IcebergBench, marks
 
 POSTGRESQL = ("pgserver==0.1.4", "psycopg2-binary==2.9.13")
 BATCHES = 6

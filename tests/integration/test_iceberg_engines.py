@@ -25,7 +25,7 @@ from tests.support.iceberg_readers import (
     read_with_pyiceberg,
     read_with_spark,
 )
-from tests.unit.catalog.iceberg_bench import IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import IcebergBench, marks
 
 TABLE = "sensors"
 COLUMNS = pa.schema(

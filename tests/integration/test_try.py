@@ -251,7 +251,7 @@ STATELESS = "def transform(sdf):\n    return sdf[sdf['n'] > 0].apply(lambda valu
 def test_functions_of_single_records_need_no_broker_even_in_this_process(
     text: str, try_here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.commands.offline.Producer", lambda *_: pytest.fail("a broker was made"))
+    monkeypatch.setattr("app.parts.try_out.offline.Producer", lambda *_: pytest.fail("a broker was made"))
     code, printed, errors = try_here(text=text)
     assert code == 0, errors
     assert printed.startswith('row   line 1  .  {"ts_ms":1704067200000,"n":1')

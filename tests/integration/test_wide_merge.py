@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from app.spark.merge import Merge, Target, merge_session
+from app.parts.maintenance.spark_merge import Merge, Target, merge_session
 
 pytestmark = pytest.mark.usefixtures("parsed_classes")
 

@@ -1,6 +1,6 @@
 """Model of a folder's compaction, for a search through every order in which its steps can happen.
 
-A *compactor* (``app.commands.compact``) merges the files of one folder: read record, list, survey, read inputs, intend,
+A *compactor* (``app.parts.maintenance``) merges files of one folder: read record, list, survey, read inputs, intend,
 upload, delete each input, close. Several run at once; each may stall between two steps for any time, or die. A
 compactor that finds the record open takes it over at once: nothing here relies on the lease, which only saves work. If
 the merged file is there, it deletes the inputs. If not, it gives up: it puts a file without rows there, and closes the

@@ -52,8 +52,8 @@ _OF_TOPICS = ("tests/unit/consumer/plain/test_several_topics.py",)
 _OF_PIPELINE = ("tests/unit/delivery/test_pipeline.py", "tests/unit/delivery/test_pipeline_journal.py")
 _LOG = "app/journal/log.py"
 _TAKEOVER = "app/journal/takeover.py"
-_OF_ICEBERG = ("tests/unit/catalog/test_iceberg.py",)
-_OF_PARTITIONS = ("tests/unit/catalog/test_iceberg_partitions.py",)
+_OF_ICEBERG = ("tests/unit/parts/iceberg/test_iceberg.py",)
+_OF_PARTITIONS = ("tests/unit/parts/iceberg/test_iceberg_partitions.py",)
 _OF_JOURNAL = (
     "tests/unit/journal/test_own_log.py",
     "tests/unit/journal/test_fencing.py",
@@ -62,7 +62,9 @@ _OF_JOURNAL = (
     "tests/unit/journal/test_takeover.py",
 )
 
-_OF_COMPACTION = ("tests/unit/commands/compact",)
+_OF_COMPACTION = tuple(
+    f"tests/unit/parts/maintenance/test_{name}.py" for name in ("compact", "compact_iceberg", "erase", "erase_iceberg")
+)
 MUTANTS = (
     Mutant(
         "a row is lost",
@@ -255,63 +257,63 @@ MUTANTS = (
     ),
     Mutant(
         "a commit of Iceberg does not look first",
-        "app/catalog/iceberg/table.py",
+        "app/parts/iceberg/table.py",
         "        if are_in(table.properties, self._group, marks):\n",
         "        if are_in({}, self._group, marks):\n",
         _OF_ICEBERG,
     ),
     Mutant(
         "the library appends to an Iceberg table again without a look",
-        "app/catalog/iceberg/entries.py",
+        "app/parts/iceberg/entries.py",
         '    metadata.properties[_RETRIES] = "0"',
         '    metadata.properties[_RETRIES] = "4"',
         _OF_ICEBERG,
     ),
     Mutant(
         "files that somebody has changed are replaced by merged ones of an Iceberg table",
-        "app/catalog/iceberg/rewrite.py",
+        "app/parts/iceberg/rewrite.py",
         "if all((task := live.get(its.task.file.file_path)) and not task.delete_files for its in each.inputs)",
         "if any((task := live.get(its.task.file.file_path)) and not task.delete_files for its in each.inputs)",
-        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+        ("tests/unit/parts/iceberg/test_iceberg_rewrite.py",),
     ),
     Mutant(
         "files of deletes of an Iceberg table are told to be of no use",
-        "app/catalog/iceberg/rewrite.py",
+        "app/parts/iceberg/rewrite.py",
         "table.inspect.all_files()",
         "table.inspect.all_data_files()",
-        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+        ("tests/unit/parts/iceberg/test_iceberg_rewrite.py",),
     ),
     Mutant(
         "bounds of an Iceberg file leave out its largest values",
-        "app/catalog/iceberg/entries.py",
+        "app/parts/iceberg/entries.py",
         "each.num_values and not each.has_min_max",
         "not each.num_values and not each.has_min_max",
-        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+        ("tests/unit/parts/iceberg/test_iceberg_rewrite.py",),
     ),
     Mutant(
         "a value that is in the partition alone is lost by a merge of Iceberg files",
-        "app/catalog/iceberg/rewrite.py",
+        "app/parts/iceberg/rewrite.py",
         "ids.get(name) in sources",
         "False",
-        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+        ("tests/unit/parts/iceberg/test_iceberg_rewrite.py",),
     ),
     Mutant(
         "files with other ids of columns become one in an Iceberg table",
-        "app/catalog/iceberg/rewrite.py",
+        "app/parts/iceberg/rewrite.py",
         "any(map(_has_ids, (one, other)))",
         "False",
-        ("tests/unit/catalog/test_iceberg_rewrite.py",),
+        ("tests/unit/parts/iceberg/test_iceberg_rewrite.py",),
     ),
     Mutant(
         "files that were on their way get the new partitions of an Iceberg table",
-        "app/catalog/iceberg/partitions.py",
+        "app/parts/iceberg/partitions.py",
         "            if all(each.name in folders for each in _partitions(metadata, spec)):\n",
         "            if spec:\n",
         _OF_PARTITIONS,
     ),
     Mutant(
         "hours of a day share a file of an Iceberg table",
-        "app/catalog/iceberg/partitions.py",
+        "app/parts/iceberg/partitions.py",
         'unit="hour"',
         'unit="day"',
         _OF_PARTITIONS,
@@ -430,28 +432,28 @@ MUTANTS = (
     ),
     Mutant(
         "a folder's record is closed as it was closed before",
-        "app/commands/compact/record.py",
+        "app/parts/maintenance/record.py",
         "word = secrets.token_hex(_WORD // 2)",
         'word = "0" * _WORD',
         _OF_COMPACTION,
     ),
     Mutant(
         "a merged file that is merged again is deleted at once",
-        "app/commands/compact/merger.py",
+        "app/parts/maintenance/merger.py",
         "(is_merged(file.key) and file.rows > 0)",
         "False",
         _OF_COMPACTION,
     ),
     Mutant(
         "files of unfinished batches are merged",
-        "app/commands/compact/job.py",
+        "app/parts/maintenance/job.py",
         "if found.key not in left_out)",
         "if found.key)",
         _OF_COMPACTION,
     ),
     Mutant(
         "a run that takes over does not look for the merged file",
-        "app/commands/compact/merger.py",
+        "app/parts/maintenance/merger.py",
         "return self._table.rows_of(store.find(out)) > 0",
         "return False",
         _OF_COMPACTION,

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.convert.avro_columns import NotReadError
-from app.convert.avro_messages import AvroMessages, AvroSchema
+from app.parts.avro.avro_columns import NotReadError
+from app.parts.avro.avro_messages import AvroMessages, AvroSchema
 from app.table.field_rules import FieldRules
 from app.table.layout import HIVE_NULL
 from tests.fakes.kafka_message import KafkaMessage

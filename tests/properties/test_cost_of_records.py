@@ -12,9 +12,9 @@ from google.protobuf import struct_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.convert.avro_messages import AvroMessages
 from app.convert.json_parser import parse
 from app.convert.rows import Rules, convert
+from app.parts.avro.avro_messages import AvroMessages
 from app.table.schema import EMPTY
 from tests.support.avro import MemoryRegistry, datum, record
 from tests.support.avro import framed as of_avro
@@ -22,7 +22,7 @@ from tests.support.batches import row
 from tests.support.both_ways import StagingStep, Table, messages
 from tests.support.protobuf import field, file, message, registered
 from tests.support.protobuf import framed as of_protobuf
-from tests.unit.convert.test_protobuf_messages import class_of, opened
+from tests.unit.parts.protobuf.test_protobuf_messages import class_of, opened
 
 _CALLS_OF_A_BYTE, _FEW_CALLS = 12, 20_000
 

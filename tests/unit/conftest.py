@@ -1,6 +1,8 @@
 """What unit tests share."""
 
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import botocore.loaders
 import pytest
@@ -18,9 +20,31 @@ def _models_are_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _same_signals() -> Iterator[None]:
+    """What a command changes of the process is as before after each test."""
+    former = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, former)
+
+
+@pytest.fixture(autouse=True)
 def _memory_is_not_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """What settings follow must not depend on the container that the tests run in."""
     monkeypatch.setattr("app.config.settings.memory_limit", lambda: None)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy and no authorities of the machine."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "ours.parquet"
+    path.write_bytes(b"PAR1")
+    return path
 
 
 @pytest.fixture

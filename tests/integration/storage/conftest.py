@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from app.storage.azure.store import AzureStore
-from app.storage.gcs.store import GcsStore
+from app.parts.azure.store import AzureStore
+from app.parts.gcs.store import GcsStore
 from app.storage.local.store import LocalStore
 from app.storage.s3 import client as s3
 from app.storage.s3.store import S3Store

@@ -8,10 +8,10 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from app.errors import ConfigError
-from app.storage.azure.store import AzureStore
+from app.parts.azure.store import AzureStore
 from dev.azurite import LocalAzurite
 
-pytestmark = pytest.mark.night  # for every day: tests/unit/storage/azure
+pytestmark = pytest.mark.night  # for every day: tests/unit/parts/azure
 
 Make = Callable[..., AzureStore]
 

@@ -15,12 +15,12 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.identity import DefaultAzureCredential
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.storage.azure.store import AzureStore
+from app.parts.azure.store import AzureStore
 from app.storage.targets import AzureTarget
 from dev.azurite import LocalAzurite
 from tests.fakes.canned_server import Answer, CannedServer
 
-pytestmark = pytest.mark.night  # for every day: tests/unit/storage/azure
+pytestmark = pytest.mark.night  # for every day: tests/unit/parts/azure
 
 HEADER = "secret-of-the-identity-service"
 AUDIENCE = "https://storage.azure.com"

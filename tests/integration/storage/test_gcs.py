@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.gcs.store import GcsStore
+from app.parts.gcs.store import GcsStore
 from dev.gcs_server import LocalGcsServer
 from tests.faults.proxy import Cut, FaultProxy, Rule, nth, on
 
-pytestmark = pytest.mark.night  # for every day: tests/unit/storage/gcs
+pytestmark = pytest.mark.night  # for every day: tests/unit/parts/gcs
 
 Make = Callable[..., GcsStore]
 

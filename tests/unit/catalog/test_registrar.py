@@ -1,6 +1,6 @@
 """What the catalog is told around the registration of files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from app.table.existing import CatalogTable, TableLocation
 from app.table.layout import PartitionSpec
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.support.batches import spec
-from tests.unit.catalog.catalog_bench import footer_of
+from tests.unit.parts.quix.catalog_bench import footer_of
 
 STORE = "s3://lake"
 ROOT = "data/t"
@@ -32,12 +32,8 @@ def file(name: str) -> DataFile:
     return DataFile(f"{ROOT}/place={name}/f.parquet", {"place": name}, rows=1, size=1, footer=FOOTER)
 
 
-def registrar(
-    catalog: MemoryCatalog | None,
-    known: CatalogTable | None = None,
-    on_registered: Callable[[Sequence[DataFile]], None] | None = None,
-) -> Registrar:
-    return Registrar(catalog, TableLocation(STORE, ROOT), WANTED, "laps", known, on_registered)
+def registrar(catalog: MemoryCatalog | None, known: CatalogTable | None = None) -> Registrar:
+    return Registrar(catalog, TableLocation(STORE, ROOT), WANTED, "laps", known)
 
 
 def files_of(names: str) -> list[DataFile]:
@@ -271,19 +267,3 @@ def test_a_former_owner_s_files_are_not_counted() -> None:
     registering.register_again(files)
 
     assert catalog.told == [(["a", "b"], None), (["c"], None)]
-
-
-# --- those who want to know -----------------------------------------------------------------------------------------
-
-
-def test_others_are_told_of_what_is_registered_and_of_nothing_else() -> None:
-    told: list[list[str]] = []
-    catalog = Answers(None, LOST, most_files=2)
-    registering = registrar(catalog, KNOWN, lambda files: told.append(places(files)))
-    registration = registering.new_registration(files_of("abcde"))
-    with pytest.raises(RetryableError):
-        registration.run()
-    assert told == [["a", "b"]]
-
-    registration.run()
-    assert told == [["a", "b"], ["c", "d"], ["e"]]

@@ -97,7 +97,7 @@ class TestTheTableOfACommand:
         ],
     )
     def test_it_is_chosen(self, told: list[Any], variables: dict[str, str], table: str | None, topic: str) -> None:
-        arguments = Namespace(command="audit", work="audit", table=table and [table], ends=ExitStack())
+        arguments = Namespace(command="audit", tables="each", work="audit", table=table and [table], ends=ExitStack())
         assert commands.run(load(**variables), arguments) == int(topic == "payments")
         assert told[0].input_topic == topic
         assert told[0].table == (table or topic)
@@ -138,7 +138,7 @@ class TestTheTableOfACommand:
     def test_one_that_is_not_there_is_refused(
         self, told: list[Any], variables: dict[str, str], table: str | None, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        arguments = Namespace(command="audit", work="audit", table=table and [table], ends=ExitStack())
+        arguments = Namespace(command="audit", tables="each", work="audit", table=table and [table], ends=ExitStack())
         assert commands.run(load(**variables), arguments) == 2
         assert not told
         assert "--table" in capsys.readouterr().err

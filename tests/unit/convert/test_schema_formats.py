@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.convert.avro_messages import AvroMessages
+from app.parts.avro.avro_messages import AvroMessages
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.avro import MemoryRegistry, datum, framed, record
 from tests.support.both_ways import Table, assert_both_agree, messages

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from quixstreams import Application
 
-from app.commands.offline import OfflineBroker
 from app.consumer.plain.client import new_client
+from app.parts.try_out.offline import OfflineBroker
 from app.service.kafka import new_application
 from app.service.lake import new_location
 from app.service.stores import new_store

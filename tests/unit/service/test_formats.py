@@ -8,10 +8,11 @@ import pytest
 import trustme
 
 from app.errors import RetryableError
-from app.formats import FORMATS
 from app.model import RegisteredSchema, SchemaId
 from app.monitoring.metrics import Metrics
-from app.service.formats import new_formats, new_registry, waiting
+from app.parts import FORMATS
+from app.parts.registry.schema_registry import new_registry
+from app.service.formats import new_formats, waiting
 from tests.fakes.schema_registry import FakeSchemaRegistry
 from tests.support.environment import load
 

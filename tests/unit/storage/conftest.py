@@ -1,7 +1,5 @@
 """Stores of all SDKs at a server whose answers are canned."""
 
-from pathlib import Path
-
 import pytest
 
 
@@ -10,10 +8,3 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The libraries try again as ever, only without sleeping in between."""
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
     monkeypatch.setattr("azure.core.pipeline.transport.HttpTransport.sleep", lambda *_: None)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "ours.parquet"
-    path.write_bytes(b"PAR1")
-    return path

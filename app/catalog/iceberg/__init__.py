@@ -1,8 +1,0 @@
-"""An Iceberg table instead of the catalog of Quix: pyiceberg commits what Spark has written.
-
-table     the table in its catalog: created, widened, and appended to once for each batch
-marks     how far topic-partitions are, in the table's properties
-store_io  pyiceberg's metadata files through the connector's own store
-"""
-
-import app.catalog.iceberg.config_file  # noqa: F401 - before all that loads pyiceberg.catalog

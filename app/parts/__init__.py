@@ -1,0 +1,51 @@
+"""The parts: all that a record does not need on its way from Kafka to the lake, one row and one folder each.
+
+The core reads these tables and imports no part: a row names what is loaded when it is needed, as ``module:object``.
+"""
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+
+class Format(NamedTuple):
+    """A format that quixstreams has by the same name, or that the class ``messages`` reads."""
+
+    messages: str = ""  # what reads many values at once; without it each is read by itself
+    keys_at_once: bool = False  # whether many keys are read at once too: as text, or by ``messages``
+    is_of_keys: bool = True  # whether keys may have it
+    needs_registry: bool = False  # whether its schemas are in a registry
+    also: str = ""  # another name of it
+
+
+class Observer(NamedTuple):
+    """What accompanies a run where one of the settings is not empty."""
+
+    settings: Sequence[str]
+    new: str  # from the connector and its lane: a context manager, inside whose ``with`` block the lane runs
+    check: str = ""  # for ``check``, from the settings: a few words about the system at the address in the first one
+
+
+NewCommand = Callable[..., ArgumentParser]  # see ``app.commands.command_line``
+
+# Parts whose function ``add_commands`` extends the command line, of Python's own library alone; in the order of --help.
+COMMANDS: Final = ("check", "try_out", "audit", "replay", "maintenance", "schema")
+FORMATS: Final[Mapping[str, Format]] = {
+    "str": Format(keys_at_once=True, also="string"),
+    "bytes": Format(),
+    "double": Format(),
+    "int": Format(also="integer"),
+    "json": Format("app.convert.json_parser:JsonMessages"),
+    "quix": Format(),
+    "avro": Format("app.parts.avro.avro_messages:AvroMessages", keys_at_once=True, needs_registry=True),
+    "json-schema": Format("app.convert.json_parser:JsonSchemaMessages", is_of_keys=False),
+    "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
+}
+CATALOGS: Final = {"quix": "app.parts.quix.catalog:QuixCatalog", "iceberg": "app.parts.iceberg.table:IcebergTable"}
+STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
+REGISTRY: Final = "app.parts.registry.schema_registry:new_registry"
+KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
+OBSERVERS: Final[Mapping[str, Observer]] = {
+    "maintenance": Observer(("compact", "keep"), "app.parts.maintenance.schedule:SelfMaintenance"),
+    "lineage": Observer(("lineage_url",), "app.parts.lineage.lineage:Lineage", "app.parts.lineage.lineage:ask"),
+}

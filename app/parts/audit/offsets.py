@@ -1,0 +1,169 @@
+"""Reads which offsets the rows of files have, without their other columns, and keeps them as ranges."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from typing import IO, Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from app.errors import FatalError, one_line
+from app.parts.audit.files import TableFiles, batch_in
+from app.parts.audit.findings import Misplaced
+from app.parts.audit.ranges import RANGES, clipped, count, count_until, joined, outside, ranges_of, sort
+from app.parts.maintenance.batches_in_files import Part, named_part
+from app.storage.base import ObjectStore
+from app.table.layout import dead_letter_root, topic_in_names
+from app.table.parquet_reader import RangeFile
+from app.work_pool import side_by_side
+
+_TOPIC: Final = "__topic"
+_PARTITION: Final = "__partition"
+_KINDS: Final = {_TOPIC: pa.string(), _PARTITION: pa.int32()}
+_ROWS_AT_ONCE: Final = 1 << 16
+RANGES_AT_ONCE = 1 << 20
+
+Found = dict[tuple[str, int], pa.RecordBatch]  # the ranges of a file by topic (as names have it) and partition
+
+
+class _File(NamedTuple):
+    """A file, and the parts of its batch that it may have rows of."""
+
+    key: str
+    size: int
+    parts: Sequence[Part]
+
+
+class HeldOffsets:
+    """The ranges of offsets that each part of a batch holds, in a temporary file.
+
+    In memory are those of one batch, and of the files that are being read. ``misplaced`` are files with offsets outside
+    those of their batches, ``without_offsets`` is how many files do not say the offsets of their rows; all offsets of
+    their batches count.
+    """
+
+    def __init__(self, file: IO[bytes], store: ObjectStore, workers: int, table: TableFiles) -> None:
+        self._table = table
+        self._slots: dict[Part, int] = {}
+        self.misplaced: list[Misplaced] = []
+        self.without_offsets = table.merged_files
+        read = side_by_side(workers, partial(_read, store, "__offset"), _by_batches(table))
+        with pa.ipc.new_file(pa.PythonFile(file, "w"), RANGES) as sink:
+            for _, files in groupby(read, lambda each: each[0].parts[0].batch):
+                held = defaultdict[Part, list[pa.RecordBatch]](list)
+                for its, found in files:
+                    self._hold(its, found, held)
+                for part, some in held.items():
+                    self._slots[part] = len(self._slots)
+                    sink.write_batch(joined(some))
+        self._reader = pa.ipc.open_file(pa.PythonFile(file, "r"))
+
+    def portions(self, parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+        """Yield the ranges of these parts of a topic-partition, which are sorted, as ``find`` wants them."""
+        waiting: list[pa.RecordBatch] = []
+        rows, most = 0, RANGES_AT_ONCE
+        for row, part in enumerate(parts):
+            if rows >= most:
+                known = sort(pa.concat_batches(waiting))
+                final = pc.search_sorted(known["first"], part.first).as_py()  # later ones begin here, or behind
+                if (pc.max(known["last"][:final]).as_py() or 0) < part.first:
+                    yield known[:final]
+                    known = known[final:]
+                waiting, rows = [known], known.num_rows
+                most = max(RANGES_AT_ONCE, 2 * rows)
+            is_vague = part in self._table.vague
+            some = ranges_of([part.first], [part.last]) if is_vague else self._reader.get_batch(self._slots[part])
+            place = pa.scalar(None if is_vague else row, pa.int64())
+            waiting.append(some.append_column("part", pa.repeat(place, some.num_rows)))
+            rows += some.num_rows
+        yield sort(pa.concat_batches(waiting))
+
+    def _hold(self, file: _File, found: Found | None, held: defaultdict[Part, list[pa.RecordBatch]]) -> None:
+        """Keep what a file has of each part, also if that is nothing."""
+        if found is None:
+            self.without_offsets += 1
+            self._table.vague.update(file.parts)
+            return
+        for part in file.parts:
+            some = found.pop(part[:2], ranges_of([], []))
+            held[part].append(clipped(some, part.first, part.last))
+            self._check(file, outside(some, part.first, part.last))
+        for foreign in found.values():
+            self._check(file, foreign)
+
+    def _check(self, file: _File, wrong: pa.RecordBatch) -> None:
+        if wrong.num_rows:
+            first, last = (column[0].as_py() for column in wrong.columns)
+            self.misplaced.append(Misplaced(self._table.path(file.key), first, last, count(wrong)))
+
+
+def _by_batches(table: TableFiles) -> Iterator[_File]:
+    by_batch = defaultdict[str, list[Part]](list)
+    for part in table.files:
+        by_batch[part.batch].append(part)
+    for name in sorted(table.names, key=batch_in):
+        one = named_part(name)
+        parts = [one] if one else by_batch[batch_in(name)]
+        yield from (_File(f"{folder}/{name}", size, parts) for folder, size in table.names[name])
+
+
+class DeadLetter:
+    def __init__(self, store: ObjectStore, root: str, workers: int) -> None:
+        self._store = store
+        self._workers = workers
+        self._files = defaultdict[tuple[str, int], list[_File]](list)
+        for listed in store.list(f"{dead_letter_root(root)}/"):
+            if part := named_part(listed.key):
+                self._files[part.topic, part.partition].append(_File(listed.key, listed.size, [part]))
+
+    def count(self, tp: tuple[str, int], gaps: pa.RecordBatch) -> pa.Array:
+        """Count the rejected records in each gap; only files that may have any are read."""
+
+        def is_near(part: Part) -> bool:
+            begun = pc.search_sorted(gaps["first"], part.last, side="right").as_py()
+            return bool(pc.search_sorted(gaps["last"], part.first).as_py() < begun)
+
+        near = (file for file in self._files[tp] if is_near(file.parts[0]))
+        read = side_by_side(self._workers, partial(_read, self._store, "offset"), near)
+        rejected = joined([some for _, found in read for some in (found or {}).values()])
+        until_end = count_until(rejected, gaps["last"])
+        return pc.subtract(until_end, count_until(rejected, pc.subtract(gaps["first"], 1)))
+
+
+def _read(store: ObjectStore, column: str, file: _File) -> Found | None:
+    """The ranges of the offsets in a column of a file; ``None`` if it lacks the column, or one of whose they are.
+
+    A small file is one request to the store, others three or more. A column that has one value is not read.
+    """
+    one, topics = file.parts[0], {part.topic for part in file.parts}
+    unknown = [name for name, count in {_TOPIC: len(topics), _PARTITION: len(file.parts)}.items() if count > 1]
+    kinds = {column: pa.int64(), **{name: _KINDS[name] for name in unknown}}
+    found = defaultdict[tuple[str, int], list[pa.RecordBatch]](list)
+    try:
+        with pq.ParquetFile(RangeFile(store, file.key, file.size)) as opened:
+            schema = opened.schema_arrow
+            if any([field.type for field in schema if field.name == name] != [kind] for name, kind in kinds.items()):
+                return None
+            for rows in opened.iter_batches(_ROWS_AT_ONCE, columns=[*kinds], use_threads=False):
+                for values, offsets in _by_values(rows.drop_null(), column, unknown):
+                    topic = topic_in_names(values[_TOPIC]) if _TOPIC in values else one.topic
+                    found[topic, values.get(_PARTITION, one.partition)].append(joined([ranges_of(offsets, offsets)]))
+    except pa.ArrowException as error:
+        raise FatalError(
+            f"reading the column {column} of {store.uri}/{file.key}",
+            f"it is no sound Parquet file: {one_line(str(error))}",
+            "Move it out of the folder, or restore it",
+        ) from error
+    return {tp: joined(some) for tp, some in found.items()}
+
+
+def _by_values(rows: pa.RecordBatch, column: str, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], pa.Array]]:
+    """The offsets by the values of these columns."""
+    if not names:
+        yield {}, rows[column]
+        return
+    table = pa.table(rows).group_by(names, use_threads=False).aggregate([(column, "list")])
+    yield from zip(table.select(names).to_pylist(), (each.values for each in table[f"{column}_list"]), strict=True)

@@ -1,0 +1,277 @@
+"""Reads many Avro datums at once: puts them unread into an Avro container, which Polars reads into columns.
+
+The container has a schema of its own, with which Polars reads the same bytes. Whole numbers of all kinds become
+``long``, because Polars cuts an ``int`` off. The symbols of an enum become their numbers, because Polars panics where
+they may be null. A boolean becomes one byte. The columns are then converted with Arrow.
+"""
+
+import io
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from uuid import UUID
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from polars.exceptions import PanicException
+
+from app.convert.scalars import UNZONED, ZONED
+from app.convert.values import MAX_DEPTH, MAX_SCALARS
+from app.parts.avro.avro_fit import Node
+from app.table.type_names import MAX_DIGITS
+
+# Before the names of logical types that are read by our rules: fastavro's own readers raise errors, and round decimals.
+OURS = "lake-"
+_MOST_CELLS = 16 * 2**20  # each takes 8 bytes, whether or not it has a value
+_SYNC = bytes(16)
+_MARK_BYTES = 12
+_SMALL = 0b0011_1110  # not negative, and not above 31
+_DECIMAL_BYTES = 16
+_CELL_BYTES = 8
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, since 1970
+_DAY_MICROS = 86_400_000_000
+_BYTE = {"type": "fixed", "size": 1}
+
+_Convert = Callable[[pa.Array], pa.Array]
+
+
+class NotReadError(ValueError):
+    """Some of the datums, or all with this schema, must be read one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads values of a node.
+
+    Attributes:
+        kind: the type in the container.
+        least: bytes that each value has at the least.
+        scalars: cells that each value becomes, without elements of lists.
+        cells_of_a_byte: cells that each byte can become, in lists.
+    """
+
+    kind: Node
+    convert: _Convert
+    least: int = 1
+    scalars: int = 1
+    cells_of_a_byte: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReader:
+    """Reads datums of one schema, which is that of a record."""
+
+    names: Sequence[str]
+    _header: bytes
+    _readers: Sequence[_Reader]
+
+    def read(self, datums: Sequence[bytes]) -> Mapping[str, pa.Array]:
+        """Reads the fields by name, each as long as ``datums``, in the types that Arrow infers from single values.
+
+        Raises:
+            NotReadError: one of the datums was not written with this schema, or has a value that needs care.
+        """
+        # Behind each datum stand bytes that no producer can know. So a datum that is too short or too long is noticed:
+        # the next one would be read from another byte on. They are small numbers: Polars panics on long texts.
+        mark = bytes(byte & _SMALL for byte in os.urandom(_MARK_BYTES))
+        body = mark.join([*datums, b""])
+        scalars = sum(reader.scalars for reader in self._readers)
+        cells = len(datums) * scalars + len(body) * max(reader.cells_of_a_byte for reader in self._readers)
+        if cells > _MOST_CELLS:
+            raise NotReadError
+        block = _long(len(datums)) + _long(len(body)) + body + _SYNC
+        try:
+            table = pl.read_avro(io.BytesIO(self._header + block)).to_arrow()
+            *columns, marks = (column.combine_chunks() for column in table.columns)
+            if table.num_rows != len(datums) or not pc.all(pc.equal(marks, mark)).as_py():
+                raise NotReadError
+            arrays = [reader.convert(column) for reader, column in zip(self._readers, columns, strict=True)]
+        except (pl.exceptions.PolarsError, PanicException, OSError, pa.ArrowException) as error:
+            raise NotReadError from error
+        return dict(zip(self.names, arrays, strict=True))
+
+
+def columns_of(schema: Node, named: Mapping[str, Node]) -> ColumnReader | None:
+    """Returns the reader for a schema, which may name others; ``None`` if Polars cannot read it."""
+    if not isinstance(schema, dict) or schema["type"] != "record" or not schema["fields"]:
+        return None
+    of_nodes = _Readers(named)
+    try:
+        readers = [of_nodes.reader(each["type"], 1) for each in schema["fields"]]
+    except NotReadError:
+        return None
+    kinds = [*(reader.kind for reader in readers), {"type": "fixed", "size": _MARK_BYTES, "name": "mark"}]
+    container = {"type": "record", "name": "datum", "fields": _fields(kinds)}
+    meta = {"avro.schema": json.dumps(container).encode(), "avro.codec": b"null"}
+    entries = b"".join(_bytes(name.encode()) + _bytes(value) for name, value in meta.items())
+    header = b"Obj\x01" + _long(len(meta)) + entries + _long(0) + _SYNC
+    return ColumnReader([each["name"] for each in schema["fields"]], header, readers)
+
+
+def _fields(kinds: Iterable[Node]) -> list[Node]:
+    return [{"name": f"f{index}", "type": kind} for index, kind in enumerate(kinds)]
+
+
+class _Readers:
+    """Makes the readers of the nodes of a schema, which may name these others."""
+
+    def __init__(self, named: Mapping[str, Node]) -> None:
+        self._named = named
+        self._scalars = 0
+        self._names = map("n{}".format, itertools.count())
+
+    def reader(self, node: Node, depth: int) -> _Reader:
+        if depth > MAX_DEPTH:  # as a recursive record would be
+            raise NotReadError
+        if isinstance(node, list):
+            return self._optional(node, depth)
+        if isinstance(node, str):
+            node = self._named.get(node, {"type": node})
+        if node["type"] == "record":
+            return self._record(node, depth)
+        if node["type"] == "array":
+            return _list(self.reader(node["items"], depth + 1))
+        self._scalars += 1
+        if self._scalars > MAX_SCALARS:  # a few names that name each other twice could be endless fields
+            raise NotReadError
+        return _scalar(node, next(self._names))
+
+    def _optional(self, union: list[Node], depth: int) -> _Reader:
+        others = [each for each in union if each not in ("null", {"type": "null"})]
+        if len(union) != 2 or len(others) != 1:  # noqa: PLR2004 - null and another one
+            raise NotReadError
+        reader = self.reader(others[0], depth)
+        return replace(reader, kind=[reader.kind if each is others[0] else "null" for each in union], least=1)
+
+    def _record(self, node: Node, depth: int) -> _Reader:
+        names = [each["name"] for each in node["fields"]]
+        if not names:
+            raise NotReadError
+        readers = [self.reader(each["type"], depth + 1) for each in node["fields"]]
+        kind = {"type": "record", "name": next(self._names), "fields": _fields(reader.kind for reader in readers)}
+
+        def convert(array: pa.Array) -> pa.Array:
+            children = [reader.convert(child) for reader, child in zip(readers, array.flatten(), strict=True)]
+            return pa.StructArray.from_arrays(children, names, mask=array.is_null())
+
+        least, scalars = sum(reader.least for reader in readers), sum(reader.scalars for reader in readers)
+        return _Reader(kind, convert, least, scalars, max(reader.cells_of_a_byte for reader in readers))
+
+
+def _list(items: _Reader) -> _Reader:
+    def convert(array: pa.Array) -> pa.Array:
+        offsets, mask = array.offsets.cast(pa.int32()), array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(offsets, items.convert(array.values), mask=mask)
+
+    cells = max(items.cells_of_a_byte, items.scalars / items.least)
+    return _Reader({"type": "array", "items": items.kind}, convert, cells_of_a_byte=cells)
+
+
+def _scalar(node: Node, name: str) -> _Reader:
+    kind = node["type"]
+    logical = (node.get("logicalType") or "").removeprefix(OURS)
+    if kind == "enum":
+        texts = pa.array(node["symbols"], pa.string())
+        return _Reader("long", lambda array: texts.take(_within(array, 0, len(texts) - 1)))
+    if kind == "boolean":
+        return _Reader(_BYTE | {"name": name}, _booleans)
+    if logical in _LOGICAL:
+        return _Reader("long", _LOGICAL[logical])
+    if node.get("size") == 0:  # an array could have endless elements
+        raise NotReadError
+    if logical == "decimal":
+        return _decimal(node, name)
+    if kind == "fixed":
+        of_fixed = _uuids if logical == "uuid" else _as(pa.binary())
+        size = node["size"]
+        # A null one takes as much memory.
+        return _Reader({"type": "fixed", "size": size, "name": name}, of_fixed, size, max(1, size // _CELL_BYTES))
+    if kind not in _PLAIN:
+        raise NotReadError
+    return _PLAIN[kind]
+
+
+def _decimal(node: Node, name: str) -> _Reader:
+    scale = node.get("scale", 0)
+    if scale > MAX_DIGITS or node.get("size", 0) > _DECIMAL_BYTES:
+        raise NotReadError
+    kind = {"type": node["type"], "logicalType": "decimal", "precision": MAX_DIGITS, "scale": scale}
+    nines = (9,) * MAX_DIGITS  # neither Polars nor Arrow counts the digits
+    first, last = Decimal((1, nines, -scale)), Decimal((0, nines, -scale))
+    of_type = {"size": node["size"], "name": name} if node["type"] == "fixed" else {}
+    return _Reader(kind | of_type, lambda array: _within(array, first, last))
+
+
+def _as(kind: pa.DataType) -> _Convert:
+    return lambda array: array.cast(kind)
+
+
+def _booleans(array: pa.Array) -> pa.Array:
+    found = pc.equal(array, b"\1")
+    if not pc.all(pc.or_(found, pc.equal(array, b"\0"))).as_py():
+        raise NotReadError
+    return found
+
+
+def _uuids(array: pa.Array) -> pa.Array:
+    return pa.array([None if raw is None else str(UUID(bytes=raw)) for raw in array.to_pylist()], pa.string())
+
+
+def _within(array: pa.Array, first: int | Decimal, last: int | Decimal) -> pa.Array:
+    found = pc.min_max(array).as_py()
+    if found["min"] is not None and not (first <= found["min"] and found["max"] <= last):
+        raise NotReadError
+    return array
+
+
+def _times(micros: int) -> _Convert:
+    """Converts to text, as ``time.isoformat()`` has it: Spark writes no time of day to Parquet."""
+
+    def convert(array: pa.Array) -> pa.Array:
+        numbers = pc.multiply(_within(array, 0, _DAY_MICROS // micros - 1), micros)
+        texts = numbers.cast(pa.time64("us")).cast(pa.string())
+        return pc.replace_substring_regex(texts, r"\.000000$", "")
+
+    return convert
+
+
+def _moments(unit: str, kind: pa.DataType) -> _Convert:
+    per_day = _DAY_MICROS if unit == "us" else _DAY_MICROS // 1_000
+    first, last = _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1
+    return lambda array: _within(array, first, last).cast(pa.timestamp(unit, kind.tz)).cast(kind)
+
+
+_LOGICAL: Mapping[str, _Convert] = {
+    "date": lambda array: _within(array, _FIRST_DAY, _LAST_DAY).cast(pa.int32()).cast(pa.date32()),
+    "time-millis": _times(1_000),
+    "time-micros": _times(1),
+    "timestamp-millis": _moments("ms", ZONED),
+    "timestamp-micros": _moments("us", ZONED),
+    "local-timestamp-millis": _moments("ms", UNZONED),
+    "local-timestamp-micros": _moments("us", UNZONED),
+}
+_PLAIN: Mapping[str, _Reader] = {
+    "int": _Reader("long", _as(pa.int64())),
+    "long": _Reader("long", _as(pa.int64())),
+    "float": _Reader("float", _as(pa.float64()), 4),
+    "double": _Reader("double", _as(pa.float64()), 8),
+    "bytes": _Reader("bytes", _as(pa.binary())),
+    "string": _Reader("string", _as(pa.string())),
+}
+
+
+def _long(number: int) -> bytes:
+    number = (number << 1) ^ (number >> 63)
+    encoded = bytearray()
+    while number & ~0x7F:
+        encoded.append((number & 0x7F) | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def _bytes(raw: bytes) -> bytes:
+    return _long(len(raw)) + raw

@@ -1,0 +1,152 @@
+"""Reads messages in Avro whose schemas are in a registry: one by one with fastavro, and many at once with Polars.
+
+Polars panics on some schemas and refuses others. So the schema decides which way is possible, see ``columns_of``.
+
+Both ways give equal values. A number that its logical type cannot show, such as a date after the year 9999, is read by
+the first way, as ``OutOfRange``.
+"""
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Context, Decimal, Inexact
+from typing import Any
+from uuid import UUID
+
+import fastavro
+import pyarrow as pa
+from fastavro.read import LOGICAL_READERS
+
+from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payloads
+from app.convert.scalars import OutOfRange, moment_at
+from app.model import RegisteredSchema, SchemaId
+from app.parts.avro.avro_columns import OURS, ColumnReader, NotReadError, columns_of
+from app.parts.avro.avro_fit import DatumCheck, Node
+from app.reasons import Reason
+
+_EXACT = Context(prec=1_000, traps=[Inexact])
+_LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAY_MICROS = 86_400_000_000
+_SIZE_OF_UUID = 16
+_KEPT = ("name", "namespace", "symbols", "size", "precision", "scale")
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """The schema of a writer; ``columns`` reads many datums at once, and is ``None`` where Polars cannot."""
+
+    columns: ColumnReader | None
+    _parsed: Any
+    _check: DatumCheck
+
+    @classmethod
+    def parse(cls, text: str, references: Sequence[str] = ()) -> "AvroSchema":
+        """Parses a schema from JSON; ``references`` are those that it names, each behind those that it names itself.
+
+        Raises:
+            ValueError: it is no schema of Avro, or no datum can be read safely with it.
+        """
+        named: dict[str, Any] = {}
+        parsed = None
+        try:
+            for source in (*references, text):
+                parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
+            return cls(columns_of(parsed, named), parsed, DatumCheck(parsed, named))
+        except Exception as error:  # of many kinds, for a schema may have any form
+            raise ValueError(Reason("its schema is no schema of Avro").also("", f": {error!r}")) from error
+
+    def read(self, datum: bytes) -> Any:
+        """Decodes a datum; ``ValueError`` if it was not written with this schema."""
+        try:
+            self._check(datum)
+            return fastavro.schemaless_reader(io.BytesIO(datum), self._parsed, None)
+        except Exception as error:
+            raise ValueError(Reason("it does not fit its Avro schema").also("", f": {error!r}")) from error
+
+
+def _cleaned(node: Node) -> Node:
+    """Removes what only other readers need (defaults may be of a wrong type), and gives logical types our names."""
+    if isinstance(node, str):
+        return node
+    if isinstance(node, list):
+        return [_cleaned(each) for each in node]
+    kind = node["type"]
+    if not isinstance(kind, str):
+        return _cleaned(kind)
+    cleaned = {name: node[name] for name in _KEPT if name in node} | {"type": kind}
+    if kind in ("record", "error"):
+        fields = [{"name": each["name"], "type": _cleaned(each["type"])} for each in node["fields"]]
+        return cleaned | {"type": "record", "fields": fields}
+    if kind in ("array", "map"):
+        inner = "items" if kind == "array" else "values"
+        return cleaned | {inner: _cleaned(node[inner])}
+    return cleaned | {"logicalType": OURS + node["logicalType"]} if _changes_the_value(node) else cleaned
+
+
+def _changes_the_value(node: Mapping[str, Any]) -> bool:
+    """Whether a node has a logical type that is read; an invalid one has no effect, as Avro has it."""
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    match logical := node.get("logicalType"):
+        case "uuid" if node.get("size") != _SIZE_OF_UUID:
+            return False
+        case "decimal" if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision:
+            return False
+    return f"{node['type']}-{logical}" in _READERS
+
+
+def _date(days: int) -> date | OutOfRange:
+    ordinal = _EPOCH_DAY + days
+    return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else OutOfRange(days)
+
+
+def _time(number: int, micros: int) -> time | OutOfRange:
+    if not 0 <= number * micros < _DAY_MICROS:
+        return OutOfRange(number)
+    return (datetime.min + timedelta(microseconds=number * micros)).time()
+
+
+def _decimal(raw: bytes, schema: Mapping[str, Any]) -> Decimal:
+    if len(raw) > _LONGEST_DECIMAL:
+        raise ValueError(f"a decimal has {len(raw):,} bytes")
+    return Decimal(int.from_bytes(raw, signed=True)).scaleb(-schema.get("scale", 0), _EXACT)
+
+
+_Reader = Callable[[Any, Any, Any], Any]
+# Nanoseconds stay whole numbers: the table has microseconds, and nothing is cut off. A UUID in text is text.
+_READERS: Mapping[str, _Reader] = {
+    "int-date": lambda value, _, __: _date(value),
+    "int-time-millis": lambda value, _, __: _time(value, 1_000),
+    "long-time-micros": lambda value, _, __: _time(value, 1),
+    "long-timestamp-millis": lambda value, _, __: moment_at(value, 1_000),
+    "long-timestamp-micros": lambda value, _, __: moment_at(value),
+    "long-local-timestamp-millis": lambda value, _, __: moment_at(value, 1_000, None),
+    "long-local-timestamp-micros": lambda value, _, __: moment_at(value, 1, None),
+    "bytes-decimal": lambda value, schema, _: _decimal(value, schema),
+    "fixed-decimal": lambda value, schema, _: _decimal(value, schema),
+    "fixed-uuid": lambda value, _, __: str(UUID(bytes=value)) if len(value) == _SIZE_OF_UUID else value,
+}
+for _name, _reader in _READERS.items():
+    _base, _, _logical = _name.partition("-")
+    LOGICAL_READERS[f"{_base}-{OURS}{_logical}"] = _reader
+
+
+class AvroMessages(RegisteredSchemas[AvroSchema]):
+    _format = "Avro"
+
+    def _parse(self, registered: RegisteredSchema) -> AvroSchema:
+        return AvroSchema.parse(registered.text, registered.references)
+
+    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
+        return self._reader(schema).read(data)
+
+    def has_field(self, values: Values, headers: AllHeaders, name: str) -> bool:
+        return any(name in self._reader(schema).names for schema in payloads(values, headers))
+
+    def _reader(self, schema: SchemaId) -> ColumnReader:
+        reader = self.get(schema).columns
+        if reader is None:
+            raise NotReadError
+        return reader

@@ -1,0 +1,318 @@
+import contextlib
+import json
+import logging
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Final
+
+from quixstreams import Application
+from quixstreams.models.topics import Topic, TopicManager
+
+from app.commands import print_line, warnings_alone
+from app.config.settings import Settings
+from app.consumer.deserializers import new_deserializer
+from app.errors import ConfigError, FatalError, cut
+from app.formatting import counted
+from app.journal.journal import warn_of_other_groups
+from app.kafka.group import check_members
+from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
+from app.kafka.topics import Topics, listing_topics, missing_topic, new_admin, open_topic
+from app.monitoring.documents import ROOT
+from app.monitoring.http_server import listen
+from app.monitoring.waits import Request, Waits
+from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
+from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
+from app.parts.try_out.offline import AnyTopic
+from app.parts.try_out.plan import Plan
+from app.service.connector import prefix_of
+from app.service.customised import choose_lane, load_customised
+from app.service.framework_lane import names_of_dataframes
+from app.service.kafka import asking_for_topics, new_application, what_is_written
+from app.service.lake import new_catalog, new_lake, new_location
+from app.service.stores import new_store
+from app.service.table_admission import topics_among
+from app.spark.launch import ONE_COMPILER, START_SECONDS
+from app.spark.scratch import scratch_folder
+from app.spark.writer import SparkWriter
+from app.storage.probe import try_out
+from app.storage.targets import LocalTarget
+from app.table.existing import CatalogTable, TableLocation, likely_meant
+from app.table.layout import TIME_COLUMNS
+
+logger = logging.getLogger(__name__)
+
+_BROKER_SECONDS: Final = 20.0  # shorter than at the start of the connector: a person waits for the command
+_TABLE_SECONDS: Final = 120.0  # one that has no schema yet is listed as a whole
+_PLANNED: Final = 1_000  # records; fewer give no warning of a column that none has
+_PLAN_SECONDS: Final = 120.0
+_ALONE: Final = "See `python main.py try --topic`"
+_SHOWN: Final = 300  # characters of a schema
+_OF_TABLE: Final = frozenset({"topic", "catalog", "registry", "plan", "table"})
+_SERVER: Final = "lake-sink"  # as a running connector names itself over HTTP
+_PORT_SECONDS: Final = 5.0
+_SPARK_SECONDS: Final = START_SECONDS + 10.0  # Spark itself says more of what went wrong
+
+
+def check(settings: Settings, options: Namespace) -> int:
+    """Try everything once, and leave nothing behind but a bucket that ``CREATE_BUCKET`` asks for; 1 for a failure."""
+    begin = time.monotonic()
+    failed, told = 0, set[str]()
+    with warnings_alone(in_answer=options.json) as warnings, contextlib.closing(_Attempts(settings)) as attempts:
+        for warning in settings.warnings:
+            logger.warning("%s", warning)
+        for column in settings.spec.columns:
+            _warn("HIVE_COLUMNS", column, TIME_COLUMNS, "go to the null folder")
+        without = {*options.without}
+        checks = (each for each in attempts.checks() if not {each.name, *each.needs} & without)
+        for each, result in run(checks, [each for each in [attempts.spark] if each.name not in without]):
+            new = [found.message for found in warnings.newest_first()[::-1] if found.message not in told]
+            told.update(new)
+            print_line(as_json(each, result, new) if options.json else line(each, result))
+            failed += result.state == "FAIL"
+    if not options.json:
+        took = f"{time.monotonic() - begin:.1f} s"
+        print_line(f"nothing failed, in {took}" if not failed else f"{counted(failed, 'failure')}, in {took}")
+    return 1 if failed else 0
+
+
+def _warn(setting: str, column: str, names: Iterable[str], outcome: str) -> None:
+    if meant := likely_meant(column, names, setting):
+        logger.warning("%s: rows without the field %s %s. %s", setting, column, outcome, meant)
+
+
+class _Attempts:
+    """The single attempts. Later ones use the findings of earlier ones."""
+
+    _application: Application  # once the broker is reached
+    _prefix = ""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._ends = contextlib.ExitStack()
+        self._scratch = self._ends.enter_context(scratch_folder())
+        self._store = new_store(settings)
+        self._known: CatalogTable | None = None
+        self._location: TableLocation = new_location(settings, self._store, None)
+        self._visible: Sequence[str] = ()  # topics as the broker calls them
+        self._topics: Sequence[str] = () if settings.is_expression else settings.topics  # the same, those that are read
+        self._topic: Topic | None = None
+        self._spark: SparkWriter | None = None
+        spark = f"{settings.spark_master}, heap {settings.memory.heap_mb:,} MB"
+        self.spark = Check("spark", spark, self._start_spark, seconds=_SPARK_SECONDS)  # takes longest
+
+    def checks(self) -> Iterator[Check]:
+        """All others, each behind those whose findings it uses; where there are several tables, then those of each."""
+        settings = self._settings
+        broker = settings.broker_address or "the Quix workspace"
+        events, registry = settings.stream_timeout_topic, settings.registry_url
+        catalog = settings.catalog and settings.catalog.url
+        hook = settings.stream_timeout_ms and not events
+        topic = "topics" if settings.has_several else "topic"
+        plan_needs = (topic, "transform", "registry", "broker")
+        table_needs = ("store", "catalog") if catalog else ("store",)
+        every = [
+            (settings.http_port, Check("port", f"HTTP_PORT={settings.http_port}", self._try_port)),
+            (catalog, Check("catalog", str(catalog), self._ask_catalog)),  # it may have the table elsewhere
+            (True, Check("broker", broker, self._reach_broker, seconds=_BROKER_SECONDS + ANSWER_SECONDS)),
+            (True, Check(topic, settings.input_topic, self._open_topic, ("broker",))),
+            (events, Check("silence", str(events), self._find_silence_topic, ("broker",))),
+            (hook, Check("silence", "on_stream_timeout()", self._find_silence_hook)),
+            (True, Check("group", settings.consumer_group, self._look_at_group, (topic, "broker"))),
+            (True, Check("transform", "app/transform.py", self._build)),
+            (registry, Check("registry", str(registry), self._ask_registry)),
+            (topic == "topic", Check("plan", "by the newest records", self._plan, plan_needs, _PLAN_SECONDS)),
+            (True, Check("store", settings.storage.uri, self._try_store)),
+            (True, Check("table", settings.table, self._compare_table, table_needs, _TABLE_SECONDS)),
+        ]
+        for name, each in OBSERVERS.items():
+            if each.check and (address := getattr(settings, each.settings[0])):
+                every.append((True, Check(name, address, partial(resolve_name(each.check), settings))))
+        several = _OF_TABLE if settings.has_tables else ()
+        yield from (check for is_used, check in every if is_used and check.name not in several)
+        for its in (settings.of_topic(topic.removeprefix(self._prefix)) for topic in self._topics if several):
+            of_table = copy(self)
+            of_table._settings, of_table._location = its, new_location(its, self._store, None)
+            yield from (replace(check, table=its.table) for check in of_table.checks() if check.name in _OF_TABLE)
+
+    def close(self) -> None:
+        """End Java, and remove what the attempts have left on this machine."""
+        if self._spark:
+            self._spark.close()
+        self._ends.close()
+
+    # --- Kafka ------------------------------------------------------------------------------------------------------
+
+    def _reach_broker(self) -> str:
+        self._application = new_application(Application, self._settings, self._location, self._scratch)
+        ask = listing_topics(self._application.config.broker_address)
+        self._visible = Waits().retry(Request("Kafka"), ask, give_up_seconds=_BROKER_SECONDS)
+        own = [name for name in self._visible if not name.startswith("__")]
+        return f"shows us {counted(len(own), 'topic')}"
+
+    def _open_topic(self) -> str:
+        self._prefix = prefix_of(self._application)
+        if self._settings.has_several:
+            self._topics = topics_among(self._settings, self._visible, self._prefix)
+            if not self._topics:
+                raise missing_topic(self._settings.input_topic, self._visible)
+            return counted(len(self._topics), "topic")
+        with asking_for_topics(self._settings):
+            topic = open_topic(self._application, self._settings.input_topic, self._visible, variable="input")
+        self._topic, self._topics = topic, [topic.name]
+        return counted(topic.broker_config.num_partitions or 0, "partition")
+
+    def _look_at_group(self) -> str:
+        config = self._application.config
+        group, admin = config.consumer_group, new_admin(config.broker_address)
+        check_topic_rights(admin, *self._topics)
+        new = "; it has committed nothing yet" if check_group_rights(admin, group, self._topics) else ""
+        ours = what_is_written(self._settings, self._location, self._prefix)
+        check_members(admin, group, ours, self._topics, warns=False)
+        return f"may read what it is to, and no member writes another table{new}"
+
+    def _find_silence_topic(self) -> str:
+        name = str(self._settings.stream_timeout_topic)
+        with asking_for_topics(self._settings):
+            topic = open_topic(self._application, name, self._visible, variable="STREAM_TIMEOUT_TOPIC")
+        connection = self._application.config.broker_address
+        check_topic_rights(new_admin(connection), topic.name, right="Write")
+        check_sending(connection)
+        return "exists, and may be written to"
+
+    def _build(self) -> str:
+        customised = load_customised()
+        lane = choose_lane(customised, self._settings)
+        if lane.is_stateless:
+            return lane.why
+        if self._topic is None:
+            return "loads; what it builds needs the topic"
+        partitions = self._topic.broker_config.num_partitions or 1
+        topics = TopicManager(AnyTopic(partitions), self._settings.consumer_group)
+        application = new_application(
+            Application, self._settings, self._location, self._scratch, broker_address="offline", topic_manager=topics
+        )
+        given, read = topics.topic(self._topic.name), names_of_dataframes(application)
+        customised.build(application.dataframe(given), application)
+        if not self._application.is_quix_app:  # the platform's user may do all
+            self._try_rights(topics, read)
+        others = ", ".join(name for name in topics.all_topics if name != given.name)
+        return f"builds a stream; these topics are created where missing: {others}" if others else "builds a stream"
+
+    def _try_rights(self, topics: TopicManager, read: Collection[str]) -> None:
+        """Try to read and to send as the stream does; topics that only quixstreams knows are for both."""
+        assert self._topic is not None, "it was opened before"  # noqa: S101
+        connection = self._application.config.broker_address
+        admin, regular = new_admin(connection), topics.topics.keys()
+        if topics.all_topics.keys() - regular:
+            Topics.derive_topic_config([self._topic])
+        for name in topics.all_topics:
+            if name in read or name not in regular:
+                check_topic_rights(admin, name)
+            if name not in read:
+                check_topic_rights(admin, name, right="Write")
+        if topics.all_topics.keys() - read:
+            check_sending(connection)
+
+    def _plan(self) -> str:
+        if not choose_lane(load_customised(), self._settings).is_untouched:
+            return "transform() is edited, and is not run here: see try --topic"
+        table = ["--table", self._settings.table]
+        command = [sys.executable, str(ROOT / "main.py"), "try", "--topic", str(_PLANNED), "--json", *table]
+        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        try:
+            plan = Plan(**json.loads(ended.stdout))
+        except ValueError:
+            raise FatalError("planning by the newest records", cut(ended.stderr.strip(), _SHOWN), _ALONE) from None
+        if plan.records and plan.bad == plan.records:
+            raise FatalError("reading the newest records", plan.short(), "Check the deserializers")
+        return plan.short()
+
+    def _find_silence_hook(self) -> str:
+        # It looks for the hook, or the topic.
+        hook, of_keys = load_customised().on_stream_timeout, new_deserializer("bytes")
+        resolve_name(KEY_WATCH)(self._settings, hook, of_keys, self._ends)
+        return "is defined"
+
+    def _ask_registry(self) -> str:
+        registry = resolve_name(REGISTRY)(self._settings, self._scratch)
+        latest, subject = registry.latest(), registry.subject
+        if latest is None:
+            return f"answers; it has no subject {subject}, which topics with other names of subjects need not have"
+        return f"{subject} is {latest}"
+
+    # --- the lake ---------------------------------------------------------------------------------------------------
+
+    def _ask_catalog(self) -> str:
+        catalog = new_catalog(self._settings, self._store)
+        assert catalog is not None, "one is set"  # noqa: S101
+        self._known = catalog.check()
+        name = f"{self._settings.catalog_namespace}.{self._settings.table}"
+        if self._known is None:
+            return f"authorised; table {name} is new to it"
+        self._location = new_location(self._settings, self._store, self._known)
+        return f"authorised; has table {name} at {self._known.location or self._location.uri}"
+
+    def _try_store(self) -> str:
+        root = self._settings.root if self._settings.has_tables else self._location.root
+        folder = f"{root}/_check-{secrets.token_hex(8)}"
+        if isinstance(storage := self._settings.storage, LocalTarget):  # only machines have folders
+            path = storage.folder / folder
+            self._ends.callback(_remove, path, [parent for parent in path.parents if not parent.exists()])
+        self._store.connect(f"{folder}/")
+        try_out(self._store, f"{folder}/")
+        return "written, read, replaced, listed and deleted a probe"
+
+    def _compare_table(self) -> str:
+        lake = new_lake(self._settings, self._store, self._location, self._known)
+        warn_of_other_groups(self._store, self._location.root, self._settings.consumer_group)
+        spec, known, column = lake.spec, lake.schema.would_be(), lake.spec.timestamp_column
+        if column not in {*known.columns, *spec.order}:
+            _warn("TIMESTAMP_COLUMN", column, known.columns, "have the Kafka timestamp there")
+        of_iceberg = self._known.partitions if self._known else (*spec.order, *self._settings.transforms)
+        partitions = ", ".join(of_iceberg if self._settings.is_iceberg else spec.order)
+        columns = f"partitioned by {partitions}" if partitions else "without partitions"
+        return f"at {self._location.uri}, {columns}"
+
+    # --- this machine -----------------------------------------------------------------------------------------------
+
+    def _try_port(self) -> str:
+        host, port = self._settings.http_host, self._settings.http_port
+        try:
+            listen(host, port).close()
+        except ConfigError:
+            if not _is_served_by_a_connector(host, port):
+                raise
+            return "is that of a connector that runs here; a second one needs another"
+        return "is free"
+
+    def _start_spark(self) -> str:
+        self._spark = SparkWriter(self._settings.spark, self._scratch, java_options=[ONE_COMPILER])
+        self._spark.start().result()
+        return f"{self._spark.versions}; written a small table in four parts"
+
+
+def _is_served_by_a_connector(host: str, port: int) -> bool:
+    asking = contextlib.closing(HTTPConnection(host, port, timeout=_PORT_SECONDS))
+    with contextlib.suppress(OSError, HTTPException), asking as connection:
+        connection.request("HEAD", "/health/live")
+        return connection.getresponse().getheader("Server") == _SERVER
+    return False
+
+
+def _remove(folder: Path, parents: Sequence[Path]) -> None:
+    """Remove a folder, and these above it, from the innermost on, as far as nothing else has come into them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for parent in parents:
+            parent.rmdir()

@@ -1,0 +1,319 @@
+"""Merges files of an Iceberg table, and puts merged ones in their place by one commit.
+
+Each try looks at the newest snapshot: the files must be in it, without deletes. The catalog takes the commit only while
+that is the newest one. So what others commit stays, and after a lost answer the next try sees what it has done.
+
+Rows are copied under the names, types and field ids that the files have: nothing depends on the columns of the table.
+pyiceberg's own reader would not do: of a null list of structures it makes an empty one.
+"""
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.transforms import IdentityTransform, TimeTransform
+from pyiceberg.typedef import EMPTY_DICT, Record
+from pyiceberg.types import TimestampType
+
+from app.errors import ConfigError, FatalError, RetryableError
+from app.model import DataFile
+from app.parts.iceberg.entries import columns_of_table, entries, mapping_of, prepare
+from app.parts.iceberg.store_io import StoreIO
+from app.parts.iceberg.table import REFUSALS, IcebergTable, translated
+from app.storage.base import ObjectStore
+from app.table.layout import TIME_COLUMNS
+from app.table.parquet_reader import schema_of
+from app.table.type_names import parts
+
+_SECONDS: Final = 600.0  # for a plan, or a try to commit, of a large table
+_MOST_TRIES: Final = 20
+_LONGEST_PAUSE: Final = 5.0  # between two tries, in seconds
+_MOST_BYTES: Final = 128 << 20  # of rows in memory, which become a row group
+_TOKEN_BYTES: Final = 12
+_LEVEL: Final = 3  # of the codec, as Spark has it
+_ROWS_AT_ONCE: Final = 1_000  # a small file may have large rows
+_COPIED: Final = frozenset(
+    {
+        *(pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32(), pa.time64("us")),
+        *(pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
+    }
+)
+_T = TypeVar("_T")
+
+Footer = tuple[str, Mapping[bytes, bytes] | None]  # a file's key, and the metadata in its footer
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file of the newest snapshot.
+
+    Attributes:
+        key: in the store.
+        group: id of the partition spec, and values; files with equal ones may be merged.
+        has_deletes: whether some of its rows were deleted by another file.
+        times: of its rows, as its partition says: year, month, day and hour, and whether by text columns. Others are in
+            UTC.
+    """
+
+    key: str
+    size: int
+    rows: int
+    group: tuple[int, Hashable]
+    has_deletes: bool
+    times: Sequence[tuple[bool, Mapping[str, str | None]]]
+    task: FileScanTask = field(repr=False)
+
+
+class Fitting(NamedTuple):
+    """Files that fit into one, which has these columns."""
+
+    columns: pa.Schema
+    files: list[LiveFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A file with the rows of others."""
+
+    inputs: Sequence[LiveFile]
+    file: DataFile
+
+
+class Rewrite:
+    """Works on one table; for one thread.
+
+    Args:
+        sort_column: orders the rows of each row group, if the table has it.
+        row_group_rows: of the merged files.
+    """
+
+    def __init__(self, table: IcebergTable, store: ObjectStore, sort_column: str | None, row_group_rows: int) -> None:
+        self._table = table
+        self._store = store
+        self._sort_column = sort_column
+        self._row_group_rows = row_group_rows
+
+    def files(self, time_columns: Collection[str | None] = ()) -> list[LiveFile]:
+        """Returns the data files of the newest snapshot; these columns, if they have them, have the times of rows."""
+
+        def plan() -> list[LiveFile]:
+            if (table := self._table.load()) is None:  # the first batch makes it
+                return []
+            key, specs = cast(StoreIO, table.io).key, table.specs()
+            timed = {each.field_id for each in mapping_of(table.metadata) if {*each.names} & {*time_columns}}
+            return [
+                LiveFile(
+                    key=key(task.file.file_path),
+                    size=task.file.file_size_in_bytes,
+                    rows=task.file.record_count,
+                    group=(task.file.spec_id, task.file.partition),
+                    has_deletes=bool(task.delete_files),
+                    times=[*_times(specs[task.file.spec_id], task.file.partition, timed)],
+                    task=task,
+                )
+                for task in table.scan().plan_files()
+            ]
+
+        return self._ask("planning", plan)
+
+    def referenced(self) -> set[str]:
+        """Returns the keys of all files of data and of deletes that a snapshot has."""
+
+        def keys() -> set[str]:
+            table = self._loaded()
+            paths = table.inspect.all_files()["file_path"].to_pylist() if table.snapshots() else []
+            return {*map(cast(StoreIO, table.io).key, paths)}
+
+        return self._ask("reading the snapshots of", keys)
+
+    def fitting(self, files: Iterable[tuple[LiveFile, pa.Schema]]) -> list[Fitting]:
+        """Puts files of one group, given with their columns, together where they fit into one file."""
+        metadata = self._ask("reading", self._loaded).metadata
+        found: list[Fitting] = []
+        for file, schema in files:
+            for index, (known, some) in enumerate(found):
+                if joined := _joined(metadata, file.group[0], known, schema):
+                    found[index] = Fitting(joined, [*some, file])
+                    break
+            else:
+                if all(_is_copied(each.type) for each in schema):
+                    found.append(Fitting(schema, [file]))
+        return found
+
+    def merge(self, fitting: Fitting, scratch: Path, described: Callable[[Sequence[Footer]], dict[str, str]]) -> Merged:
+        """Uploads a file with the rows of these, into the folder of the first, and with this in its footer.
+
+        Raises:
+            FatalError: it has another number of rows.
+        """
+        schema, inputs = fitting
+        footers: list[Footer] = []
+        merged = scratch / "merged.parquet"
+        form = {"store_schema": False, "store_decimal_as_integer": True}
+        with pq.ParquetWriter(merged, schema, compression="zstd", compression_level=_LEVEL, **form) as writer:
+            for rows in self._row_groups(inputs, schema, scratch / "input.parquet", footers):
+                writer.write_table(self._sorted(rows), row_group_size=len(rows))
+            writer.add_key_value_metadata(described(footers))
+        footer = pq.read_metadata(merged)
+        if footer.num_rows != (wanted := sum(each.rows for each in inputs)):
+            raise FatalError(
+                f"merging {inputs[0].key} and others",
+                f"the merged file has {footer.num_rows:,} rows instead of {wanted:,}",
+                "Nothing was changed; find out who has changed the files",
+            )
+        name = f"data_merged_{secrets.token_hex(_TOKEN_BYTES)}.parquet"
+        uri = f"{inputs[0].task.file.file_path.rpartition('/')[0]}/{name}"
+        key = f"{inputs[0].key.rpartition('/')[0]}/{name}"
+        stored = self._store.upload(merged, key)
+        return Merged(inputs, DataFile(key, {}, footer.num_rows, stored.size, footer=footer, uri=uri))
+
+    def commit(self, merged: Sequence[Merged], erased: Iterable[LiveFile] = ()) -> Sequence[Merged]:
+        """Puts the merged files, all of one spec, in the place of those that they are merged of; takes others out.
+
+        Returns:
+            Those that are in the table. The inputs of the others were changed meanwhile, and hold.
+        """
+        commit = partial(self._ask, "committing to", lambda: self._replace(merged, erased))
+        for tries in range(_MOST_TRIES - 1):
+            with suppress(RetryableError):
+                return commit()
+            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.1 * 2**tries)))  # noqa: S311
+        return commit()
+
+    def _ask(self, what: str, work: Callable[[], _T]) -> _T:
+        return self._table.ask(f"{what} {self._table.words}", work, _SECONDS)
+
+    def _loaded(self) -> Table:
+        table = self._table.load()
+        if table is None:
+            raise ConfigError(f"looking for {self._table.words}", "the catalog does not know it", "Check TABLE_NAME")
+        return table
+
+    def _row_groups(
+        self, inputs: Sequence[LiveFile], schema: pa.Schema, path: Path, footers: list[Footer]
+    ) -> Iterator[pa.Table]:
+        some, rows, size = [schema.empty_table()], 0, 0
+        for each in inputs:
+            self._store.download(each.key, path)
+            with pq.ParquetFile(path) as file:
+                footers.append((each.key, file.metadata.metadata))
+                for batch in file.iter_batches(_ROWS_AT_ONCE):
+                    some.append(pa.table(batch).replace_schema_metadata())
+                    rows, size = rows + len(batch), size + batch.nbytes
+                    if rows >= self._row_group_rows or size >= _MOST_BYTES:
+                        yield pa.concat_tables(some, promote_options="default")
+                        some, rows, size = some[:1], 0, 0
+        if rows:
+            yield pa.concat_tables(some, promote_options="default")
+
+    def _sorted(self, rows: pa.Table) -> pa.Table:
+        if self._sort_column not in rows.column_names or pa.types.is_nested(rows[self._sort_column].type):
+            return rows
+        return rows.sort_by(self._sort_column)
+
+    def _replace(self, merged: Sequence[Merged], erased: Iterable[LiveFile]) -> Sequence[Merged]:
+        table = self._loaded()
+        live = {task.file.file_path: task for task in table.scan().plan_files()}
+        if landed := [each for each in merged if each.file.uri in live]:
+            return landed  # the answer was lost
+        whole = [
+            each
+            for each in merged
+            if all((task := live.get(its.task.file.file_path)) and not task.delete_files for its in each.inputs)
+        ]
+        gone = [each for each in erased if each.task.file.file_path in live]
+        gone += (its for merge in whole for its in merge.inputs)
+        if not gone:
+            return []
+        prepare(table, gone[0].group[0])
+        kind = partial(_Replace, Operation.OVERWRITE) if whole else partial(_OverwriteFiles, Operation.DELETE)
+        try:
+            with table.transaction() as transaction:
+                metadata = transaction.table_metadata
+                added = ((each.file, schema_of(each.file), each.inputs[0].task.file.partition) for each in whole)
+                with kind(transaction, table.io) as producer:
+                    for entry in entries(metadata, added):
+                        producer.append_data_file(entry)
+                    for each in gone:
+                        producer.delete_data_file(each.task.file)
+        except REFUSALS as error:
+            doing = f"committing to {self._table.words}"
+            raise RetryableError(doing, translated(doing, error).cause) from None
+        return whole
+
+
+class _Replace(_OverwriteFiles):
+    """A snapshot with the same rows, which pyiceberg has no name for: readers of changes pass over it."""
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        found = super()._summary(snapshot_properties)
+        return Summary(Operation.REPLACE, **found.additional_properties)
+
+
+def _times(
+    spec: PartitionSpec, values: Record, timed: Collection[int | None]
+) -> Iterator[tuple[bool, dict[str, str | None]]]:
+    texts: dict[str, str | None] = {}
+    for position, its in enumerate(spec.fields):
+        if isinstance(its.transform, TimeTransform) and its.source_id in timed:
+            shown = ""
+            with suppress(OverflowError, ValueError):  # beyond the year 9999
+                shown = its.transform.to_human_string(TimestampType(), values[position])
+            yield False, dict(zip(TIME_COLUMNS, shown.split("-"), strict=False))
+        elif isinstance(its.transform, IdentityTransform):
+            texts[its.name] = str(values[position])
+    if TIME_COLUMNS[0] in texts:
+        yield True, texts
+
+
+def _joined(metadata: TableMetadata, spec_id: int, one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
+    """Returns the columns of a file with the rows of two, ``None`` where they have to stay apart.
+
+    Without field ids a missing column is one of nulls, unless it takes its value from the partition.
+    """
+    if one.equals(other, check_metadata=True):
+        return one
+    joined = pa.unify_schemas([one, other]) if _is_alike(one, other) else None
+    if joined is None or not all(_is_copied(each.type) for each in joined):
+        return None
+    missing = [name for name in joined.names if name not in one.names or name not in other.names]
+    sources = {field.source_id for field in metadata.specs()[spec_id].fields}
+    ids = {name: each.field_id for each in mapping_of(metadata) for name in each.names}
+    if any(ids.get(name) in sources or not joined.field(name).nullable for name in missing):
+        return None
+    try:
+        columns_of_table(metadata, joined)
+    except ValueError:  # two names of one column
+        return None
+    return joined
+
+
+def _is_alike(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether both have no field ids, and the columns of the same names the same types."""
+    shared = (name for name in one.names if name in other.names)
+    return not any(map(_has_ids, (one, other))) and all(one.field(name) == other.field(name) for name in shared)
+
+
+def _has_ids(columns: pa.Schema) -> bool:
+    return any(b"PARQUET:field_id" in (field.metadata or {}) for field in columns)
+
+
+def _is_copied(kind: pa.DataType) -> bool:
+    """Whether pyarrow writes values of this type as it has read them, and Iceberg has it."""
+    if pa.types.is_nested(kind):
+        return all(map(_is_copied, parts(kind)))
+    return kind in _COPIED or pa.types.is_decimal128(kind) or pa.types.is_fixed_size_binary(kind)

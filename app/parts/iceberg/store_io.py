@@ -1,0 +1,103 @@
+"""Lets pyiceberg read and write its metadata files through the connector's own store, with the same access."""
+
+from collections.abc import Callable
+from io import BytesIO
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+from app.errors import FatalError
+from app.parts.iceberg.unpacking import check_metadata
+from app.storage.base import ObjectStore
+
+STORE = "quix.store"  # the property with the ``ObjectStore``
+ADDRESS = "quix.address"  # the property with the store's address in Iceberg's metadata
+OWNS = "quix.owns"  # the property with the function that tells whether a location is one of the table's
+
+
+class StoreIO(FileIO):
+    """pyiceberg makes it of the catalog's properties; see ``STORE``, ``ADDRESS`` and ``OWNS``."""
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        super().__init__(properties)
+        self._store: ObjectStore = properties[STORE]
+        self._address: str = properties[ADDRESS]
+        self._owns: Callable[[str], bool] = properties[OWNS]
+
+    def new_input(self, location: str) -> "StoreFile":
+        return StoreFile(self._store, self.key(location), location)
+
+    def new_output(self, location: str) -> "StoreFile":
+        return self.new_input(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Deletes a former version of the table's metadata. All else is left to the engines' maintenance.
+
+        Metadata may name objects of other tables as such versions.
+
+        pyiceberg takes a refusal as proof that its commit is not in the table, and deletes the commit's manifests. But
+        a proxy that has lost an answer sends the request again, and the refusal is that of the repetition.
+        """
+        location = location if isinstance(location, str) else location.location
+        if location.endswith(".metadata.json") and self._owns(location):
+            self._store.delete(self.key(location))
+
+    def key(self, location: str) -> str:
+        """Returns the key in the store of a location in the metadata."""
+        path = _path(location)
+        key = path.removeprefix(f"{_path(self._address)}/")
+        if key == path or ".." in key.split("/"):
+            raise FatalError(
+                f"opening {location}",
+                f"it is not in {self._address}",
+                "Keep the table's metadata in the store of its data files",
+            )
+        return key
+
+
+def _path(location: str) -> str:
+    """Returns a location without its scheme, of which there are several for a store: ``file:///a`` and ``file:/a``."""
+    return location.partition(":")[2].lstrip("/")
+
+
+class StoreFile(InputFile, OutputFile):
+    def __init__(self, store: ObjectStore, key: str, location: str) -> None:
+        super().__init__(location)
+        self._store = store
+        self._key = key
+
+    def __len__(self) -> int:
+        found = self._store.find(self._key)
+        if found is None:
+            raise FileNotFoundError(self.location)
+        return found.size
+
+    def exists(self) -> bool:
+        return self._store.find(self._key) is not None
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - pyiceberg's interface
+        document = self._store.read(self._key)
+        if document is None:
+            raise FileNotFoundError(self.location)
+        check_metadata(self.location, document.body)
+        return BytesIO(document.body)
+
+    def to_input_file(self) -> "StoreFile":
+        return self
+
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: ARG002 - its names are unique
+        """Returns a stream whose content is stored when it is closed."""
+        return _Body(self._store, self._key)
+
+
+class _Body(BytesIO):
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+
+    def close(self) -> None:
+        if not self.closed:
+            body = self.getvalue()
+            super().close()
+            self._store.overwrite(self._key, body)

@@ -1,0 +1,165 @@
+"""Tells an OpenLineage collector of this run: START, RUNNING every ten minutes, then COMPLETE, FAIL or ABORT.
+
+Each event has the topics, the tables with their columns, and what has come into each since the last event that arrived.
+A thread sends one after another: the data waits for none, and one that the collector does not take costs a warning.
+"""
+
+import logging
+import os
+import re
+from datetime import UTC, datetime
+from functools import cached_property
+from threading import Event, Thread
+from typing import Any
+
+import pyarrow as pa
+from openlineage.client import OpenLineageClient, event_v2, facet_v2
+from openlineage.client.event_v2 import RunState
+from openlineage.client.transport.http import HttpTransport
+from openlineage.client.uuid import generate_new_uuid
+
+from app import __version__
+from app.catalog.rest_client import Credentials, Patience, RestClient, Service
+from app.config.settings import Settings
+from app.errors import ConnectorError, cut, innermost, one_line
+from app.monitoring.metrics import Counts, Totals
+from app.redaction import add_secrets, redact
+from app.service.connector import Connector, Lane
+from app.service.lake import Lake
+from app.storage.targets import AzureTarget, LocalTarget
+from app.table.type_names import type_name
+
+logger = logging.getLogger(__name__)
+
+_EVERY_SECONDS = 600.0  # while the run goes on
+_AGAIN_SECONDS = 60.0  # after an event that did not arrive
+_STOP_SECONDS = 2.0
+_PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
+_SECRET = re.compile("OPENLINEAGE__.*(KEY|SECRET|AUTH|HEADERS.*)")
+
+event_v2.set_producer(f"https://quix.io/quix-ts-datalake-sink/{__version__}")
+
+
+class Lineage(Thread):
+    """The run is what happens inside its ``with`` block; its tables are those that the connector has opened by then."""
+
+    def __init__(self, connector: Connector, lane: Lane) -> None:
+        super().__init__(name="lineage", daemon=True)
+        self._settings, self._lakes = connector.settings, connector.lakes
+        self._topics, self._broker = dict.fromkeys(lane.topics), f"kafka://{lane.brokers.partition(',')[0]}"
+        self._counts = connector.runtime.metrics.counts
+        self._id, self._told = str(generate_new_uuid()), dict[str, Totals]()
+        self._state, self._is_failing = RunState.START, False
+        self._over = Event()
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._error = error
+        self._over.set()
+        self.join(_STOP_SECONDS)
+
+    def run(self) -> None:
+        while not self._over.wait(_EVERY_SECONDS if self._tell(self._state) else _AGAIN_SECONDS):
+            pass
+        state, facets, why = RunState.COMPLETE, dict[str, Any](), self._error
+        if why:
+            state = RunState.FAIL if isinstance(why, Exception) else RunState.ABORT
+            text = redact(str(why)) if isinstance(why, ConnectorError) else type(why).__name__  # it may quote values
+            facets["errorMessage"] = facet_v2.error_message_run.ErrorMessageRunFacet(text, "PYTHON")
+        if self._tell(state, facets):
+            self._client.close(_STOP_SECONDS)
+
+    def _tell(self, state: RunState, facets: Any = None) -> bool:
+        """Sends the event; returns whether it has arrived."""
+        settings, counts, lakes = self._settings, self._counts(), dict(self._lakes)
+        self._topics |= dict.fromkeys(tp.topic for tp in counts.positions)
+        of_tables = {**counts.of_tables, settings.table: counts}  # the name is a template where there are several
+        told = {table: of_tables.get(table, Counts()).totals for table in lakes}
+        kind = facet_v2.job_type_job.JobTypeJobFacet("BATCH" if settings.until else "STREAMING", "QUIX", "CONNECTOR")
+        name = f"{settings.consumer_group}.{settings.table}"
+        event = event_v2.RunEvent(
+            eventType=state,
+            eventTime=datetime.now(UTC).isoformat(),
+            run=event_v2.Run(self._id, facets),
+            job=event_v2.Job(settings.lineage_namespace, name, {"jobType": kind}),
+            inputs=[event_v2.InputDataset(self._broker, topic) for topic in self._topics],
+            outputs=[self._output(table, lake, told[table]) for table, lake in lakes.items()],
+        )
+        doing = f"telling {settings.lineage_url} of this run"
+        try:
+            self._client.emit(event)
+        except Exception as error:  # noqa: BLE001 - of any transport
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            why = cut(one_line(f"{type(error).__name__}: {innermost(error)}"), 300)
+            logger.log(level, "%s: %s. Records are written all the same", doing, why)
+            self._is_failing = True
+            return False
+        if self._is_failing:
+            logger.info("%s: it works again", doing)
+        self._told, self._state, self._is_failing = told, RunState.RUNNING, False
+        return True
+
+    def _output(self, name: str, lake: Lake, totals: Totals) -> event_v2.OutputDataset:
+        """The table with its columns; its name in a catalog is a link to that of its folder."""
+        target, table, catalog = self._settings.storage, lake.location, self._settings.catalog
+        told = self._told.get(name, Totals())
+        written = facet_v2.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            totals.rows - told.rows, totals.size - told.size, totals.files - told.files
+        )
+        columns = {**lake.schema.current.columns, **dict.fromkeys(lake.spec.columns, pa.string())}
+        facets: dict[str, Any] = {"schema": facet_v2.schema_dataset.SchemaDatasetFacet(_fields(pa.struct(columns)))}
+        if catalog and "://" in catalog.url:
+            link = facet_v2.symlinks_dataset.Identifier(catalog.url, f"{catalog.namespace}.{name}", "TABLE")
+            facets["symlinks"] = facet_v2.symlinks_dataset.SymlinksDatasetFacet([link])
+        names = target.dfs_uri if isinstance(target, AzureTarget) else target.uri, table.root
+        if isinstance(target, LocalTarget):
+            names = "file", table.uri.removeprefix("file://")
+        return event_v2.OutputDataset(*names, {"outputStatistics": written}, facets=facets)
+
+    @cached_property
+    def _client(self) -> OpenLineageClient:
+        """By the settings and by the client's own variables, of which its log must not tell a login."""
+        add_secrets(*(value for name, value in os.environ.items() if _SECRET.fullmatch(name)))
+        settings, config = self._settings, dict[str, Any](facets={"source_code_location": {"disabled": True}})
+        if "OPENLINEAGE__TRANSPORT__TYPE" not in os.environ:
+            known = {"type": "http", "url": f"{settings.lineage_url}/", "endpoint": settings.lineage_endpoint}
+            login = {"auth": {"type": "api_key", "apiKey": settings.lineage_key}} if settings.lineage_key else {}
+            config["transport"] = {**known, **login, "retry": {"total": 0}}
+        client = _Client(config=config)
+        if isinstance(client.transport, HttpTransport):
+            client.transport.session.stream = True  # the body of an answer may be endless
+            client.transport.session.hooks["response"].append(_refuse_redirect)
+        return client
+
+
+class _Client(OpenLineageClient):
+    @staticmethod
+    def _find_yaml_config_path() -> str | None:
+        """Looks for no file in the folder that the process runs in: it could name code to load."""
+        return os.environ.get("OPENLINEAGE_CONFIG")
+
+
+def ask(settings: Settings) -> str:
+    """Says whether the collector answers; one that does not is a warning. An event would leave a run behind."""
+    url, service = str(settings.lineage_url), Service("the collector", "OPENLINEAGE_URL", "OPENLINEAGE_API_KEY")
+    client = RestClient(service, url, Credentials(settings.lineage_key))
+    try:
+        client.ask("GET", f"/{settings.lineage_endpoint}", f"asking {url}", patience=_PATIENCE)
+    except ConnectorError as error:
+        logger.warning("%s. Records are written all the same", str(error).rstrip("."))
+        return "does not answer as a collector does, which stops nothing"
+    return "answers"
+
+
+def _refuse_redirect(answer: Any, **_: Any) -> None:
+    if answer.is_redirect:  # a client would go there without the event
+        answer.close()
+        raise OSError(f"it answers {answer.status_code} and points to {answer.headers['Location']}")
+
+
+def _fields(kind: pa.DataType) -> list[facet_v2.schema_dataset.SchemaDatasetFacetFields]:
+    new, fields = facet_v2.schema_dataset.SchemaDatasetFacetFields, kind if pa.types.is_struct(kind) else ()
+    return [new(each.name, type_name(each.type), fields=_fields(each.type)) for each in fields]

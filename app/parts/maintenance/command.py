@@ -1,0 +1,119 @@
+"""``python main.py compact``: merges small files of the table, and brings old ones to the table's types."""
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+from app.commands import print_line
+from app.config.settings import Settings
+from app.formatting import counted, duration
+from app.model import DataFile
+from app.parts.maintenance.job import Bin, bins_worth_merging, new_job
+from app.parts.maintenance.last_maintenance import keep_maintenance
+from app.parts.maintenance.table import TableAtWork
+from app.storage.base import StoredObject
+from app.table.layout import is_merged, schema_key
+from app.table.parquet_reader import schema_of
+from app.table.schema import TableSchema
+from app.table.type_names import type_name
+
+_WHILE_KEPT = timedelta(days=1)  # how long the name of a merged file stays taken, against uploads that are late
+_MEGABYTE = 1 << 20
+_CODEC = "ZSTD"
+
+
+def compact(settings: Settings, options: Namespace) -> int:
+    """Merge files, or list what would be merged; an error if folders had to be left as they are."""
+    if settings.is_iceberg:
+        from app.parts.maintenance.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
+
+        return compact_iceberg(settings, options)
+    begun = time.time()
+    with new_job(settings, options) as job:
+        selection = _Selection(job.table, options.target_mb * _MEGABYTE, options.when_cold)
+        if not options.dry_run:
+            job.resume()
+        folders = before = after = 0
+        for candidates in job.candidates(selection.is_candidate):
+            for path, changes in job.work(candidates, selection.bins):
+                files, new = sum(len(each.files.files) for each in changes), sum(each.rows > 0 for each in changes)
+                folders, before, after = folders + 1, before + files, after + new
+                size, new_size = sum(each.files.size for each in changes), sum(each.size for each in changes)
+                reasons = sorted({reason for each in changes for reason in each.files.reasons})
+                print_line(
+                    f"{path or '.'}: {counted(files, 'file')}, {size:,} bytes → {counted(new, 'file')}"
+                    + (f", {new_size:,} bytes" if new_size else "")
+                    + (f" ({', '.join(reasons)})" if reasons else "")
+                )
+        would = "would become" if options.dry_run else "became"
+        print_line(f"{counted(folders, 'folder')}: {counted(before, 'file')} {would} {after:,}")
+        if not options.dry_run:
+            counts = {"before": before, "after": after, "later": selection.warm, "failed": len(job.left)}
+            keep_maintenance(job.table.store, job.table.root, begun=begun, ended=time.time(), **counts)
+        if selection.warm:
+            print_line(f"left for later: {counted(selection.warm, 'file')} younger than {selection.age}")
+        job.require_nothing_left()
+    return 0
+
+
+class _Selection:
+    """Decides which files of a folder become one, of so many bytes at the most, if they are so old.
+
+    ``warm`` is how many small files were left because they are younger.
+    """
+
+    def __init__(self, table: TableAtWork, target_bytes: int, when_cold: timedelta) -> None:
+        self._table = table
+        self._target_bytes = target_bytes
+        self._now = datetime.now(UTC)
+        self._cold = self._now - when_cold
+        self.age = duration(when_cold.total_seconds())
+        schema = table.store.find(schema_key(table.root))
+        self._schema_changed = schema.last_modified if schema else datetime.min.replace(tzinfo=UTC)
+        self.warm = 0
+
+    def is_candidate(self, _: str, files: Sequence[StoredObject]) -> bool:
+        """Whether footers are worth reading, by the listing alone."""
+        cold = [file for file in files if file.last_modified <= self._cold]
+        self.warm += sum(file.last_modified > self._cold and not is_merged(file.key) for file in files)
+        if any(not is_merged(file.key) or file.last_modified < self._schema_changed for file in cold):
+            return True
+        return any(len(some) > 1 for some in bins_worth_merging(cold, self._target_bytes))
+
+    def bins(self, files: Sequence[DataFile]) -> Iterator[Bin]:
+        """Yield the bins with something to do: several files, types or a codec to be changed, files without rows.
+
+        No file is deleted that a catalog lists, so there those without rows stay.
+        """
+        files = [file for file in files if file.last_modified <= self._cold]
+        is_free = self._now - _WHILE_KEPT
+        empty = [file for file in files if not file.rows and file.last_modified < is_free]
+        if empty and not self._table.registrar.is_needed:
+            yield Bin(empty, ["without rows"])
+        full = [file for file in files if file.rows]
+        reasons = {file.key: _reasons(file, self._table.schema.columns) for file in full}
+        bins = [*bins_worth_merging(full, self._target_bytes)]
+        merged = {file.key for some in bins for file in some}
+        bins += ([file] for file in full if file.key not in merged)
+        for some in bins:
+            why = {reason for file in some for reason in reasons[file.key]}
+            if len(some) > 1 or why:
+                yield Bin(some, sorted(why))
+
+
+def _reasons(file: DataFile, table: Mapping[str, pa.DataType]) -> set[str]:
+    """The types and the codecs of a file that are not those of the table."""
+    differences = {
+        f"{name} {type_name(kind)} → {type_name(table[name])}"
+        for name, kind in TableSchema.from_arrow(schema_of(file)).columns.items()
+        if kind != table[name]
+    }
+    codecs = {
+        file.footer.row_group(group).column(column).compression
+        for group in range(file.footer.num_row_groups)
+        for column in range(file.footer.num_columns)
+    }
+    return differences | {f"{codec.lower()} → zstd" for codec in codecs - {_CODEC}}

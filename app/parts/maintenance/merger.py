@@ -1,0 +1,265 @@
+"""Merges files of one folder: makes the new file, puts it into the table, and takes the old ones out."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.catalog.registrar import write_index
+from app.config.settings import Settings
+from app.errors import FatalError
+from app.journal.rolled_back import Placeholders
+from app.model import DataFile
+from app.parts.maintenance.batches_in_files import as_merged_metadata, batches_in
+from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder
+from app.parts.maintenance.spark_merge import Merge, Target, has_ended, merge_session
+from app.parts.maintenance.table import TableAtWork
+from app.service.stores import access_of_executors, uri_for_executors
+from app.spark.scratch import scratch_folder
+from app.storage.base import ChangedError, StoredObject
+from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
+from app.table.parquet_reader import schema_of
+from app.work_pool import side_by_side
+
+EVERY_ROW = ("true",)  # the condition that all rows meet: files are then deleted without a look into them
+_TOKEN_BYTES = 12
+
+
+class SkippedError(Exception):
+    """Another run has changed the folder meanwhile."""
+
+
+class SharedSession:
+    """Spark's session for all tables of a run; ``ends`` end it. Thread-safe."""
+
+    def __init__(self, settings: Settings, ends: ExitStack) -> None:
+        self._spark, self._storage = settings.spark, settings.storage
+        self._scratch = ends.enter_context(scratch_folder())
+        self._ends = ends.enter_context(ExitStack())
+        self._lock = Lock()
+        self._session: Any = None
+
+    def renew(self) -> None:
+        """Let the next table start Spark again where it has ended with the last one."""
+        if self._session is not None and has_ended(self._session):
+            self._ends.close()
+            self._session = None
+
+    def get(self) -> Any:
+        """The session; started at the first call."""
+        with self._lock:  # several folders ask at once
+            if self._session is None:
+                spark, conf = self._spark, {} if self._spark.is_local else access_of_executors(self._storage)
+                session = merge_session(spark.master, f"{spark.heap_mb}m", self._scratch, conf)
+                self._session = self._ends.enter_context(session)
+            return self._session
+
+
+class Merger:
+    """Merges files; several threads may call it for different folders.
+
+    ``scratch`` is a private folder for copies of the files at hand. ``session`` returns Spark's session, and starts it
+    where it has to.
+    """
+
+    def __init__(self, table: TableAtWork, scratch: Path, session: Callable[[], Any]) -> None:
+        self._table = table
+        self._scratch = scratch
+        self.session = session
+        settings = table.settings
+        self._workers = settings.max_write_workers
+        # In local mode Spark has copies of the files; executors of a cluster read them by themselves.
+        self._uri = None if settings.spark.is_local else uri_for_executors(settings.storage)
+
+    def folder(self) -> "TemporaryDirectory[str]":
+        return TemporaryDirectory(dir=self._scratch)
+
+    def prepare(
+        self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path
+    ) -> tuple[Replacement, Path | None]:
+        """Make the file of the rows that do not meet all conditions; without conditions that is all of them.
+
+        Nothing is changed. ``erased`` are conditions in SQL. The file is in the empty folder ``scratch``. There is none
+        in a dry run, and if no row is left, or all are.
+
+        Raises:
+            SkippedError: another run has changed the folder.
+        """
+        writes = self._table.writes
+        merge = self._merge(folder, files, erased, scratch) if erased or writes else None
+        everything = sum(file.rows for file in files)
+        rows = everything - (0 if not erased else merge.count_erased() if merge else everything)
+        has_catalog = self._table.registrar.is_needed
+        is_kept = {file.key: has_catalog or (is_merged(file.key) and file.rows > 0) for file in files}
+        replacement = Replacement(
+            folder,
+            deleted=[key for key, kept in is_kept.items() if not kept],
+            emptied=[key for key, kept in is_kept.items() if kept],
+            out=merged_key(self._table.root, folder, secrets.token_hex(_TOKEN_BYTES)) if rows else None,
+            rows=rows,
+        )
+        if merge and writes and rows and (rows < everything or not erased):
+            return replacement, self._written(merge, files, rows, scratch)
+        return replacement, None
+
+    def commit(self, record: FolderRecord, replacement: Replacement, path: Path | None) -> int:
+        """Put the prepared file in the place of the others, and return its size in bytes (0 without a file).
+
+        The order is that of the model: ``record`` was read before the files were listed, with nothing under way. After
+        an error the next run completes it, or gives it up.
+
+        Raises:
+            SkippedError: another run was quicker.
+        """
+        _write(record, replacement)
+        return self._complete(record, replacement, path)
+
+    def resume(self, record: FolderRecord, replacement: Replacement) -> bool:
+        """Complete what another run has begun, and return true, if the merged file is there; else give it up.
+
+        A file without rows takes the name then, so that no run that stalls can upload the merged one. It is not made
+        again: a record is not asked which rows to leave out.
+
+        Raises:
+            SkippedError: somebody else does, or has done it.
+        """
+        _write(record, replacement)
+        if replacement.out is None or not self._is_there(replacement.out):
+            _write(record, None)
+            return False
+        self._complete(record, replacement, None)
+        return True
+
+    def _is_there(self, out: str) -> bool:
+        """Whether the merged file is in the store; if not, its name is taken."""
+        store = self._table.store
+        if store.find(out) is None:
+            with self.folder() as scratch, suppress(ChangedError):  # it has just been uploaded
+                pq.write_table(pa.schema(list(self._target().columns.items())).empty_table(), f"{scratch}/none.parquet")
+                store.upload(Path(scratch) / "none.parquet", out)
+        return self._table.rows_of(store.find(out)) > 0
+
+    def _target(self) -> Target:
+        spec = self._table.spec
+        columns = {**self._table.schema.columns, RESCUED_COLUMN: pa.string()}
+        return Target(columns, RESCUED_COLUMN, spec.sort_column or spec.timestamp_column)
+
+    def _merge(self, folder: str, files: Sequence[DataFile], erased: Sequence[str], scratch: Path) -> Merge | None:
+        """Spark's view of the files; ``None`` if there are no rows."""
+        sources: dict[pa.Schema, list[str]] = {}
+        full = [file for file in files if file.rows and tuple(erased) != EVERY_ROW]
+        for file, uri in side_by_side(self._workers, partial(self._address, scratch), full):
+            sources.setdefault(schema_of(file), []).append(uri)
+        if not full:
+            return None
+        return Merge(self.session(), sources, self._target(), self._table.partition_values(folder), erased)
+
+    def _address(self, scratch: Path, file: DataFile) -> str:
+        """Where Spark reads a file."""
+        if self._uri is not None:
+            return f"{self._uri}/{file.key}"
+        path = scratch / f"{secrets.token_hex(8)}.parquet"
+        self._table.store.download(file.key, path)
+        if path.stat().st_size != file.size:
+            raise SkippedError
+        return str(path)
+
+    def _written(self, merge: Merge, files: Sequence[DataFile], rows: int, scratch: Path) -> Path:
+        """The merged file, with so many rows."""
+        metadata = as_merged_metadata(batches_in(file.key, file.footer.metadata) for file in files)
+        if self._uri is None:
+            merge.write(str(scratch / "out"), metadata)
+            [path] = (scratch / "out").glob("*.parquet")
+        else:
+            path = self._from_executors(merge, metadata, scratch)
+        found = pq.read_metadata(path).num_rows
+        if found != rows:
+            raise FatalError(
+                f"checking what Spark has merged of {files[0].key} and others",
+                f"it has {found:,} rows instead of {rows:,}",
+                "Nothing was changed; please report this as a bug",
+            )
+        return path
+
+    def _from_executors(self, merge: Merge, metadata: Mapping[str, Any], scratch: Path) -> Path:
+        table = self._table
+        staging = staging_folder(table.root, secrets.token_hex(8))
+        try:
+            merge.write(f"{self._uri}/{staging}", metadata)
+            [staged] = (found for found in table.store.list(staging) if found.key.endswith(".parquet"))
+            path = scratch / "out.parquet"
+            table.store.download(staged.key, path)
+        finally:
+            table.delete([found.key for found in table.store.list(staging)])
+        return path
+
+    def _complete(self, record: FolderRecord, replacement: Replacement, path: Path | None) -> int:
+        stored = self._put(replacement, replacement.out, path) if replacement.out else None
+        if stored:
+            self._put_index(stored, path)
+            self._table.register([stored])
+        self._take_out(replacement)
+        _write(record, None)
+        return stored.size if stored else 0
+
+    def _put(self, replacement: Replacement, out: str, path: Path | None) -> StoredObject:
+        """Upload the merged file, unless it is there, and read it back."""
+        store = self._table.store
+        is_refused = False
+        if path is not None:
+            try:
+                store.upload(path, out)
+            except ChangedError:  # another run has uploaded the same rows, and may be further by now
+                is_refused = True
+        stored = store.find(out)
+        rows = self._table.rows_of(stored)
+        if stored is None or rows != replacement.rows:
+            if is_refused:
+                raise SkippedError
+            raise FatalError(
+                f"checking {store.uri}/{out}",
+                f"it has {rows:,} rows instead of {replacement.rows:,}",
+                "The files that it is merged of stay; find out who has changed it",
+            )
+        return stored
+
+    def _put_index(self, stored: StoredObject, path: Path | None) -> None:
+        table = self._table
+        if not table.spec.virtual:
+            return
+        with self.folder() as scratch:
+            if path is None:
+                path = Path(scratch) / "merged.parquet"
+                table.store.download(stored.key, path)
+            index = Path(scratch) / "index.parquet"
+            if write_index(path, table.spec.virtual, table.texts_of(stored.key), index):
+                table.store.overwrite(index_key(stored.key), index.read_bytes())
+
+    def _take_out(self, replacement: Replacement) -> None:
+        """Delete or empty the inputs."""
+        table = self._table
+        indexes = {index_key(key) for key in replacement.inputs}  # also where the partition columns were others since
+        listed = table.store.list(f"{index_key(replacement.inputs[0]).rpartition('/')[0]}/")
+        table.delete([*replacement.deleted, *(found.key for found in listed if found.key in indexes)])
+        Placeholders(
+            table.store,
+            table.root,
+            pa.schema([]),
+            lambda work, keys: (result for _, result in side_by_side(self._workers, work, keys)),
+        ).put(replacement.emptied)
+        if replacement.emptied:
+            table.register(found for found in table.files_in(replacement.folder) if found.key in {*replacement.emptied})
+
+
+def _write(record: FolderRecord, replacement: Replacement | None) -> None:
+    try:
+        record.write(replacement)
+    except ChangedError:
+        raise SkippedError from None

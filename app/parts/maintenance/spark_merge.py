@@ -1,0 +1,294 @@
+"""Merges files of a folder into one: a DataFrame job, in this process or on a cluster."""
+
+import itertools
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
+
+from app.errors import FatalError, SparkLostError
+from app.parts.maintenance.fitting import absent, fitted, is_part, with_misfits
+from app.spark.launch import START_HINT, only_java
+from app.spark.session import COMMON_CONF, hint_of, quoted, reason_of
+
+# PySpark logs each error of a query with its stack in JSON, beside raising it.
+for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+    logging.getLogger(name).setLevel(logging.CRITICAL)
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit has started Java, and chosen the master
+_MASTER_HINT = "PySpark itself starts this one: it needs a complete Java in JAVA_HOME, or spark-submit"
+_LOST_HINT = "Raise SPARK_DRIVER_MEMORY if that was too little, and run the command again"
+_NUMBER = "number of the folder"
+_MOST_COMPILED = 500  # fields of a table; for more, compiling takes longer than many rows, and more of the heap
+_CALL = "UnresolvedFunction"  # a class of Spark's parser
+# Spark's groups of functions of which some call methods of Java, read files, or tell of the session.
+_OUTSIDE = {"avro_funcs", "misc_funcs", "protobuf_funcs", "xml_funcs"}
+_CONF = COMMON_CONF | {
+    "spark.sql.variable.substitute": "false",  # a condition's ${env:NAME} would be the environment's
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "16",  # else a task looks up each of the files
+    "spark.sql.parquet.columnarReaderBatchSize": "256",  # rows of all columns, in the heap before one is read
+    "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark has no nanoseconds
+    "spark.hadoop.parquet.block.size": str(32 << 20),  # of a row group, which is in the heap until it is written
+}
+
+
+@contextmanager
+def merge_session(master: str, heap: str, scratch: Path, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Yields a session for the block; no other may be active in this process.
+
+    A local ``master`` runs in the connector's own Java. After ``spark-submit`` its master counts instead. ``heap`` is
+    the driver's, as Java writes it.
+
+    Raises:
+        ConnectorError: Spark does not start.
+    """
+    builder = SparkSession.builder.appName("quix-ts-datalake-sink")
+    with ExitStack() as ends:
+        try:
+            if _SUBMITTED not in os.environ:
+                if master.startswith("local"):
+                    ends.enter_context(only_java(heap, scratch))
+                    builder = builder.config("spark.local.dir", str(scratch / "spark"))
+                builder = builder.master(master).config("spark.driver.memory", heap)
+            progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+            for name, value in {**_CONF, **progress, **conf}.items():
+                builder = builder.config(name, value)
+            session: SparkSession = builder.getOrCreate()
+        except (Py4JError, PySparkException, OSError) as error:
+            hint = START_HINT if master.startswith("local") else _MASTER_HINT
+            raise FatalError(f"starting Spark with master {master}", reason_of(error), hint) from None
+        try:
+            yield session
+        finally:
+            with suppress(Py4JError, ConnectionError):  # Java has ended by itself
+                session.stop()
+
+
+def has_ended(session: Any) -> bool:
+    """Whether Spark has stopped, or its Java is gone."""
+    try:
+        return bool(session.sparkContext._jsc.sc().isStopped())
+    except (Py4JError, ConnectionError):
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What merged files are to be like.
+
+    ``columns`` are all of the table with their types, in their order. ``rescued`` is one of them, for values that do
+    not fit.
+    """
+
+    columns: Mapping[str, pa.DataType]
+    rescued: str
+    sort_column: str | None = None
+
+
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise FatalError(doing, reason_of(error), hint_of(error)) from None
+    except (Py4JError, ConnectionError) as error:
+        raise SparkLostError(doing, f"Java gives no answer: {reason_of(error)}", _LOST_HINT) from None
+
+
+class Merge:
+    """The rows of some files of one folder, in the table's types.
+
+    Args:
+        sources: the addresses of the files, by their schemas. A schema has columns of the table only.
+        partition_values: of the folder, for ``erased``, and for files without a partition column that others have.
+        erased: conditions in SQL that ``may_match`` has taken; rows that meet all of them are left out. Without any, no
+            row is.
+
+    Raises:
+        FatalError: a file that Spark cannot read.
+        SparkLostError: Java has ended, as for ``count_erased`` and ``write``.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        sources: Mapping[pa.Schema, Sequence[str]],
+        target: Target,
+        partition_values: Mapping[str, str | None],
+        erased: Sequence[str] = (),
+    ) -> None:
+        self._session = session
+        self._target = target
+        self._partition_values = partition_values
+        self._types = {name: from_arrow_type(kind, prefer_timestamp_ntz=True) for name, kind in target.columns.items()}
+        found = {name for schema in sources for name in schema.names}
+        self._columns = [name for name in target.columns if name in found and name != target.rescued]
+        self._may_rescue = target.rescued in found
+        alike: dict[pa.Schema, list[str]] = {}
+        for schema, uris in sources.items():
+            alike.setdefault(self._filled(schema), []).extend(uris)
+        self._conditions = " and ".join(f"({condition})" for condition in erased)
+        fields = sum(1 + str(kind).count(": ") for kind in target.columns.values())
+        mode = "NO_CODEGEN" if fields > _MOST_COMPILED else "FALLBACK"  # Spark's default: the session has other tables
+        with _translated("reading files of the table with Spark"):
+            session.conf.set("spark.sql.codegen.factoryMode", mode)
+            self._frame = reduce(DataFrame.unionByName, (self._read(*each) for each in alike.items()))
+            for name in partition_values.keys() - set(self._columns):
+                self._frame = self._frame.withColumn(name, f.lit(partition_values[name]).cast("string"))
+            self._is_erased = reduce(and_, (_parsed(session, each) for each in erased)) if erased else f.lit(False)
+
+    def count_erased(self) -> int:
+        with _translated(f"looking for rows with {self._conditions}"):
+            return self._frame.filter(self._is_erased).count()
+
+    def write(self, out: str, metadata: Mapping[str, Any]) -> None:
+        """Writes the rows as one file into a new folder; the footer has ``metadata`` as that of the first column."""
+        rescued = self._target.rescued
+        first, *others = self._columns or [rescued]
+        with _translated("writing a merged file with Spark"):
+            # Where a condition is unknown, as for a null, the row stays.
+            frame = self._frame.filter(~f.coalesce(self._is_erased, f.lit(False)))
+            # Readers that do not unite schemas fail at a column that only some files have.
+            if self._may_rescue and self._columns and not frame.filter(quoted(rescued).isNotNull()).isEmpty():
+                others.append(rescued)
+            of_first = quoted(first).alias(first, metadata=dict(metadata))
+            # Another column may have such metadata of a former merge.
+            frame = frame.select(of_first, *(quoted(name).alias(name, metadata={}) for name in others))
+            if self._target.sort_column in self._columns:
+                frame = frame.repartition(1).sortWithinPartitions(quoted(self._target.sort_column).asc_nulls_last())
+            else:
+                frame = frame.coalesce(1)
+            frame.write.parquet(out)
+
+    def _filled(self, schema: pa.Schema) -> pa.Schema:
+        """Returns the columns to read, with their types in the files, and as nulls with those that the files lack."""
+
+        def types() -> Iterator[tuple[str, pa.DataType]]:
+            for name, wanted in self._target.columns.items():
+                kind = schema.field(name).type if name in schema.names else wanted
+                if not pa.types.is_null(kind) and (name in schema.names or name not in self._partition_values):
+                    yield name, wanted if is_part(kind, wanted) else kind
+
+        return pa.schema(list(types()))
+
+    def _read(self, schema: pa.Schema, uris: Sequence[str]) -> DataFrame:
+        """Reads files with these columns, or a part of them, as the columns of the table."""
+        others = {name for name in schema.names if schema.field(name).type != self._target.columns[name]}
+        kinds = {name: self._types[name] for name in schema.names} | self._spark_types(uris[0], others)
+        frame = self._session.read.schema(StructType([*itertools.starmap(StructField, kinds.items())])).parquet(*uris)
+        columns = {name: absent(self._types[name], self._partition_values.get(name)) for name in self._types}
+        columns |= {
+            name: fitted(quoted(name), kind, self._types[name], schema.field(name).type) for name, kind in kinds.items()
+        }
+        before = columns.pop(rescued := self._target.rescued).value
+        misfits = {
+            name: f.when(each.is_misfit, quoted(name)) for name, each in columns.items() if each.is_misfit is not None
+        }
+        self._may_rescue |= bool(misfits)
+        values = (each.value.alias(name) for name, each in columns.items())
+        return frame.select(*values, with_misfits(before, rescued, misfits).alias(rescued))
+
+    def _spark_types(self, uri: str, names: Set[str]) -> dict[str, DataType]:
+        """Returns the types of these columns as Spark reads them in the file."""
+        if not names:
+            return {}
+        found = self._session.read.parquet(uri)
+        if '"type":"udt"' in found._jdf.schema().json():
+            raise FatalError(
+                "reading files of the table with Spark",
+                "the Spark schema in the metadata of one has a type that code defines",  # PySpark would import it
+                "Write the file without these metadata, or delete it",
+            )
+        types = {field.name: field.dataType for field in found.schema}
+        if missing := names - types.keys():
+            raise FatalError(
+                "reading files of the table with Spark",
+                f"the Spark schema in the metadata of one has no columns {', '.join(map(repr, sorted(missing)))}",
+                "Another program has taken the metadata from another file: write the file without them",
+            )
+        return {name: types[name] for name in names}
+
+
+@_translated("looking for folders with such rows")
+def may_match(
+    session: SparkSession,
+    folders: Sequence[Mapping[str, str | None]],
+    erased: Sequence[str],
+    columns: Mapping[str, pa.DataType],
+) -> Sequence[bool]:
+    """Whether rows of each folder, given by its partition values, may meet all these conditions in SQL.
+
+    A condition on partition columns alone is answered by the folder; any other leaves all folders.
+
+    Raises:
+        ValueError: Spark does not understand a condition, or it takes more than the values of a row.
+        SparkLostError: Java has ended.
+    """
+    names = {name: None for each in folders for name in each if name not in columns}
+    values = {name: pa.array([each.get(name) for each in folders], pa.string()) for name in names}
+    frame = session.createDataFrame(pa.table({_NUMBER: pa.array(range(len(folders)), pa.int64()), **values}))
+    types = ((name, from_arrow_type(kind, prefer_timestamp_ntz=True)) for name, kind in columns.items())
+    all_columns = session.createDataFrame([], StructType([*frame.schema, *(StructField(*each) for each in types)]))
+    for condition in erased:
+        try:
+            is_erased = _parsed(session, condition)
+            named = _lasting_names(session, all_columns.filter(is_erased))
+        except AnalysisException as error:
+            raise ValueError(reason_of(error)) from None
+        if named <= names.keys():  # among these alone, a column such as user would be a function of Spark
+            frame = frame.filter(is_erased)
+    try:
+        left = {row[0] for row in frame.select(quoted(_NUMBER)).collect()}
+    except (Py4JJavaError, PySparkException) as error:  # such as a folder's value that is no number
+        raise ValueError(reason_of(error)) from None
+    return [number in left for number in range(len(folders))]
+
+
+def _parsed(session: SparkSession, condition: str) -> Column:
+    """Parses a condition that only takes the values of a row; refuses others with ``ValueError``.
+
+    Those are not analyzed first, for then Spark loads classes and reads files.
+    """
+    catalyst: Any = session._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
+    tree = session._jsparkSession.sessionState().sqlParser().parseExpression(condition)
+    patterns = catalyst.trees.TreePattern
+    if any(map(tree.containsPattern, (patterns.PLAN_EXPRESSION(), patterns.UNRESOLVED_IDENTIFIER()))):
+        raise ValueError("it has a subquery or IDENTIFIER(), and may only take the values of a row")
+    if tree.getClass().getSimpleName() == "Alias":
+        raise ValueError(f"it ends with {tree.name()!r}, which belongs to no operator")
+    known = catalyst.analysis.FunctionRegistry.builtin()
+    for name in {part["nameParts"].strip("[]") for part in json.loads(tree.toJSON()) if _CALL in part["class"]}:
+        found = known.lookupFunction(catalyst.FunctionIdentifier(name))
+        if found.isEmpty() or found.get().getGroup() in _OUTSIDE:
+            raise ValueError(f"{name}() is no function of Spark that only takes the values of a row")
+    return f.expr(condition)
+
+
+def _lasting_names(session: SparkSession, frame: DataFrame) -> set[str]:
+    """Returns the columns that the condition of a filter names.
+
+    Raises:
+        ValueError: its answer may differ when rows are written.
+    """
+    plan = frame._jdf.queryExecution().analyzed()
+    patterns = getattr(session._jvm, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    if not plan.deterministic() or plan.containsPattern(patterns.CURRENT_LIKE()):
+        raise ValueError("its answer changes with the time or at random; write a date instead of the current one")
+    named = plan.condition().references().toSeq()
+    return {named.apply(number).name() for number in range(named.size())}

@@ -1,0 +1,300 @@
+"""Reads messages in Protobuf by the descriptors of their schemas in a registry, without generated code."""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from time import monotonic
+from typing import Any, Final
+
+from google.protobuf import json_format, wrappers_pb2
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from app.convert.columns import Columns, infer
+from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payload
+from app.convert.scalars import moment_at
+from app.model import RegisteredSchema, SchemaId
+from app.parts.protobuf.protobuf_descriptors import compiled, descriptors, nested
+from app.reasons import Reason
+
+_OWN_NAME: Final = "the schema of the record"
+# Each behind those that it imports.
+_NAMES: Final = "any descriptor duration empty field_mask source_context struct timestamp type api wrappers"
+_STANDARD: Final = {
+    f"google/protobuf/{name}.proto": import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR for name in _NAMES.split()
+}
+_SECONDS: Final = 30.0  # for the texts of a schema, of which 100 take 20 s
+_NUMBER_BITS: Final = 35
+_MORE: Final = 0x80  # in a byte that is not the last one
+_MOST_CELLS: Final = 8 * 2**20  # of 40 to 50 bytes
+_OF_AN_OBJECT: Final = 4
+_VARINT, _SIZED, _GROUP = 0, 2, 3  # kinds of fields in the bytes
+_FIXED: Final = {1: 8, 5: 4}  # bytes of others
+_Read = Callable[[Any], Any]
+_Readers = Callable[[Descriptor | EnumDescriptor], _Read]
+
+
+class ProtobufSchema:
+    """The messages of one file.
+
+    Raises:
+        ValueError: it is of no use, and why.
+    """
+
+    def __init__(self, registered: RegisteredSchema) -> None:
+        pool = DescriptorPool()
+        for file in _STANDARD.values():
+            pool.AddSerializedFile(file.serialized_pb)
+        known = {*_STANDARD}
+        names, texts = (*registered.names, _OWN_NAME), (*registered.references, registered.text)
+        self._is_of_glue = registered.is_of_glue
+        until = monotonic() + _SECONDS
+        for name, text in zip(names, texts, strict=True):
+            if monotonic() > until:
+                raise ValueError(Reason(f"its references take more than {_SECONDS:.0f} s to compile"))
+            *imported, file = (compiled if self._is_of_glue else descriptors)(text)
+            for each in imported:
+                _add(pool, each, each.name, known)
+            _add(pool, file, name, known)
+        kinds = pool.FindFileByName(_OWN_NAME).message_types_by_name.values()
+        if self._is_of_glue:
+            kinds = sorted(nested(kinds, "nested_types"), key=attrgetter("full_name"))
+        self._first = [*kinds]
+        # How many values an empty message has, with those that its object itself takes.
+        self._cells = cache(lambda kind: _OF_AN_OBJECT + sum(not field.has_presence for field in kind.fields))
+        self._reader: _Readers = cache(lambda kind: _reader(kind, self._reader))
+        self._known: dict[tuple[int, ...], _Messages | ValueError] = {}  # or why there is none
+
+    def read(self, data: bytes) -> Any:
+        """Decodes the path of a message in the file, and the message.
+
+        Raises:
+            ValueError: there is no such message, or the bytes are none.
+        """
+        path, size = self._path(data)
+        return self._messages(path).read(data[size:])
+
+    def read_all(self, data: Sequence[bytes]) -> list[Any]:
+        """Decodes many; ``ValueError`` also if they are different messages."""
+        path, size = self._path(data[0])
+        if any(each[:size] != data[0][:size] for each in data):
+            raise ValueError("different messages")
+        messages = self._messages(path)
+        if messages.most_cells(data) > _MOST_CELLS:
+            raise ValueError("too much at once")
+        return [messages.decoded(each[size:]) for each in data]
+
+    def names(self, data: bytes) -> Collection[str]:
+        return self._messages(self._path(data)[0]).names
+
+    def _path(self, data: bytes) -> tuple[tuple[int, ...], int]:
+        """Returns the path of the message in its file, and how many bytes it takes."""
+        number, at = _number(data, 0)
+        if self._is_of_glue:
+            return (number,), at
+        path = []
+        for _ in range(number >> 1):  # Confluent's numbers count back and forth from zero
+            index, at = _number(data, at)
+            path.append(index >> 1)
+        return tuple(path) or (0,), at
+
+    def _messages(self, path: tuple[int, ...]) -> "_Messages":
+        if path not in self._known:
+            described = self._message(path)
+            try:
+                self._known[path] = _Messages(described, self._cells, self._reader)
+            except RecursionError:
+                self._known[path] = ValueError(Reason("its schema has messages within messages, in too many levels"))
+            except Exception as error:  # noqa: BLE001 - as below
+                told = Reason(f"its schema cannot be used: {type(error).__name__}")
+                self._known[path] = ValueError(told.also("", f": {error}"))
+        if isinstance(found := self._known[path], ValueError):
+            raise found
+        return found
+
+    def _message(self, path: Sequence[int]) -> Descriptor:
+        try:
+            first, *inner = path
+            found: Descriptor = self._first[first]
+            for index in inner:
+                found = found.nested_types[index]
+        except (ValueError, IndexError):
+            raise ValueError(Reason("its schema has no message at the path").also("", f" {[*path]}")) from None
+        return found
+
+
+class _Messages:
+    def __init__(self, descriptor: Descriptor, cells: Callable[[Descriptor], int], reader: _Readers) -> None:
+        self._class = GetMessageClass(descriptor)
+        self._cells = cells
+        self._widest = max(map(cells, _parts(descriptor)), default=0)
+        self._value = reader(descriptor)
+        self._descriptor = descriptor
+        self._name = descriptor.full_name
+        self.names = frozenset(descriptor.fields_by_name)
+
+    def most_cells(self, data: Sequence[bytes]) -> int:
+        """Bounds the values that come of these messages: a message of two bytes may have a hundred zeros."""
+        size = sum(map(len, data))
+        return len(data) * self._cells(self._descriptor) + size + size // 2 * self._widest
+
+    def _counted(self, data: bytes) -> int:
+        """Counts the values of a message, or enough of them."""
+        found, parts = self._cells(self._descriptor), [(0, len(data), self._descriptor)]
+        while parts and found <= _MOST_CELLS:
+            at, end, descriptor = parts.pop()
+            while at < end and found <= _MOST_CELLS:
+                tag, at = _varint(data, at)
+                if tag & 7 == _GROUP:
+                    return _MOST_CELLS + 1
+                size, at = _varint(data, at) if tag & 7 in (_VARINT, _SIZED) else (_FIXED.get(tag & 7, end), at)
+                if tag & 7 == _VARINT:
+                    continue
+                field = descriptor.fields_by_number.get(tag >> 3)
+                if tag & 7 == _SIZED and field is not None and field.message_type is not None:
+                    found += self._cells(field.message_type)
+                    parts.append((at, min(at + size, end), field.message_type))
+                at += size
+        return found
+
+    def read(self, data: bytes) -> Any:
+        if self.most_cells([data]) > _MOST_CELLS and self._counted(data) > _MOST_CELLS:
+            raise ValueError(Reason("it would take too much memory"))
+        return self.decoded(data)
+
+    def decoded(self, data: bytes) -> Any:
+        """Decodes a message whose values are known to be not too many."""
+        try:
+            return self._value(self._class.FromString(data))
+        except Exception as error:  # a DecodeError, or of another kind: a schema may have any form
+            raise ValueError(Reason(f"it does not fit the message {self._name}").also("", f": {error!r}")) from error
+
+
+def _parts(descriptor: Descriptor) -> Collection[Descriptor]:
+    """Returns the kinds of messages that may be within one."""
+    found: set[Any] = set()
+    todo = [descriptor]
+    while todo:
+        new = {field.message_type for field in todo.pop().fields} - found - {None}
+        found |= new
+        todo += new
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        number |= (byte & ~_MORE) << shift
+        if not byte & _MORE or shift > _NUMBER_BITS:
+            break
+        shift += 7
+    return number, at
+
+
+def _add(pool: DescriptorPool, file: FileDescriptorProto, name: str, known: set[str]) -> None:
+    """Adds a file under this name. What it imports may be missing, where only options need it."""
+    if name in known:
+        return
+    file.name = name
+    public = [file.dependency[index] for index in file.public_dependency]
+    imported = [each for each in file.dependency if each in known]
+    del file.dependency[:], file.public_dependency[:], file.weak_dependency[:]
+    file.dependency.extend(imported)
+    file.public_dependency.extend(imported.index(each) for each in public if each in known)
+    try:
+        pool.Add(file)
+    except Exception as error:  # a TypeError most often
+        raise ValueError(Reason("its schema cannot be used").also("", f": {error}")) from error
+    known.add(name)
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    number, end = _varint(data, at)
+    if end == at or data[end - 1] & _MORE:
+        raise ValueError(Reason("it does not say which message of the schema it is"))
+    return number, end
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _reader(kind: Descriptor | EnumDescriptor, readers: _Readers) -> _Read:
+    """Returns what names a value of an enum, or makes an object of a message, without unset fields that tell it."""
+    if kind.full_name in _WELL_KNOWN:
+        return _WELL_KNOWN[kind.full_name]
+    if isinstance(kind, EnumDescriptor):
+        names = {value.number: value.name for value in reversed(kind.values)}  # the first of its aliases
+        return lambda number: names.get(number, str(number))
+    fields = [
+        (field.name, field.has_presence and not field.has_default_value, _field(field, readers))
+        for field in kind.fields
+    ]
+
+    def read(message: Any) -> dict[str, Any]:
+        return {
+            name: convert(getattr(message, name))
+            for name, tells, convert in fields
+            if not tells or message.HasField(name)
+        }
+
+    return read
+
+
+def _field(field: FieldDescriptor, readers: _Readers) -> _Read:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        key, value = _key, _scalar(kind.fields_by_name["value"], readers)
+        return lambda entries: {key(name): value(entries[name]) for name in entries}
+    one = _scalar(field, readers)
+    return (lambda values: [*map(one, values)]) if field.is_repeated else one
+
+
+def _scalar(field: FieldDescriptor, readers: _Readers) -> _Read:
+    if field.enum_type is not None:
+        return readers(field.enum_type)
+    if (kind := field.message_type) is None:
+        return lambda value: value
+
+    def read(message: Any) -> Any:
+        return readers(kind)(message)  # made at the first value: messages may hold others of their kind
+
+    return read
+
+
+def _key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+_WELL_KNOWN: Final[dict[str, _Read]] = {
+    "google.protobuf.Timestamp": lambda message: moment_at(message.seconds * 1_000_000 + message.nanos // 1_000),
+    "google.protobuf.Duration": lambda message: float(message.seconds + message.nanos / 1e9),
+    **dict.fromkeys(
+        ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"), json_format.MessageToDict
+    ),
+    **{each.full_name: attrgetter("value") for each in wrappers_pb2.DESCRIPTOR.message_types_by_name.values()},
+}
+
+
+class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
+    _format = "Protobuf"
+
+    def _parse(self, registered: RegisteredSchema) -> ProtobufSchema:
+        return ProtobufSchema(registered)
+
+    def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Columns:
+        rows = self.get(schema).read_all(data)
+        names = dict.fromkeys(name for row in rows for name in row)
+        arrays = {name: array for name in names if (array := infer([row.get(name) for row in rows])) is not None}
+        # For whole numbers of more than 63 bits, which Arrow finds, no column has a type.
+        if len(arrays) < len(names) or any("uint" in str(array.type) for array in arrays.values()):
+            raise ValueError("no type for all values")
+        return arrays
+
+    def has_field(self, values: Values, headers: AllHeaders, name: str) -> bool:
+        found = (payload(*each) for each in zip(values, headers, strict=True))
+        return any(name in self.get(schema).names(data) for schema, data in found)

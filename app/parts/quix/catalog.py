@@ -1,0 +1,221 @@
+"""The REST catalog of Quix: the requests of quixstreams' own data lake sink, and the description of files in them."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import quote
+
+from app.catalog.base import Catalog, TooLargeError
+from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
+from app.catalog.targets import QuixTarget
+from app.errors import ConnectorError, FatalError, RetryableError, cut
+from app.formatting import counted
+from app.model import DataFile, Mark
+from app.parts.quix.file_entries import MOST_BYTES, column_stats, entry, portions
+from app.parts.quix.query_api import QueryApi
+from app.table.existing import CatalogTable
+from app.table.layout import PartitionSpec
+
+logger = logging.getLogger(__name__)
+
+_OUR_NAME = "quix-ts-datalake-sink"
+_DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
+
+_SERVICE = Service("the catalog", "CATALOG_URL", "CATALOG_AUTH_TOKEN")
+# A catalog may write a thousand files of one request into its database before it answers.
+_PATIENCE = Patience(connect=10.0, read=60.0, whole=120.0)
+# For requests that no row needs: the batch waits for them nevertheless.
+_IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
+
+
+class QuixCatalog(Catalog):
+    """One table of the catalog; to be used by one thread at a time. The query API is notified of registered files."""
+
+    def __init__(
+        self, target: QuixTarget, _: object = None, query_api: QuixTarget | None = None, patience: Patience = _PATIENCE
+    ) -> None:
+        self._url = target.url
+        self._client = RestClient(_SERVICE, target.url, Credentials(target.token))
+        self._patience = patience
+        self._most_bytes = MOST_BYTES
+        self._path = f"/namespaces/{quote(target.namespace, safe='')}/tables/{quote(target.table, safe='')}"
+        self._table_words = f"table {target.namespace}.{target.table} in the catalog at {target.url}"
+        self._workspace_id = target.workspace_id
+        self._stats_columns = frozenset(target.stats_columns) or None
+        self._query_api = QueryApi(query_api) if query_api else None
+
+    def check(self) -> CatalogTable | None:
+        """Proves that the catalog answers and authorises us: its health page may be open to everybody, no table is."""
+        doing = f"connecting to the catalog at {self._url}"
+        answer = self._ask("GET", "/health", doing)
+        if answer.status not in _DONE:
+            raise FatalError(
+                doing, answer.summary, "Check CATALOG_URL, its path included: the catalog's /health lies below it"
+            )
+        return self.table()
+
+    def table(self) -> CatalogTable | None:
+        doing = f"reading {self._table_words}"
+        answer = self._ask("GET", self._path, doing)
+        if answer.status == HTTPStatus.NOT_FOUND:
+            return None
+        _require_done(answer, doing)
+        return _table_of(answer.json_object(doing), doing)
+
+    def create_table(self, location: str, wanted: PartitionSpec) -> CatalogTable:
+        """Creates the table and returns the catalog's version of it, which another member may have created first.
+
+        The spec is sent empty, for the catalog to fill it from the first files; the expected columns are a property.
+        Virtual partitions cannot be seen in files: with any of them the whole spec is sent.
+        """
+        doing = f"creating {self._table_words}"
+        order = list(wanted.order)
+        body = {
+            "location": location,
+            "partition_spec": order if wanted.virtual else [],
+            "properties": {
+                "created_by": _OUR_NAME,
+                "auto_discovered": "false",
+                "expected_partitions": order,
+                **_filled(
+                    virtual_partitions=list(wanted.virtual),
+                    timestamp_column=wanted.timestamp_column,
+                    sort_column=wanted.sort_column,
+                    stats_columns=sorted(wanted.stats_columns),
+                ),
+            },
+        }
+        answer = self._ask("PUT", self._path, doing, body)
+        if answer.status != HTTPStatus.CONFLICT:
+            _require_done(answer, doing)
+        table = self.table()
+        if table is None:  # catalogs also say 404 when their own store failed them
+            raise RetryableError(doing, f"the catalog answered {answer.status}, yet does not know the table")
+        return table
+
+    def sync_properties(self, table: CatalogTable, wanted: PartitionSpec) -> None:
+        """Brings the properties of a known table in line with the settings, in one request where anything differs."""
+        changes = _changes(table.properties, wanted)
+        if changes:
+            doing = f"changing {', '.join(changes)} of {self._table_words}"
+            self._ask_in_passing("PATCH", "properties", doing, {"properties": changes})
+
+    def add_source(self, topic: str) -> None:
+        """Registers the topic as a source of the table, so that it shows before it has brought a file."""
+        doing = f"naming topic {topic} as a source of {self._table_words}"
+        self._ask_in_passing("POST", "sources", doing, {"source": self._source(topic)})
+
+    def portions(self, files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+        """Divides files into those that one request takes; after a refusal for its size, into half as large ones."""
+        return portions(files, self._entry_with_bounds, self._most_bytes)
+
+    def add_files(
+        self,
+        files: Sequence[DataFile],
+        topic: str | None,
+        marks: Sequence[Mark] = (),  # noqa: ARG002 - paths are the keys
+    ) -> None:
+        """Registers the files in one request, with the topic they come from, unless it has counted them already."""
+        doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
+        body: dict[str, Any] = {"files": [self._entry_with_bounds(file) for file in files]}
+        if topic is not None:
+            body["source"] = self._source(topic)
+        answer = self._ask("POST", f"{self._path}/manifest/add-files", doing, body)
+        if answer.status == HTTPStatus.NOT_FOUND:
+            raise FatalError(doing, answer.summary, "The table is gone from the catalog; restart to create it again")
+        if answer.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            self._most_bytes = max(1, self._most_bytes // 2)
+            raise TooLargeError(doing, answer.summary, "Raise what it takes, or name fewer columns in STATS_COLUMNS")
+        _require_done(answer, doing)
+        if answer.body:
+            answer.json_object(doing)  # a login page with status 200 has registered nothing
+        if self._query_api:
+            self._query_api.files_added(files)
+
+    def close(self, seconds: float) -> None:
+        if self._query_api:
+            self._query_api.close(seconds)
+
+    def _ask(self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None) -> Answer:
+        return self._client.ask(method, path, doing, body, patience=self._patience)
+
+    def _entry_with_bounds(self, file: DataFile) -> Mapping[str, Any]:
+        """Returns the entry and, where there are any, the bounds by which readers leave the file out."""
+        bounds = column_stats(file.footer, self._stats_columns)
+        return {**entry(file), "column_stats": bounds} if bounds else entry(file)
+
+    def _source(self, topic: str) -> Mapping[str, Any]:
+        return {
+            "source_type": "kafka",
+            "workspace_id": self._workspace_id,
+            "topic": topic,
+            "properties": {"sink": _OUR_NAME, "quixstreams_version": version("quixstreams")},
+        }
+
+    def _ask_in_passing(self, method: str, what: str, doing: str, body: Mapping[str, Any]) -> None:
+        """Sends a request whose failure is only logged: no row waits for it, and an old catalog answers 501."""
+        try:
+            answer = self._client.ask(method, f"{self._path}/{what}", doing, body, patience=_IN_PASSING)
+            if answer.status == HTTPStatus.NOT_IMPLEMENTED:
+                logger.info("%s: the catalog does not know this yet; its rows and files are not concerned", doing)
+                return
+            _require_done(answer, doing)
+        except ConnectorError as error:
+            logger.warning("%s; rows and files are not concerned, the next start tries again", error)
+        else:
+            logger.info("%s: done", doing)
+
+
+def _filled(**properties: Any) -> Mapping[str, Any]:
+    return {name: value for name, value in properties.items() if value}
+
+
+def _changes(stored: Mapping[str, Any], wanted: PartitionSpec) -> Mapping[str, Any]:
+    """Returns the changes to the properties of a table.
+
+    Which columns have bounds is decided by who writes them. How the table is ordered may have been decided by its
+    owner in the catalog, so that is filled in and never changed.
+    """
+    changes: dict[str, Any] = {}
+    stats = sorted(wanted.stats_columns) or None
+    if _listed(stored.get("stats_columns")) != stats:
+        changes["stats_columns"] = stats
+    ordering = _filled(timestamp_column=wanted.timestamp_column, sort_column=wanted.sort_column)
+    return changes | {name: value for name, value in ordering.items() if not stored.get(name)}
+
+
+def _listed(stored: object) -> list[str] | None:
+    """Returns sorted column names; early tables hold them as one text with commas."""
+    names = stored.split(",") if isinstance(stored, str) else stored if isinstance(stored, list) else ()
+    return sorted(stripped for name in names if (stripped := str(name).strip())) or None
+
+
+def _require_done(answer: Answer, doing: str) -> None:
+    if answer.status not in _DONE:
+        raise FatalError(
+            doing, answer.summary, "The same request will be refused again; check the settings against the answer"
+        )
+
+
+def _table_of(document: Mapping[str, Any], doing: str) -> CatalogTable:
+    """Reads the table of a description; missing and null fields count as empty.
+
+    Raises:
+        FatalError: a location is no text, or a spec is no list of texts.
+    """
+    location = document.get("location")
+    spec = document.get("partition_spec")
+    if not isinstance(location, str | None):
+        raise _unlike_contract(doing, "location", "text", location)
+    if not isinstance(spec, list | None) or not all(isinstance(column, str) for column in spec or ()):
+        raise _unlike_contract(doing, "partition_spec", "a list of names", spec)
+    properties = document.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    return CatalogTable((location or "").rstrip("/"), tuple(spec or ()), known)
+
+
+def _unlike_contract(doing: str, field: str, wanted: str, got: object) -> FatalError:
+    cause = f"its {field} should be {wanted}, and is {cut(repr(got), 200)}"
+    return FatalError(doing, cause, "Check that CATALOG_URL is the address of a Quix catalog, and its version")

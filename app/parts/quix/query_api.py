@@ -1,0 +1,71 @@
+"""Notifies the query API of Quix of new files, so that queries find them at once."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from urllib.parse import quote
+
+from app.catalog.rest_client import Credentials, Patience, RestClient, Service
+from app.catalog.targets import QuixTarget
+from app.errors import ConnectorError
+from app.model import DataFile
+from app.parts.quix.file_entries import entry, portions
+from app.work_pool import WorkPool
+
+logger = logging.getLogger(__name__)
+
+_SERVICE = Service("the query API", "Quix__Lakehouse__Query__Url", "Quix__Lakehouse__Query__AuthToken")
+_PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
+
+
+class QueryApi:
+    """Sends notifications on another thread. The catalog has the files already: losing one loses no file.
+
+    Batches beyond ``most_waiting`` are left out.
+    """
+
+    def __init__(self, target: QuixTarget, most_waiting: int = 100) -> None:
+        self._client = RestClient(_SERVICE, target.url, Credentials(target.token))
+        self._path = f"/tables/{quote(target.table, safe='')}/files-added"
+        self._namespace = target.namespace
+        self._doing = f"notifying the query API at {target.url} of new files of table {target.namespace}.{target.table}"
+        self._pool = WorkPool("files-added")
+        self._most_waiting = most_waiting
+        self._is_failing = False
+
+    def files_added(self, files: Sequence[DataFile]) -> None:
+        """Queues a notification of the files; neither waits nor fails, and drops it if the queue is full."""
+        if self._pool.waiting < self._most_waiting:
+            self._pool.submit(self._send_all, files)
+        else:
+            self._log_failure(f"{self._doing}: more wait for it than it takes")
+
+    def close(self, seconds: float) -> None:
+        """Sends the waiting notifications, within ``seconds``."""
+        self._pool.join(seconds)
+
+    def _send_all(self, files: Sequence[DataFile]) -> None:
+        for portion in portions(files, entry):
+            self._send(portion)
+
+    def _send(self, files: Sequence[DataFile]) -> None:
+        body = {"namespace": self._namespace, "files": [entry(file) for file in files]}
+        try:
+            answer = self._client.ask("POST", self._path, self._doing, body, patience=_PATIENCE)
+        except ConnectorError as error:
+            self._log_failure(str(error))
+            return
+        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+            self._log_failure(f"{self._doing}: {answer.summary}")
+        elif self._is_failing:
+            self._is_failing = False
+            logger.info("%s: it works again", self._doing)
+
+    def _log_failure(self, message: str) -> None:
+        """Warns once until it works again."""
+        logger.log(
+            logging.DEBUG if self._is_failing else logging.WARNING,
+            "%s. The files are in the lake and in the catalog; queries find them a little later",
+            message.rstrip("."),
+        )
+        self._is_failing = True

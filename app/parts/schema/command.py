@@ -1,0 +1,318 @@
+import json
+import re
+from argparse import Namespace
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import prod
+from typing import Final
+from urllib.parse import urlsplit
+from zlib import crc32
+
+import pyarrow as pa
+
+from app.commands import print_line
+from app.config.json_schema import json_schema
+from app.config.settings import Settings
+from app.errors import ConfigError
+from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
+from app.service.stores import new_store
+from app.storage.base import ObjectStore
+from app.storage.targets import S3Target
+from app.table.layout import HIVE_NULL, RESCUED_COLUMN, TIME_COLUMNS, escape, is_data_file, spec_of_key
+
+_KINDS = (
+    *(pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32()),
+    *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
+)
+_YEARS: Final = 10  # to come, in Athena's list of years
+_TIMES: Final = {"month": range(1, 13), "day": range(1, 32), "hour": range(24)}
+_MOST_LISTED: Final = 50  # values: Athena advises a few dozen
+_WIDEST_RANGE: Final = 1_000  # of numbers, for each of which a query without a condition asks the store
+_WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_BREAKS = {"\n": r"\n", "\r": r"\r"}  # of lines; BigQuery takes none as they are
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its name, its address in the store and by HTTP, its columns, and those of its folders.
+
+    ``folders`` have the values that the table has, for Athena alone, and ``null`` is that of a missing one.
+    """
+
+    name: str
+    uri: str
+    https: str
+    columns: Mapping[str, pa.DataType]
+    folders: Mapping[str, Collection[str]]
+    null: str = HIVE_NULL
+    year: int = field(default_factory=lambda: datetime.now(UTC).year)
+
+    @property
+    def plain_name(self) -> str:
+        """The name for engines, many of which take letters, digits and underscores only."""
+        return _plain(self.name)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How an engine writes types, names and texts.
+
+    Attributes:
+        plain: the types without parts, in the order of ``_KINDS``.
+        decimal, array, struct: patterns for the types with parts; ``field`` is one of a struct.
+        quote: the mark around names, since any may be a reserved word.
+        escaping: the marks between which a backslash escapes; a mark is doubled between others.
+        column: the pattern of a column's type, which may be null.
+    """
+
+    plain: Sequence[str]
+    decimal: str
+    array: str
+    struct: str
+    field: str
+    quote: str
+    escaping: str = ""
+    column: str = "{}"
+
+    def name(self, text: str) -> str:
+        return self._quoted(text, self.quote)
+
+    def text(self, text: str) -> str:
+        return self._quoted(text, "'")
+
+    def _quoted(self, text: str, mark: str) -> str:
+        if mark not in self.escaping:
+            return mark + text.replace(mark, mark * 2) + mark
+        return mark + re.sub(rf"[\\{mark}\n\r]", lambda found: _BREAKS.get(found[0], f"\\{found[0]}"), text) + mark
+
+    def kind(self, kind: pa.DataType) -> str:
+        if pa.types.is_decimal(kind):
+            return self.column.format(self.decimal.format(kind.precision, kind.scale))
+        if pa.types.is_list(kind):
+            return self.array.format(self.kind(kind.value_type))
+        if pa.types.is_struct(kind):
+            fields = (self.field.format(self.name(each.name), self.kind(each.type)) for each in kind)
+            return self.struct.format(", ".join(fields))
+        return self.column.format(dict(zip(_KINDS, self.plain, strict=True))[kind])
+
+    def columns(self, columns: Mapping[str, pa.DataType]) -> str:
+        return ",\n".join(f"  {self.name(name)} {self.kind(kind)}" for name, kind in columns.items())
+
+    def folders(self, names: Iterable[str], kind: str) -> str:
+        return ", ".join(f"{self.name(name)} {kind}" for name in names)
+
+
+_HIVE = Dialect(
+    ("boolean", "int", "bigint", "double", "string", "binary", "date", "timestamp", "timestamp"),
+    *("decimal({},{})", "array<{}>", "struct<{}>", "{}:{}", "`", "'"),
+)
+_SPARK = Dialect(
+    ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
+    *("DECIMAL({},{})", "ARRAY<{}>", "STRUCT<{}>", "{}: {}", "`", "'"),
+)
+_TRINO = Dialect(
+    ("boolean", "integer", "bigint", "double", "varchar", "varbinary", "date", "timestamp", "timestamp"),
+    *("decimal({},{})", "array({})", "row({})", "{} {}", '"'),
+)
+_BIGQUERY = Dialect(
+    ("BOOL", "INT64", "INT64", "FLOAT64", "STRING", "BYTES", "DATE", "TIMESTAMP", "DATETIME"),
+    *("BIGNUMERIC({},{})", "ARRAY<{}>", "STRUCT<{}>", "{} {}", "`", "'`"),
+)
+_CLICKHOUSE = Dialect(
+    ("Bool", "Int32", "Int64", "Float64", "String", "String", "Date32", "DateTime64(6, 'UTC')", "DateTime64(6)"),
+    *("Decimal({}, {})", "Array({})", "Tuple({})", "{} {}", "`", "'`"),
+    column="Nullable({})",
+)
+
+
+def _pattern(address: str, table: Table) -> str:
+    return "/".join([address, *(f"{escape(name)}=*" for name in table.folders), "*.parquet"])
+
+
+def _with_folders(table: Table) -> Mapping[str, pa.DataType]:
+    return {**table.columns, **dict.fromkeys(table.folders, pa.string())}
+
+
+def _repair(table: Table) -> list[str]:
+    """The statement that makes Hive's kind of engines find the folders."""
+    return [f"\nMSCK REPAIR TABLE `{table.plain_name}`;"] if table.folders else []
+
+
+def _duckdb(table: Table) -> str:
+    return (
+        f'CREATE VIEW "{table.plain_name}" AS\nSELECT * FROM read_parquet(\n'
+        f"  {_TRINO.text(_pattern(table.uri, table))},\n"  # its quotes are standard SQL
+        "  hive_partitioning = true, hive_types_autocast = false, union_by_name = true\n);"
+    )
+
+
+def _athena(table: Table) -> str:
+    lines = [
+        f"CREATE EXTERNAL TABLE `{table.plain_name}` (\n{_HIVE.columns(table.columns)}\n)",
+        *([f"PARTITIONED BY ({_HIVE.folders(table.folders, 'string')})"] if table.folders else []),
+        f"STORED AS PARQUET\nLOCATION {_HIVE.text(table.uri + '/')}",
+    ]
+    columns = {name: _projected(name, found, table.null, table.year) for name, found in table.folders.items()}
+    injected = [name for name, (count, _) in columns.items() if not count]
+    if not columns or (why := _unprojected(table, injected)):
+        notes = [f"-- Repeat MSCK REPAIR TABLE for new folders: {why}."] if columns else []
+        return "\n".join([*notes, *lines]) + ";" + "".join(f"\n{line}" for line in _repair(table))
+    where = "".join(f"{escape(name)}=${{{name.lower()}}}/" for name in columns)
+    properties = {"projection.enabled": "true", "storage.location.template": f"{table.uri}/{where}"}
+    for name, (_, of_column) in columns.items():
+        properties |= {f"projection.{name.lower()}.{key}": value for key, value in of_column.items()}
+    told = ",\n".join(f"  {_HIVE.text(key)} = {_HIVE.text(value)}" for key, value in properties.items())
+    until = f", and before the year {table.year + _YEARS}" if "year" in columns else ""
+    most, named = prod(count or 1 for count, _ in columns.values()), "no other values" if injected else "no values"
+    return "\n".join(
+        [
+            "-- Athena finds new folders without MSCK REPAIR TABLE, and no rows in folders of other values than these.",
+            f"-- Make the table anew, as this prints it then, when there are others{until}.",
+            *([f"-- Each query has to name values of {', '.join(injected)}, by = or IN."] if injected else []),
+            f"-- A query that names {named} looks for {most:,} folders. More than 1,000,000 are refused.",
+            "-- Redshift Spectrum, EMR and Glue do need MSCK REPAIR TABLE for new folders.",
+            *lines,
+            f"TBLPROPERTIES (\n{told}\n);",
+        ]
+    )
+
+
+def _projected(name: str, found: Collection[str], null: str, year: int) -> tuple[int, Mapping[str, str]]:
+    """Returns how many values Athena looks for, 0 where each query has to name them, and the properties for it.
+
+    Times are lists and no ranges, because rows without a time are in the null folder. ``found`` are the values that the
+    table has, and ``year`` is this one.
+    """
+    values = {*found}
+    if name in TIME_COLUMNS:
+        due = _TIMES.get(name, range(year, year + _YEARS))
+        values |= {null, *(f"{number:02}" for number in due)}
+    else:
+        numbers = sorted(map(int, found)) if all(map(_WHOLE.fullmatch, found)) else []
+        if numbers and (count := numbers[-1] - numbers[0] + 1) <= _WIDEST_RANGE:
+            return count, {"type": "integer", "range": f"{numbers[0]},{numbers[-1]}"}
+        if not 0 < len(found) <= _MOST_LISTED or "," in "".join(found):
+            return 0, {"type": "injected"}
+    return len(values), {"type": "enum", "values": ",".join(sorted(values))}
+
+
+def _unprojected(table: Table, injected: Iterable[str]) -> str:
+    """Why Athena cannot tell the folders by itself; empty if it can."""
+    texts = [text for found in table.folders.values() for text in found]
+    if not texts:
+        return "the table has none yet"
+    if [*map(escape, texts)] != texts:  # nobody says whether Athena escapes values
+        return "special characters in their names are escaped"
+    lacking = ", ".join(name for name in injected if table.null in table.folders[name])
+    return lacking and f"{lacking} has too many values to list them, and rows without one"
+
+
+def _spark(table: Table) -> str:
+    uri = re.sub("^s3:", "s3a:", table.uri)
+    names = ", ".join(map(_SPARK.name, table.folders))
+    return "\n".join(
+        [
+            f"CREATE TABLE `{table.plain_name}` (\n{_SPARK.columns(_with_folders(table))}\n)\nUSING parquet",
+            *([f"PARTITIONED BY ({names})"] if names else []),
+            f"LOCATION {_SPARK.text(uri)};",
+            *_repair(table),
+        ]
+    )
+
+
+def _trino(table: Table) -> str:
+    columns = _TRINO.columns(_with_folders(table))
+    partitioned = f",\n  partitioned_by = ARRAY[{', '.join(map(_TRINO.text, table.folders))}]" if table.folders else ""
+    call = f"\n\nCALL hive.system.sync_partition_metadata('default', '{table.plain_name}', 'ADD');"
+    sync = call if table.folders else ""
+    return (
+        f'CREATE TABLE hive.default."{table.plain_name}" (\n{columns}\n)\nWITH (\n'
+        f"  external_location = {_TRINO.text(table.uri)}, format = 'PARQUET'{partitioned}\n);{sync}"
+    )
+
+
+def _bigquery(table: Table) -> str:
+    folders = f"WITH PARTITION COLUMNS ({_BIGQUERY.folders(table.folders, 'STRING')})\n" if table.folders else ""
+    prefix = f"\n  hive_partition_uri_prefix = {_BIGQUERY.text(table.uri)}," if table.folders else ""
+    return (
+        f"CREATE EXTERNAL TABLE lake.`{table.plain_name}` (\n{_BIGQUERY.columns(table.columns)}\n)\n{folders}"
+        f"OPTIONS (\n  format = 'PARQUET', uris = [{_BIGQUERY.text(table.uri + '/*.parquet')}],{prefix}\n"
+        "  enable_list_inference = true\n);"
+    )
+
+
+def _clickhouse(table: Table) -> str:
+    folders = f",\n  {_CLICKHOUSE.folders(table.folders, 'String')}" if table.folders else ""
+    return (
+        f"CREATE TABLE `{table.plain_name}` (\n{_CLICKHOUSE.columns(table.columns)}{folders}\n)\nENGINE = S3(\n"
+        f"  {_CLICKHOUSE.text(_pattern(table.https, table))},\n  'key', 'secret', 'Parquet'\n);"
+    )
+
+
+ENGINES: Final[Mapping[str, Callable[[Table], str]]] = {
+    "athena": _athena,
+    "bigquery": _bigquery,
+    "clickhouse": _clickhouse,
+    "duckdb": _duckdb,
+    "spark": _spark,
+    "trino": _trino,
+}
+
+
+def schema(settings: Settings, options: Namespace) -> int:
+    """Print the statement for the columns that the table has now."""
+    if settings.is_iceberg:
+        raise ConfigError("reading the schema", "the table is in the Iceberg catalog", "Engines find its columns there")
+    store = new_store(settings)
+    catalog = new_catalog(settings, store)
+    known = catalog.check() if catalog else None
+    location = new_location(settings, store, known)
+    lake = new_lake(settings, store, location, known)
+    columns = lake.schema.would_be().columns
+    if not columns:
+        raise ConfigError("reading the schema", f"there is no table in {location.uri} yet", CHECK_THE_NAME)
+    columns = {RESCUED_COLUMN: pa.string(), **columns}  # it may come with any file
+    https, folders = _https(settings, location.uri), lake.spec.columns
+    found = _values(store, location.root) if options.engine == "athena" else {}
+    values = {name: found.get(name, ()) for name in folders}
+    name = settings.table
+    alike = [each for each in sorted({*options.beside(), name}) if _plain(each).lower() == _plain(name).lower()]
+    if alike[1:]:
+        print_line(f"-- Engines would read {' and '.join(alike)} as one name: that of each ends in a hash of its own.")
+        name += f"_{crc32(name.encode()):08x}"
+    table = Table(name, location.uri, https, columns, values, lake.spec.null_value)
+    print_line(ENGINES[options.engine](table))
+    return 0
+
+
+def config_schema(_: Settings, __: Namespace) -> int:
+    """Print the settings as JSON Schema."""
+    print_line(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    return 0
+
+
+def _values(store: ObjectStore, root: str) -> Mapping[str, Collection[str]]:
+    """The values of each folder column that the table has."""
+    found = defaultdict[str, set[str]](set)
+    for item in store.list(f"{root}/"):
+        if is_data_file(item.key, root):
+            for name, value in zip(*spec_of_key(item.key, root), strict=True):
+                found[name].add(value)
+    return found
+
+
+def _https(settings: Settings, uri: str) -> str:
+    """The table's address for engines that read S3 by HTTP; that of another store stays as it is."""
+    target = settings.storage
+    if not isinstance(target, S3Target):
+        return uri
+    parts = urlsplit(uri)
+    if target.endpoint_url:
+        return f"{target.endpoint_url}/{parts.netloc}{parts.path}"
+    return f"https://{parts.netloc}.s3.{target.region}.amazonaws.com{parts.path}"

@@ -1,0 +1,88 @@
+"""An Iceberg table in a folder, whose catalog is a SQLite database in it or another one."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import load_catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from app.catalog.targets import IcebergTarget
+from app.model import DataFile, Mark, TopicPartition
+from app.parts.iceberg.table import IcebergTable
+from app.storage.local.store import LocalStore
+from app.table import layout
+from app.table.layout import data_key
+from tests.support.batches import spec
+
+ROOT = "data/readings"
+WANTED = spec("place")
+P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
+
+
+class IcebergBench:
+    """A table that several members write; the folder has the catalog too, if ``properties`` name no other."""
+
+    def __init__(
+        self,
+        folder: Path,
+        properties: Mapping[str, str] | None = None,
+        namespace: str = "lake",
+        partition: str = "place",
+    ) -> None:
+        self.store = LocalStore(folder)
+        self.properties = dict(properties or {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db"})
+        self.namespace = namespace
+        self.partition = partition
+
+    def member(
+        self, *, keep_days: float = 1.0, group: str = "group", wanted: layout.PartitionSpec | None = None
+    ) -> IcebergTable:
+        member = self.new_member(keep_days, group)
+        if member.check() is None:
+            member.create_table(f"{self.store.uri}/{ROOT}", wanted or spec(self.partition))
+        return member
+
+    def new_member(
+        self,
+        keep_days: float = 1.0,
+        group: str = "group",
+        transforms: Sequence[tuple[str, str, pa.DataType | None]] = (),
+    ) -> IcebergTable:
+        named = (self.store.uri, self.namespace, "readings", group)
+        return IcebergTable(IcebergTarget("", self.properties, *named, keep_days, transforms), self.store)
+
+    def create(self, schema: Schema, *partitions: PartitionField) -> Table:
+        catalog = load_catalog("default", **self.properties)
+        catalog.create_namespace(self.namespace)
+        where = f"{self.store.uri}/{ROOT}"
+        return catalog.create_table(f"{self.namespace}.readings", schema, where, PartitionSpec(*partitions))
+
+    def file(self, name: str, columns: Mapping[str, Any] | pa.Table, place: str | None = "Rome") -> DataFile:
+        """A file of the table in the store, without field ids, as Spark writes it."""
+        table = columns if isinstance(columns, pa.Table) else pa.table(columns)
+        table = table.append_column(self.partition, pa.array([place] * len(table), pa.string()))
+        values = {self.partition: place or "__HIVE_DEFAULT_PARTITION__"}
+        key = data_key(ROOT, values, f"{name}.parquet")
+        path = Path(self.store.uri.removeprefix("file://"), key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path, store_decimal_as_integer=True)
+        size, footer = path.stat().st_size, pq.read_metadata(path)
+        return DataFile(key, values, len(table), size, path, datetime.now(UTC), footer, f"{self.store.uri}/{key}")
+
+    @property
+    def table(self) -> Table:
+        return load_catalog("default", **self.properties).load_table(f"{self.namespace}.readings")
+
+    def rows(self, *names: str) -> list[dict[str, Any]]:
+        found = self.table.scan(selected_fields=names or ("*",)).to_arrow().to_pylist()
+        return sorted(found, key=repr)
+
+
+def marks(end: int, *, series: str = "s", tps: Sequence[TopicPartition] = (P0,)) -> list[Mark]:
+    return [Mark(tp, series, end) for tp in tps]

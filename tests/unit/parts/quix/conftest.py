@@ -1,0 +1,20 @@
+"""The catalog of Quix over real HTTP."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.catalog.targets import QuixTarget
+from app.parts.quix.catalog import QuixCatalog
+from tests.fakes.catalog_server import CatalogServer
+
+
+@pytest.fixture
+def server() -> Iterator[CatalogServer]:
+    with CatalogServer() as running:
+        yield running
+
+
+@pytest.fixture
+def catalog(server: CatalogServer) -> QuixCatalog:
+    return QuixCatalog(QuixTarget(server.url, server.token, "default", "sensors"))
