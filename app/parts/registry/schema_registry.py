@@ -42,7 +42,7 @@ class Client(Protocol):
 
 
 class SchemaRegistry:
-    """A registry; to be used by one thread at a time. ``subject`` has the schemas of the topic's values, as a rule."""
+    """A registry; to be used by one thread at a time. ``subject`` has those of the first topic's values, as a rule."""
 
     def __init__(self, url: str, client: Client, subject: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.subject = subject
@@ -202,7 +202,7 @@ def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
         own = settings.registry_username, settings.registry_password, None
         of_store = settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token
         client = GlueClient(url, own) if own[0] else GlueClient(url, of_store, settings.aws_endpoint_url)
-        return SchemaRegistry(url, client, settings.input_topic)
+        return SchemaRegistry(url, client, settings.topics[0])
     credentials = Credentials(
         settings.registry_token,
         settings.registry_username,
@@ -211,4 +211,4 @@ def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
         file("certificate", settings.registry_certificate),
         file("key", settings.registry_key),
     )
-    return SchemaRegistry(url, RestClient(SERVICE, url, credentials), f"{settings.input_topic}-value")
+    return SchemaRegistry(url, RestClient(SERVICE, url, credentials), f"{settings.topics[0]}-value")

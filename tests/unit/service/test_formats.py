@@ -78,3 +78,12 @@ def test_certificates(tmp_path: Path, as_text: bool) -> None:
         without = load(**AVRO, SCHEMA_REGISTRY_URL=url)
         with pytest.raises(RetryableError, match="SCHEMA_REGISTRY_SSL_CA_LOCATION"):
             new_registry(without, scratch).find(1)
+
+
+def test_of_several_topics_the_first_names_the_subject() -> None:
+    with FakeSchemaRegistry() as server:
+        server.register("first-value", {"schema": '"long"'})
+        settings = load(
+            **AVRO, SCHEMA_REGISTRY_URL=server.url, input=",".join(["first", *map("t{}".format, range(100))])
+        )
+        assert new_registry(settings, Path()).latest() == 'AVRO, version 1, id 1: "long"'
