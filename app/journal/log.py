@@ -1,7 +1,7 @@
 """Defines the log of an assignment: the document that makes delivery exactly once.
 
-An assignment is one assignment of topic-partitions to one member of the consumer group. Its log says how far each of
-them is written, and which batch is on its way. Its owner writes it for each batch. The next owner of any of the
+An assignment is the topic-partitions that Kafka has given to one member of the consumer group. Its log says how far
+each of them is written, and which batch is on its way. Its owner writes it for each batch. The next owner of any of the
 partitions closes it first.
 """
 

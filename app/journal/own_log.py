@@ -1,4 +1,4 @@
-"""Exactly once: the log of this member's assignment, an assignment, which only this member writes.
+"""Exactly once: the log of this member's assignment, which only this member writes.
 
 The protocol. Every write is conditional on the version last read.
 

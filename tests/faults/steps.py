@@ -43,7 +43,7 @@ class Step:
         return next(request.method for request in possible if self.matches(request))
 
 
-# Named as in tests/model/generation_model.py, where both have the step.
+# Named as in tests/model/assignment_model.py, where both have the step.
 STEPS: Mapping[str, Step] = {
     "read claim": Step("done", "claim", "store", on("GET", CLAIM), A),
     "read log": Step("done", "claim", "store", on("GET", LOG), 1),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.model.generation_model import Bounds, Model, Rule, search, walk
+from tests.model.assignment_model import Bounds, Model, Rule, search, walk
 
 WALKS = int(os.environ.get("MODEL_WALKS", "100"))  # of each kind
 MOST_STATES = 2_000_000

@@ -1,9 +1,9 @@
 """Model of the journal's protocol, for a search through every order in which its steps can happen.
 
-Modelled are the documents of ``app/journal`` and who writes them. A *claim* of each partition names a generation. The
-*log* of a generation has one batch at a time, with rows of several partitions in each of its two files. A *member*
-lives for one generation. It claims its partitions (``app.journal.takeover``, ``settle``) and writes batches
-(``generation``). Every request is a step of its own, and between two steps anything else can happen: the group
+Modelled are the documents of ``app/journal`` and who writes them. A *claim* of each partition names an assignment. The
+*log* of an assignment has one batch at a time, with rows of several partitions in each of its two files. A *member*
+lives for one assignment. It claims its partitions (``app.journal.takeover``, ``settle``) and writes batches
+(``own_log``). Every request is a step of its own, and between two steps anything else can happen: the group
 rebalances, a member stalls for any time, dies, or learns late that its partitions are somebody else's. A write may take
 effect while its answer is lost. All partitions move at a rebalance, as with Kafka's eager assignors.
 
@@ -83,13 +83,13 @@ class Bounds:
         rebalances: after the first assignment; those that a member's end makes necessary come on top.
         crashes: members that die.
         lost_answers: writes that take effect without an answer.
-        late_closes: times that a member, whose assignment has ended, closes the log of a later generation.
+        late_closes: times that a member, whose assignment has ended, closes the log of a later assignment.
         expiries: records that Kafka deletes, of those that some member has read.
         filtered: offsets of each partition that give no row.
         from_committed: whether members begin at the group's offset, and not where the log ends.
         texts: that a user gives, perhaps after the offset of one partition was set.
         times: whether they may come with a time.
-        turns: generations that begin with the text before one with a time.
+        turns: assignments that begin with the text before one with a time.
     """
 
     partitions: int = 2
@@ -115,7 +115,7 @@ class Span(NamedTuple):
 
 
 class Batch(NamedTuple):
-    generation: int
+    assignment: int
     number: int
     spans: tuple[Span, ...]
 
@@ -148,7 +148,7 @@ class Claim(NamedTuple):
 class Log(NamedTuple):
     """``ends`` is the last offset of each partition that is in the table; ``None`` if the log does not have it.
 
-    ``followed`` are the texts with which each was claimed, and ``text`` is that of this generation. ``kept`` are the
+    ``followed`` are the texts with which each was claimed, and ``text`` is that of this assignment. ``kept`` are the
     files of a kept batch, which may lack some.
     """
 
@@ -173,14 +173,14 @@ class Log(NamedTuple):
 
 
 class Member(NamedTuple):
-    """What a process keeps in memory for one generation.
+    """What a process keeps in memory for one assignment.
 
     Attributes:
         step: what it does next.
-        partitions: of the generation.
+        partitions: of the assignment.
         waiting: those of them that this round claims.
         claims: of the waiting ones, as read.
-        former: the generations named there that are not settled yet.
+        former: the assignments named there that are not settled yet.
         version: of the first one's log, as read.
         pointed: how many of the claims are dealt with.
         left: partitions whose claims another member has changed; the next round claims them.
@@ -207,9 +207,9 @@ _READING = ("run", "intend", "upload", "verify", "register")  # steps of a membe
 
 
 class State(NamedTuple):
-    """Everything at one moment. Members and logs are counted by generation.
+    """Everything at one moment. Members and logs are counted by assignment.
 
-    ``owners``, ``committed`` and ``low`` are Kafka's: the generation of each partition, the group's offset and the
+    ``owners``, ``committed`` and ``low`` are Kafka's: the assignment of each partition, the group's offset and the
     first offset that is left. ``stored`` are files with rows, ``filled`` placeholders. ``marked`` says which of the
     group's offsets have the mark of a member. ``text`` is the user's last one, ``texts`` those with which each
     partition was set last, ``times`` the offset that comes with each text, and ``timed`` the last one by which each
@@ -240,22 +240,22 @@ class State(NamedTuple):
     texts_left: int
     turns: int
 
-    def is_current(self, generation: int) -> bool:
+    def is_current(self, assignment: int) -> bool:
         """Whether its partitions are still its own: all of them move together."""
-        return self.owners[self.members[generation].partitions[0]] == generation
+        return self.owners[self.members[assignment].partitions[0]] == assignment
 
-    def with_member(self, generation: int, member: Member) -> "State":
-        members = _put(self.members, generation, member)
+    def with_member(self, assignment: int, member: Member) -> "State":
+        members = _put(self.members, assignment, member)
         return State(self.claims, self.logs, members, *self[3:])  # faster than _replace(), and called most often
 
-    def with_log(self, generation: int, log: Log) -> "State":
-        new = log._replace(version=self.logs[generation].version + 1)
-        return self._replace(logs=_put(self.logs, generation, new))
+    def with_log(self, assignment: int, log: Log) -> "State":
+        new = log._replace(version=self.logs[assignment].version + 1)
+        return self._replace(logs=_put(self.logs, assignment, new))
 
-    def without_member(self, generation: int) -> "State":
-        """It has ended; if its partitions were still its own, the group gives them to a new generation."""
-        owners = tuple(NOBODY if owner == generation else owner for owner in self.owners)
-        return self.with_member(generation, ENDED)._replace(owners=owners)
+    def without_member(self, assignment: int) -> "State":
+        """It has ended; if its partitions were still its own, the group gives them to a new assignment."""
+        owners = tuple(NOBODY if owner == assignment else owner for owner in self.owners)
+        return self.with_member(assignment, ENDED)._replace(owners=owners)
 
     def fill(self, files: frozenset[File]) -> "State":
         """Placeholders take the names of these files, whether they are there or not."""
@@ -264,7 +264,7 @@ class State(NamedTuple):
 
 class Step(NamedTuple):
     name: str
-    generation: int
+    assignment: int
     after: State
 
 
@@ -333,18 +333,18 @@ class Model:
     def steps(self, state: State) -> list[Step]:
         """All that can happen next."""
         found = [*self._rebalance(state), *self._expire(state), *self._set(state)]
-        for generation, member in enumerate(state.members):
+        for assignment, member in enumerate(state.members):
             if member is ENDED:
                 continue
             if state.crashes:
-                crashed = state.without_member(generation)._replace(crashes=state.crashes - 1)
-                found.append(Step("crash", generation, crashed))
-            if not state.is_current(generation):
-                found.append(Step("learn", generation, state.without_member(generation)))
-            elif state.logs[generation].text < state.text:
-                found.append(Step("update", generation, state.without_member(generation)))
+                crashed = state.without_member(assignment)._replace(crashes=state.crashes - 1)
+                found.append(Step("crash", assignment, crashed))
+            if not state.is_current(assignment):
+                found.append(Step("learn", assignment, state.without_member(assignment)))
+            elif state.logs[assignment].text < state.text:
+                found.append(Step("update", assignment, state.without_member(assignment)))
             do = self._steps[member.step]
-            found.extend(Step(name, generation, after) for name, after in do(state, generation, member))
+            found.extend(Step(name, assignment, after) for name, after in do(state, assignment, member))
         return found
 
     def violation(self, state: State) -> str | None:
@@ -354,8 +354,8 @@ class Model:
         for partition, claim in enumerate(state.claims):
             if claim.owner != NOBODY and state.logs[claim.owner].ends[partition] is None:
                 return "a claim names a log that does not know its partition"
-        for generation, member in enumerate(state.members):
-            log = state.logs[generation]
+        for assignment, member in enumerate(state.members):
+            log = state.logs[assignment]
             if member.step in _READING and not log.closed and log.rolled_back & state.stored:
                 return "readers see rows that were rolled back, and their owner reads them again"
         for partition, committed in enumerate(state.committed):
@@ -403,7 +403,7 @@ class Model:
     # --- the group --------------------------------------------------------------------------------------------------
 
     def _rebalance(self, state: State) -> Iterator[Step]:
-        """Give all partitions to new generations: to one for all, or to one for each."""
+        """Give all partitions to new assignments: to one for all, or to one for each."""
         every = tuple(range(len(state.owners)))
         nobody_there = all(owner == NOBODY for owner in state.owners)
         if state.rebalances or not state.members:
@@ -416,9 +416,9 @@ class Model:
         texts = [state.text, state.text - 1] if state.turns and state.times[state.text] is not None else [state.text]
         for way, text in product(ways if len(every) > 1 else ways[:1], texts):
             owners, first = list(state.owners), len(state.members)
-            for generation, partitions in enumerate(way, first):
+            for assignment, partitions in enumerate(way, first):
                 for partition in partitions:
-                    owners[partition] = generation
+                    owners[partition] = assignment
             yield Step(
                 "rebalance",
                 len(way),
@@ -485,26 +485,26 @@ class Model:
 
     # --- claiming: app.journal.takeover and settle --------------------------------------------------------------------
 
-    def _read_claim(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _read_claim(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         claims = (*member.claims, state.claims[member.waiting[len(member.claims)]])
         member = member._replace(claims=claims)
         if len(claims) == len(member.waiting):
-            former = sorted({claim.owner for claim in claims} - {NOBODY, generation})
+            former = sorted({claim.owner for claim in claims} - {NOBODY, assignment})
             member = self._settle_next(member._replace(former=tuple(former)))
-        yield "read claim", state.with_member(generation, member)
+        yield "read claim", state.with_member(assignment, member)
 
     def _settle_next(self, member: Member) -> Member:
         if member.former:
             return member._replace(step="read log")
         return member._replace(step="take over" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "point")
 
-    def _read_log(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _read_log(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
         member = member._replace(version=log.version)
         close = not log.closed and (self._keeps(Rule.CLOSE_BEFORE_CHECK) or log.state != "pending")
         yield (
             "read log",
-            state.with_member(generation, member._replace(step="close") if close else self._settle(member, log)),
+            state.with_member(assignment, member._replace(step="close") if close else self._settle(member, log)),
         )
 
     def _settle(self, member: Member, log: Log) -> Member:
@@ -515,16 +515,16 @@ class Model:
             return member._replace(step="register theirs")
         return self._settle_next(member._replace(former=member.former[1:]))
 
-    def _close(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
-        """Fence the whole former generation. Who is late asks before; only its request may arrive late."""
-        if not state.is_current(generation):
+    def _close(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Fence the whole former assignment. Who is late asks before; only its request may arrive late."""
+        if not state.is_current(assignment):
             if not state.late_closes:
                 return
             state = state._replace(late_closes=state.late_closes - 1)
         log = state.logs[member.former[0]]
-        yield from self._write_theirs("close", state, generation, member, log._replace(closed=True))
+        yield from self._write_theirs("close", state, assignment, member, log._replace(closed=True))
 
-    def _check_files(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _check_files(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
         if log.batch is None:  # another member has settled it
             step = "read log"
@@ -532,7 +532,7 @@ class Model:
             step = "roll back" if self._keeps(Rule.ROLL_BACK_BEFORE_FILL) else "fill before rolling back"
         else:
             step = "keep" if self._keeps(Rule.KEEP_BEFORE_REGISTER) else "register theirs"
-        yield "check files", state.with_member(generation, member._replace(step=step))
+        yield "check files", state.with_member(assignment, member._replace(step=step))
 
     def _is_kept(self, batch: Batch, state: State) -> bool:
         """Whether all files are there, or keeping those that are loses no more rows than reading them again."""
@@ -542,61 +542,61 @@ class Model:
             return not missing
         return not self._keeps(Rule.SMALLER_LOSS) or len(missing) * batch.rows <= FILES * expired
 
-    def _keep(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _keep(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
         files = log.batch.files if log.batch else frozenset[File]()
         kept = files & state.stored
         new = log._replace(state="kept", ends=log.moved, kept=kept, rolled_back=log.rolled_back | (files - kept))
-        yield from self._write_theirs("keep", state, generation, member, new)
+        yield from self._write_theirs("keep", state, assignment, member, new)
 
-    def _fill_before_rolling_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _fill_before_rolling_back(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         batch = state.logs[member.former[0]].batch
         filled = state.fill(batch.files) if batch else state
-        yield "fill", filled.with_member(generation, member._replace(step="roll back"))
+        yield "fill", filled.with_member(assignment, member._replace(step="roll back"))
 
-    def _roll_back(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _roll_back(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
         listed = log.rolled_back | (log.batch.files if log.batch else frozenset())
         new = log._replace(state="done", batch=None, rolled_back=listed)
-        yield from self._write_theirs("roll back", state, generation, member, new)
+        yield from self._write_theirs("roll back", state, assignment, member, new)
 
-    def _register_theirs(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _register_theirs(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
         if log.batch is None:  # another member has done all this
-            yield "read log", state.with_member(generation, member._replace(step="read log"))
+            yield "read log", state.with_member(assignment, member._replace(step="read log"))
             return
         step = "done theirs" if log.state == "kept" else "keep"
         files = log.kept if log.state == "kept" else log.batch.files
         registered = state._replace(registered=state.registered | files)
-        yield "register theirs", registered.with_member(generation, member._replace(step=step))
+        yield "register theirs", registered.with_member(assignment, member._replace(step=step))
 
-    def _done_theirs(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _done_theirs(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         log = state.logs[member.former[0]]
         new = log._replace(state="done", batch=None, kept=frozenset())
-        yield from self._write_theirs("done theirs", state, generation, member, new)
+        yield from self._write_theirs("done theirs", state, assignment, member, new)
 
     def _write_theirs(
-        self, name: str, state: State, generation: int, member: Member, new: Log
+        self, name: str, state: State, assignment: int, member: Member, new: Log
     ) -> Iterator[tuple[str, State]]:
-        """Replace the former generation's log, if it is the version that was read."""
+        """Replace the former assignment's log, if it is the version that was read."""
         former = member.former[0]
         if self._keeps(Rule.CONDITIONAL_WRITES) and state.logs[former].version != member.version:
-            yield f"{name}: conflict", state.with_member(generation, member._replace(step="read log"))
+            yield f"{name}: conflict", state.with_member(assignment, member._replace(step="read log"))
             return
         written = state.with_log(former, new)
         version = written.logs[former].version
-        yield name, written.with_member(generation, self._settle(member._replace(version=version), new))
+        yield name, written.with_member(assignment, self._settle(member._replace(version=version), new))
         if state.lost_answers:
             again = written._replace(lost_answers=state.lost_answers - 1)
-            yield f"{name}: no answer", again.with_member(generation, _again(member, member.waiting))
+            yield f"{name}: no answer", again.with_member(assignment, _again(member, member.waiting))
 
-    def _take_over(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _take_over(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         """Write how far the partitions are written, and what was rolled back, into our own log."""
-        log = state.logs[generation]
+        log = state.logs[assignment]
         for late in (0, 1) if state.times[log.text] is not None and not self._keeps(Rule.KEEP_TIME) else (0,):
             ends, followed, listed = list(log.ends), list(log.followed), log.rolled_back
             for partition, claim in zip(member.waiting, member.claims, strict=True):
-                if claim.owner == generation:
+                if claim.owner == assignment:
                     continue
                 former = None if claim.owner == NOBODY else state.logs[claim.owner]
                 ends[partition] = self._begin_after(state, partition, former, log.text, late)
@@ -612,10 +612,10 @@ class Model:
             then = member._replace(step="point" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "fill")
             new = log._replace(ends=tuple(ends), followed=tuple(followed), rolled_back=listed)
             if new == log:
-                yield "take over", state.with_member(generation, then)
+                yield "take over", state.with_member(assignment, then)
             else:
                 yield from self._write_own(
-                    "take over", state, generation, member, new, then, _again(member, member.waiting)
+                    "take over", state, assignment, member, new, then, _again(member, member.waiting)
                 )
 
     def _begin_after(self, state: State, partition: int, former: Log | None, text: int, late: int) -> int | None:
@@ -628,26 +628,26 @@ class Model:
             return state.committed[partition] - 1
         return former.ends[partition]
 
-    def _point(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
-        """Let one claim more name this generation."""
+    def _point(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
+        """Let one claim more name this assignment."""
         partition, read = member.waiting[member.pointed], member.claims[member.pointed]
         then = member._replace(pointed=member.pointed + 1)
-        if read.owner == generation:
-            yield "point", state.with_member(generation, self._point_next(then))
+        if read.owner == assignment:
+            yield "point", state.with_member(assignment, self._point_next(then))
             return
         present = state.claims[partition]
         if present == read or not self._keeps(Rule.CONDITIONAL_WRITES):
-            claims = _put(state.claims, partition, Claim(present.version + 1, generation))
-            written = self._timed(state, partition, state.logs[generation].text)._replace(claims=claims)
-            yield "point", written.with_member(generation, self._point_next(then))
+            claims = _put(state.claims, partition, Claim(present.version + 1, assignment))
+            written = self._timed(state, partition, state.logs[assignment].text)._replace(claims=claims)
+            yield "point", written.with_member(assignment, self._point_next(then))
             if state.lost_answers:
                 again = written._replace(lost_answers=state.lost_answers - 1)
-                yield "point: no answer", again.with_member(generation, _again(member, member.waiting))
-        elif state.is_current(generation):
+                yield "point: no answer", again.with_member(assignment, _again(member, member.waiting))
+        elif state.is_current(assignment):
             then = then._replace(left=(*member.left, partition))
-            yield "point: conflict", state.with_member(generation, self._point_next(then))
+            yield "point: conflict", state.with_member(assignment, self._point_next(then))
         else:
-            yield "point: conflict", state.without_member(generation)
+            yield "point: conflict", state.without_member(assignment)
 
     def _timed(self, state: State, partition: int, text: int) -> State:
         """The user's time counts from this claim on, once: what the table has by then is wanted again from there."""
@@ -664,51 +664,51 @@ class Model:
             return _again(member, member.left)
         return member._replace(step="fill" if self._keeps(Rule.LOG_BEFORE_CLAIM) else "take over")
 
-    def _fill(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
-        files = state.logs[generation].rolled_back
+    def _fill(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
+        files = state.logs[assignment].rolled_back
         without = state.fill(files) if self._keeps(Rule.FILL) else state._replace(stored=state.stored - files)
-        read = self._begins(state, generation)
+        read = self._begins(state, assignment)
         is_marked = all(state.marked[each] and state.committed[each] <= read[each] for each in member.partitions)
         step = "run" if is_marked or not self._keeps(Rule.MARK_BEFORE_WRITING) else "mark"
-        yield "fill", without.with_member(generation, Member(step, member.partitions, read=read))
+        yield "fill", without.with_member(assignment, Member(step, member.partitions, read=read))
 
-    def _mark(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _mark(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         """Commit where the partitions begin, before anything is written."""
-        if state.is_current(generation):
+        if state.is_current(assignment):
             marked = self._committed(state, member.partitions, member.read)
-            yield "mark", marked.with_member(generation, member._replace(step="run"))
+            yield "mark", marked.with_member(assignment, member._replace(step="run"))
 
-    def _begins(self, state: State, generation: int) -> tuple[int, ...]:
+    def _begins(self, state: State, assignment: int) -> tuple[int, ...]:
         """The first offset to read of each partition."""
-        nexts = [(-1 if end is None else end) + 1 for end in state.logs[generation].ends]
+        nexts = [(-1 if end is None else end) + 1 for end in state.logs[assignment].ends]
         if not self.bounds.from_committed:
             return tuple(nexts)
         return tuple(max(low, min(found)) for low, *found in zip(state.low, nexts, state.committed, strict=True))
 
-    # --- batch by batch: app.journal.generation -----------------------------------------------------------------------
+    # --- batch by batch: app.journal.own_log -----------------------------------------------------------------------
 
-    def _run(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _run(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         """All is delivered that was consumed so far."""
-        log = state.logs[generation]
+        log = state.logs[assignment]
         if log.closed and self._keeps(Rule.CONDITIONAL_WRITES):
-            yield "fenced", state.without_member(generation)
+            yield "fenced", state.without_member(assignment)
         else:
-            for batch in self._batches(generation, member, log):
+            for batch in self._batches(assignment, member, log):
                 begun = member._replace(batch=batch, read=_read(member, batch))
                 if not batch.rows:
-                    yield from self._advance(state, generation, begun)
+                    yield from self._advance(state, assignment, begun)
                 elif self._keeps(Rule.INTEND_BEFORE_UPLOAD):
-                    yield from self._intend(state, generation, begun)
+                    yield from self._intend(state, assignment, begun)
                 else:
-                    yield "begin", state.with_member(generation, begun._replace(step="upload"))
+                    yield "begin", state.with_member(assignment, begun._replace(step="upload"))
             if log.state == "pending":
-                yield "done", state.with_log(generation, log._replace(state="done", ends=log.moved, batch=None))
-        yield from self._commit(state, generation, member)
+                yield "done", state.with_log(assignment, log._replace(state="done", ends=log.moved, batch=None))
+        yield from self._commit(state, assignment, member)
 
-    def _commit(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _commit(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         """Copy to Kafka how far the partitions are read; all of it is delivered."""
         news = [partition for partition in member.partitions if member.read[partition] > state.committed[partition]]
-        if news and state.is_current(generation):
+        if news and state.is_current(assignment):
             yield "commit", self._committed(state, news, member.read)
 
     def _committed(self, state: State, partitions: Iterable[int], read: tuple[int, ...]) -> State:
@@ -717,7 +717,7 @@ class Model:
             committed[partition], marked[partition] = read[partition], self._keeps(Rule.MARK_COMMITS)
         return state._replace(committed=tuple(committed), marked=tuple(marked))
 
-    def _batches(self, generation: int, member: Member, log: Log) -> Iterator[Batch]:
+    def _batches(self, assignment: int, member: Member, log: Log) -> Iterator[Batch]:
         """Up to three of the next offsets, of one or several partitions."""
         choices: list[list[Span | None]] = []
         for partition in member.partitions:
@@ -729,41 +729,41 @@ class Model:
         for chosen in product(*choices):
             spans = [span for span in chosen if span is not None]
             if spans:
-                yield Batch(generation, log.version, tuple(spans))
+                yield Batch(assignment, log.version, tuple(spans))
 
-    def _advance(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _advance(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         """Write into the log how far is read, where no row came; it implies that the batch before is done."""
         assert member.batch is not None
-        log = state.logs[generation]
+        log = state.logs[assignment]
         ends = list(log.moved)
         for span in member.batch.spans:
             ends[span.partition] = _later(ends[span.partition], span.last)
         then = Member("run", member.partitions, read=member.read)
         if tuple(ends) == log.moved or not self._keeps(Rule.LOG_BEFORE_COMMIT):
-            yield "read", state.with_member(generation, then)
+            yield "read", state.with_member(assignment, then)
             return
         new = log._replace(state="done", ends=tuple(ends), batch=None)
         unsure = member._replace(step="advance")
-        yield from self._write_own("advance", state, generation, member, new, then, unsure)
+        yield from self._write_own("advance", state, assignment, member, new, then, unsure)
 
-    def _intend(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _intend(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         """Announce the batch, which implies that the one before is done."""
-        log = state.logs[generation]
+        log = state.logs[assignment]
         step = "upload" if self._keeps(Rule.INTEND_BEFORE_UPLOAD) else "verify"
         if log.batch == member.batch and not log.closed:  # an earlier try, whose answer was lost
-            yield "intend", state.with_member(generation, member._replace(step=step))
+            yield "intend", state.with_member(assignment, member._replace(step=step))
             return
         new = log._replace(state="pending", ends=log.moved, batch=member.batch)
         then, unsure = member._replace(step=step), member._replace(step="intend")
-        yield from self._write_own("intend", state, generation, member, new, then, unsure)
+        yield from self._write_own("intend", state, assignment, member, new, then, unsure)
 
-    def _upload(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _upload(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         assert member.batch is not None
         if not self._keeps(Rule.COMMIT_AFTER_REGISTER):
-            yield from self._commit(state, generation, member)
+            yield from self._commit(state, assignment, member)
         file = File(member.batch, member.uploaded)
         if file in state.filled:
-            yield "upload: refused", state.without_member(generation)
+            yield "upload: refused", state.without_member(assignment)
             return
         uploaded = member.uploaded + 1
         if uploaded < FILES:
@@ -774,32 +774,32 @@ class Model:
             step = "verify" if self._keeps(Rule.VERIFY_BEFORE_REGISTER) else "register"
         stored = state.stored | {file}
         then = member._replace(uploaded=uploaded, step=step)
-        yield "upload", state._replace(stored=stored).with_member(generation, then)
+        yield "upload", state._replace(stored=stored).with_member(assignment, then)
 
-    def _verify(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
-        if state.logs[generation].closed:
-            yield "verify: fenced", state.without_member(generation)
+    def _verify(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
+        if state.logs[assignment].closed:
+            yield "verify: fenced", state.without_member(assignment)
         else:
-            yield "verify", state.with_member(generation, member._replace(step="register"))
+            yield "verify", state.with_member(assignment, member._replace(step="register"))
 
-    def _register(self, state: State, generation: int, member: Member) -> Iterator[tuple[str, State]]:
+    def _register(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         assert member.batch is not None
         registered = state._replace(registered=state.registered | member.batch.files)
         running = Member("run", member.partitions, read=member.read)
-        yield "register", registered.with_member(generation, running)
+        yield "register", registered.with_member(assignment, running)
 
     def _write_own(
-        self, name: str, state: State, generation: int, member: Member, new: Log, then: Member, unsure: Member
+        self, name: str, state: State, assignment: int, member: Member, new: Log, then: Member, unsure: Member
     ) -> Iterator[tuple[str, State]]:
         """Replace our own log. One that is open is always our own version, and nobody opens a closed one."""
-        if self._keeps(Rule.CONDITIONAL_WRITES) and state.logs[generation].closed:
-            yield f"{name}: fenced", state.without_member(generation)
+        if self._keeps(Rule.CONDITIONAL_WRITES) and state.logs[assignment].closed:
+            yield f"{name}: fenced", state.without_member(assignment)
             return
-        written = state.with_log(generation, new)
-        yield name, written.with_member(generation, then)
+        written = state.with_log(assignment, new)
+        yield name, written.with_member(assignment, then)
         if state.lost_answers:
             again = written._replace(lost_answers=state.lost_answers - 1)
-            yield f"{name}: no answer", again.with_member(generation, unsure)
+            yield f"{name}: no answer", again.with_member(assignment, unsure)
 
 
 def _again(member: Member, waiting: tuple[int, ...]) -> Member:
@@ -879,10 +879,10 @@ def search(model: Model, most_states: int) -> Result:
             wrong = "nothing can happen, and not all is done"
         if wrong:
             return Result(len(came_from), final, f"{wrong}: {_path(came_from, here)}", is_complete=False)
-        for name, generation, after in steps:
+        for name, assignment, after in steps:
             there = hash(after)
             if there not in came_from:
-                came_from[there] = (here, name, generation)
+                came_from[there] = (here, name, assignment)
                 waiting.append((there, after))
         if len(came_from) > most_states:
             return Result(len(came_from), final, None, is_complete=False)
@@ -892,8 +892,8 @@ def search(model: Model, most_states: int) -> Result:
 def _path(came_from: _CameFrom, at: int) -> str:
     names: list[str] = []
     while (step := came_from[at]) is not None:
-        at, name, generation = step
-        names.append(f"{name} {generation}")
+        at, name, assignment = step
+        names.append(f"{name} {assignment}")
     return ", ".join(reversed(names))
 
 
@@ -913,8 +913,8 @@ def walk(model: Model, walks: int, seed: int) -> Result:
             steps = model.steps(state)
             if not steps or len(path) > _LONGEST_WALK:
                 return Result(states, final, f"no end:{path[-100:]}", is_complete=False)
-            name, generation, state = chance.choices(steps, [_weight(step.name) for step in steps])[0]
-            path.append(f"{name} {generation}")
+            name, assignment, state = chance.choices(steps, [_weight(step.name) for step in steps])[0]
+            path.append(f"{name} {assignment}")
             states += 1
             if wrong := model.violation(state):
                 return Result(states, final, f"{wrong}: {', '.join(path)}", is_complete=False)
