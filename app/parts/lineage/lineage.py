@@ -37,7 +37,7 @@ _STOP_SECONDS = 2.0
 _PATIENCE = Patience(connect=5.0, read=5.0, whole=5.0)
 _SECRET = re.compile("OPENLINEAGE__.*(KEY|SECRET|AUTH|HEADERS.*)")
 
-event_v2.set_producer(f"https://quix.io/quix-ts-datalake-sink/{__version__}")
+event_v2.set_producer(f"urn:quix-ts-datalake-sink:{__version__}")
 
 
 class Lineage(Thread):
