@@ -1,4 +1,4 @@
-"""Spark in local mode: the session's life and the partitioned write (step 3). The only importer of PySpark.
+"""Spark in local mode: the session's life and the partitioned write (step 3).
 
 One thread makes all calls: each Python thread that calls Spark keeps a JVM thread forever. Tables take turns there, for
 each has one job at a time. py4j has no time-out, so the caller waits with a deadline, which begins with the job. A late
