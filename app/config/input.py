@@ -26,7 +26,7 @@ _Known = BeforeValidator(parse.deserializer)
 class Input(Area):
     input_topic: str = env("input", "sensor-data")
     """Topic to read from. Several with commas between them, or a regular expression that begins with `^`, such as
-    `^db[.]public[.].*`: each topic has a table of its own, see [Many topics](many-topics.md).
+    `^db[.]public[.].*`: each topic has a table of its own, see the page Many topics.
     """
     table_limit: PositiveInt = env("TABLE_LIMIT", 200)
     """Most tables of a consumer group whose `input` is a regular expression. Further topics are not written."""

@@ -74,7 +74,7 @@ class Writing(Area):
 
 class Process(Area):
     memory_limit_mb: PositiveInt | None = env(_LIMIT)  # by Quix Cloud
-    """Memory of one replica in MB, see [Memory](operations.md#memory)."""
+    """Memory of one replica in MB, see Memory on the page Operations."""
     deployment_name: str | None = env("Quix__Deployment__Name")
     """Name of the deployment, for the status page."""
     replica_name: str | None = env("Quix__Deployment__ReplicaName")

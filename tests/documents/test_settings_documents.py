@@ -35,6 +35,11 @@ def test_a_setting_is_described_in_sentences(name: str) -> None:
     assert (VARIABLES[name].description or "").rstrip().endswith(".")
 
 
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_setting_is_described_without_links_that_only_its_page_can_follow(name: str) -> None:
+    assert not re.search(r"\]\((?!https?://)", VARIABLES[name].description or "")
+
+
 @pytest.mark.parametrize("text", [LIBRARY["longDescription"], (REPO / "docs" / "settings.md").read_text()])
 def test_who_misses_a_field_of_the_form_learns_where_the_others_are(text: str) -> None:
     assert "environment variable" in " ".join(text.split())
