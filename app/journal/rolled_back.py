@@ -8,7 +8,6 @@ A store without conditional writes cannot refuse. There the objects are deleted 
 10 s, 30 s and a minute, then every ten minutes for a day, and when the process ends.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,6 @@ from app.storage.base import ObjectStore
 from app.table.layout import RESCUED_COLUMN, dead_letter_root
 from app.table.schema import EMPTY
 from app.table.schema_store import schema_document
-
-logger = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 10.0
 _PLACEHOLDER_SECONDS = 3600

@@ -1,6 +1,5 @@
 """Builds the parts from the settings."""
 
-import logging
 import shutil
 from math import inf
 from pathlib import Path
@@ -18,10 +17,6 @@ from app.service.formats import Formats
 from app.service.lake import Lake
 from app.spark.scratch import is_in_memory
 from app.timings import Timings
-
-logger = logging.getLogger(__name__)
-
-_MB = 2**20
 
 
 def new_stager(settings: Settings, lake: Lake, bad_records: BadRecords, formats: Formats | None = None) -> Stager:
@@ -56,11 +51,11 @@ def new_batch_limits(settings: Settings, timings: Timings, scratch: Path, commit
     memory = settings.memory
     limits = BatchLimits(
         batch_size=settings.batch_size,
-        target_file_bytes=settings.target_file_mb * _MB,
+        target_file_bytes=settings.target_file_mb * 2**20,
         gather_seconds=timings.gather_seconds,
         max_record_bytes=memory.max_record_bytes,
-        max_buffer_bytes=memory.buffer_mb * _MB,
-        max_sort_bytes=memory.sort_mb * _MB,
+        max_buffer_bytes=memory.buffer_mb * 2**20,
+        max_sort_bytes=memory.sort_mb * 2**20,
         commit_seconds=commit_seconds,
     )
     return limits.fitted(disk_bytes=shutil.disk_usage(scratch).total, is_disk_memory=is_in_memory(scratch))

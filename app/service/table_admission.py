@@ -41,11 +41,10 @@ class TableAdmission:
 
     def refusal(self, topic: str) -> str | None:
         """Why the topic gets no table, empty if it is none of ours; else it is counted."""
-        if not self._settings.reads(
-            topic.removeprefix(self._prefix)
-        ):  # Kafka's client may read an expression otherwise
+        plain = topic.removeprefix(self._prefix)
+        if not self._settings.reads(plain):  # Kafka's client may read an expression otherwise
             return ""
-        table = self._settings.of_topic(topic.removeprefix(self._prefix)).table
+        table = self._settings.of_topic(plain).table
         for _, problem in checked("TABLE_NAME", name, table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, table, problem)
             return f"its table's name {table}: {problem}"

@@ -7,7 +7,6 @@ job is cancelled: its table fails, and others go on. If the job does not end the
 
 import contextlib
 import gc
-import logging
 import shutil
 import threading
 import time
@@ -35,8 +34,6 @@ from app.spark.parquet_options import parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import StagedWriter
 from app.work_pool import WorkPool
-
-logger = logging.getLogger(__name__)
 
 _ENDING_SECONDS = 2.0
 _WRITES_BETWEEN_COLLECTIONS = 20

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from app.parts import COMMANDS
@@ -162,3 +163,11 @@ def test_libraries_are_imported_at_their_homes() -> None:
         assert users, f"nobody imports {library} any more: its rule can go"
         strangers = {name for name in users if not any(fnmatch(name, home) for home in homes.split())}
         assert not strangers, f"{library} is imported by {strangers}"
+
+
+def test_no_modules_import_one_another() -> None:
+    def module_of(name: str) -> str:
+        return name if name in modules() or not name else module_of(name.rpartition(".")[0])
+
+    used = {name: {module_of(found) for found in imports(path)} - {""} for name, path in modules().items()}
+    TopologicalSorter(used).prepare()  # raises an error that names the circle

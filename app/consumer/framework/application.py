@@ -30,8 +30,6 @@ from app.kafka.errors import (
 )
 from app.model import TopicPartition
 
-logger = logging.getLogger(__name__)
-
 _TICK_MS = 1_000
 
 

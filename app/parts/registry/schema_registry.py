@@ -6,14 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from app.catalog.base import NotTakenError
-from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
-from app.config.parsers import is_pem
-from app.config.settings import Settings
+from app.catalog.rest_client import Answer, Patience, Service
 from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.model import RegisteredSchema, SchemaId
 from app.reasons import Reason
@@ -182,33 +179,3 @@ def _in_this_form(doing: str) -> Iterator[None]:
     except (LookupError, TypeError, ValueError) as error:
         cause = f"the answer has another form than a registry's: {error!r}"
         raise FatalError(doing, cause, f"Check {SERVICE.url_variable}") from None
-
-
-def new_registry(settings: Settings, scratch: Path) -> SchemaRegistry:
-    """The schema registry; certificates that the settings hold as text become files in the scratch folder."""
-
-    def file(name: str, pem: str | None) -> str | None:
-        if pem is None or not is_pem(pem):
-            return pem
-        path = scratch / f"registry-{name}.pem"
-        path.touch(mode=0o600)
-        path.write_text(pem)
-        return str(path)
-
-    url = str(settings.registry_url)
-    if url.startswith("glue://"):
-        from app.parts.registry.glue_client import GlueClient  # noqa: PLC0415 - with boto3, for this registry alone
-
-        own = settings.registry_username, settings.registry_password, None
-        of_store = settings.aws_access_key_id, settings.aws_secret_access_key, settings.aws_session_token
-        client = GlueClient(url, own) if own[0] else GlueClient(url, of_store, settings.aws_endpoint_url)
-        return SchemaRegistry(url, client, settings.topics[0])
-    credentials = Credentials(
-        settings.registry_token,
-        settings.registry_username,
-        settings.registry_password,
-        file("ca", settings.registry_ca),
-        file("certificate", settings.registry_certificate),
-        file("key", settings.registry_key),
-    )
-    return SchemaRegistry(url, RestClient(SERVICE, url, credentials), f"{settings.topics[0]}-value")

@@ -12,7 +12,8 @@ import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
-from app.parts.registry.schema_registry import SchemaRegistry, new_registry
+from app.parts.registry import new_registry
+from app.parts.registry.schema_registry import SchemaRegistry
 from app.reasons import reason_of
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.environment import load
