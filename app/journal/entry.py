@@ -22,7 +22,7 @@ _REMEDY = (
     "If a newer release wrote it, update this one. Else restore the object. Deleting it makes the "
     "connector go on from the offset committed in Kafka, and rows may then come twice"
 )
-_LOGS = "generations.d"  # the former word for assignments: tables have it. No topic's folder has a dot in its name
+_LOGS = "generations.d"  # as an assignment was called when logs were first stored; a topic's folder has no dot
 
 
 class Stored(BaseModel):

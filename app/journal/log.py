@@ -1,8 +1,8 @@
 """Defines the log of an assignment: the document that makes delivery exactly once.
 
-An assignment is the topic-partitions that Kafka has given to one member of the consumer group. Its log says how far
-each of them is written, and which batch is on its way. Its owner writes it for each batch. The next owner of any of the
-partitions closes it first.
+An assignment is the topic-partitions that one member of the consumer group claims together, until they are taken from
+it. Its log says how far each of them is written, and which batch is on its way. Its owner writes it for each batch. The
+next owner of any of the partitions closes it first.
 """
 
 import base64

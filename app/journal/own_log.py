@@ -1,4 +1,4 @@
-"""Exactly once: the log of this member's assignment, which only this member writes.
+"""Exactly once: the log of the member's own assignment. Other members write it only to close and settle it.
 
 The protocol. Every write is conditional on the version last read.
 

@@ -437,7 +437,7 @@ class Place:
         return {partition: owner for partition, owner, _ in self._claimed(folder, "*/*.json")}
 
     def _claimed(self, folder: str, pattern: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-        """Each claim in the folder: its partition, the generation that it names, and the log of that."""
+        """Each claim in the folder: its partition, the assignment that it names, and the log of that."""
         for path in sorted((self.store_folder / folder).glob(pattern)):
             if not is_log(str(path)):
                 owner = json.loads(path.read_bytes())["owner"]

@@ -171,7 +171,7 @@ class Process:
 
     @property
     def token(self) -> str:
-        """Of the generation in which it has the partitions of the first topic."""
+        """Of the assignment in which it has the partitions of the first topic."""
         assert self.member.assignment is not None
         return self.member.assignment.log.token
 

@@ -51,7 +51,7 @@ class Scene(PlainFaults):
     def late_claimer(self, requests: int) -> Process:
         """A member that gets the partitions, makes so many requests of its claim, and stands still.
 
-        Kafka then takes it for dead, and the owner has the partitions as before: in another generation.
+        Kafka then takes it for dead, and the owner has the partitions as before: in another assignment.
         """
         self.owner.revoke()
         self._finish(self.owner)

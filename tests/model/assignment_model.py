@@ -685,7 +685,7 @@ class Model:
             return tuple(nexts)
         return tuple(max(low, min(found)) for low, *found in zip(state.low, nexts, state.committed, strict=True))
 
-    # --- batch by batch: app.journal.own_log -----------------------------------------------------------------------
+    # --- batch by batch: app.journal.own_log --------------------------------------------------------------------------
 
     def _run(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         """All is delivered that was consumed so far."""

@@ -165,7 +165,7 @@ MUTANTS = (
         ("tests/unit/consumer/plain/test_plain_loop.py",),
     ),
     Mutant(
-        "messages of a generation that has ended are taken",
+        "messages of an assignment that has ended are taken",
         "app/delivery/members.py",
         "partition if partition and partition.is_claimed else None",
         "partition",
@@ -221,7 +221,7 @@ MUTANTS = (
         _OF_JOURNAL,
     ),
     Mutant(
-        "objects that a former generation has rolled back are forgotten",
+        "objects that a former assignment has rolled back are forgotten",
         "app/journal/own_log.py",
         "for item in (*revoked, *log.revoked)}",
         "for item in log.revoked}",

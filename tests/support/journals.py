@@ -1,4 +1,4 @@
-"""A log of a generation in a table's folder, for who reads the table."""
+"""A log of an assignment in a table's folder, for who reads the table."""
 
 from pathlib import Path
 

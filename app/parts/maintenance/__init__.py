@@ -8,7 +8,7 @@ from app.parts import NewCommand
 
 def add_commands(new: NewCommand) -> None:
     summary = "Merge small files of the table, and bring old ones to the table's types, folder by folder."
-    compact = new("compact", summary, "app.parts.maintenance.command:compact")
+    compact = new("compact", summary, "app.parts.maintenance.compact:compact")
     erase = new("erase", "Delete rows from the table's files.", "app.parts.maintenance.erase:erase")
     for command in (compact, erase):
         told = "only folders of the table like this, such as 'year=2024/*' (can be given several times)"

@@ -17,7 +17,7 @@ import pytest
 
 from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange
-from app.parts.maintenance.command import compact
+from app.parts.maintenance.compact import compact
 from app.parts.maintenance.job import bins_worth_merging
 from app.parts.maintenance.last_maintenance import last_maintenance
 from app.storage.local.store import LocalStore
@@ -174,7 +174,7 @@ def test_files_of_batches_that_are_not_finished_or_were_rolled_back_are_left(lak
 def test_files_that_are_large_enough_together_are_not_merged_further(lake: Lake) -> None:
     for batch in range(6):
         lake.write(batch, kind=pa.float64())
-    lake.patch.setattr("app.parts.maintenance.command._MEGABYTE", int(3.5 * lake.files()[0].stat().st_size))
+    lake.patch.setattr("app.parts.maintenance.compact._MEGABYTE", int(3.5 * lake.files()[0].stat().st_size))
     assert lake.run("compact", "--target-mb", "1") == 0
     assert len(lake.files()) == 2
     assert lake.numbers() == list(range(60))
