@@ -103,8 +103,10 @@ class Stage:
         if workload not in self._topics:
             form = "Avro" if workload.avro else "JSON"
             announce(f"Producing {workload.messages:,} messages in {form} to {workload.partitions} partitions")
-            ((_, message, _, _),) = records(replace(workload, avro=False), last=1)
-            schema_id = self.register(workload.name, message or b"") if workload.avro else 0
+            schema_id = 0
+            if workload.avro:
+                ((_, message, _, _),) = records(replace(workload, avro=False), last=1)
+                schema_id = self.register(workload.name, message or b"")
             self.kafka.create_topic(workload.name, workload.partitions)
             self.kafka.produce(workload.name, records(workload, schema_id=schema_id))
             self._topics[workload] = Topic(workload.name, workload, expected_totals(workload))

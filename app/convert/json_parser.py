@@ -117,7 +117,7 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
 
 def _has_room(text: bytes, fields: int) -> bool:
     """Whether each object may have so many fields: in a list, each element has a cell for each of them."""
-    return fields * text.count(b"{") <= _FEW_CELLS + _CELLS_OF_A_BYTE * len(text)
+    return fields == 0 or fields * text.count(b"{") <= _FEW_CELLS + _CELLS_OF_A_BYTE * len(text)
 
 
 def _may_infer(messages: Sequence[bytes], text: bytes, columns: Types) -> bool:
