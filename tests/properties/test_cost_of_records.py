@@ -20,9 +20,8 @@ from tests.support.avro import MemoryRegistry, datum, record
 from tests.support.avro import framed as of_avro
 from tests.support.batches import row
 from tests.support.both_ways import StagingStep, Table, messages
-from tests.support.protobuf import field, file, message, registered
+from tests.support.protobuf import class_of, field, file, message, opened, registered
 from tests.support.protobuf import framed as of_protobuf
-from tests.unit.parts.protobuf.test_protobuf_messages import class_of, opened
 
 _CALLS_OF_A_BYTE, _FEW_CALLS = 12, 20_000
 

@@ -4,11 +4,17 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
+from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
-from app.model import RegisteredSchema
+from app.model import RegisteredSchema, SchemaId
+from app.parts.protobuf.protobuf_messages import ProtobufMessages
+from app.reasons import Reason
 
 Fields = FieldDescriptorProto
+STANDARD = (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2)
 
 
 def message(name: str, *fields: FieldDescriptorProto, nested: Sequence[DescriptorProto] = ()) -> DescriptorProto:
@@ -48,3 +54,22 @@ def registered(schema: FileDescriptorProto, *references: FileDescriptorProto) ->
 def framed(number: int, data: bytes, path: bytes = b"\0") -> bytes:
     """A message with the id of its schema and its path in front of it, as Confluent's serializers put them."""
     return b"\0" + number.to_bytes(4) + path + data
+
+
+def class_of(name: str, *files: FileDescriptorProto) -> Any:
+    """As a compiler would generate it."""
+    pool = DescriptorPool()
+    for module in STANDARD:
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    for each in files:
+        pool.Add(each)
+    return GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+def opened(*schemas: RegisteredSchema) -> ProtobufMessages:
+    def find(schema: SchemaId) -> RegisteredSchema:
+        if schema not in range(1, len(schemas) + 1):
+            raise ValueError(Reason("the registry has no schema with its id"))
+        return schemas[int(str(schema)) - 1]
+
+    return ProtobufMessages(find)

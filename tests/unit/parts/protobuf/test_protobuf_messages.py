@@ -8,19 +8,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf import timestamp_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message_factory import GetMessageClass
 
 from app.convert.scalars import OutOfRange
-from app.model import RegisteredSchema, SchemaId
+from app.model import RegisteredSchema
 from app.parts.protobuf.protobuf_messages import ProtobufMessages, ProtobufSchema
-from app.reasons import Reason
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages
-from tests.support.protobuf import field, file, framed, mapped, message, registered
+from tests.support.protobuf import STANDARD, class_of, field, file, framed, mapped, message, opened, registered
 
-STANDARD = (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2)
 SCALARS = (
     *("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64"),
     *("sfixed32", "sfixed64", "bool", "string", "bytes"),
@@ -60,25 +56,6 @@ READING.enum_type.add().CopyFrom(EnumDescriptorProto(name="Unit"))
 READING.enum_type[0].options.allow_alias = True
 for _number, _name in ((0, "CELSIUS"), (1, "KELVIN"), (1, "ABSOLUTE")):
     READING.enum_type[0].value.add(name=_name, number=_number)
-
-
-def class_of(name: str, *files: FileDescriptorProto) -> Any:
-    """As a compiler would generate it."""
-    pool = DescriptorPool()
-    for module in STANDARD:
-        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
-    for each in files:
-        pool.Add(each)
-    return GetMessageClass(pool.FindMessageTypeByName(name))
-
-
-def opened(*schemas: RegisteredSchema) -> ProtobufMessages:
-    def find(schema: SchemaId) -> RegisteredSchema:
-        if schema not in range(1, len(schemas) + 1):
-            raise ValueError(Reason("the registry has no schema with its id"))
-        return schemas[int(str(schema)) - 1]
-
-    return ProtobufMessages(find)
 
 
 Reading = class_of("lab.Reading", READING)
