@@ -30,10 +30,13 @@ _PASSING = frozenset(
     }
 )
 
+_NO_FOLDER = "Move this file away: a folder must be there"
 _HINTS = {
     errno.EACCES: "Give the user this process runs as the right to read and write there",
     errno.EPERM: "Give the user this process runs as the right to read and write there",
     errno.ENOENT: "It was deleted meanwhile, or a variable names a wrong path; restart once it is there",
+    errno.EEXIST: _NO_FOLDER,
+    errno.ENOTDIR: _NO_FOLDER,
     errno.EROFS: "The file system is mounted read-only; mount it writable",
 }
 
