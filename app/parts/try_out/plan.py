@@ -62,7 +62,7 @@ class Plan:
         """As a table for people."""
         return [
             f"records    {self.records:,} of the newest: {counted(self.rows, 'row')}, {self.bad:,} bad, "
-            f"{self.rescued:,} with values in _rescued_data; {self.records_a_second:,.1f} come a second",
+            f"{self.rescued:,} with values in _rescued_data; {_rate(self.records_a_second)} come",
             f"columns    {', '.join(f'{name} {kind}' for name, kind in self.columns.items())}",
             f"a batch    {self.seconds_a_batch:,.0f} s: {counted(self.folders_a_batch, 'file')} or more, of "
             f"{self.bytes_a_file:,} bytes",
@@ -79,13 +79,17 @@ class Plan:
         return "; ".join(
             [
                 f"of {counted(self.records, 'record')} {self.bad:,} bad, {self.rescued:,} with values in _rescued_data",
-                f"{self.records_a_second:,.1f} a second",
+                _rate(self.records_a_second),
                 f"a batch makes {counted(self.folders_a_batch, 'file')} or more, of {self.bytes_a_file:,} bytes",
                 f"a month {self.gb_a_month:,.2f} GB and {self.requests_a_month:,} writing requests",
                 *(f"{count:,} bad: {cut(one_line(reason), _SHOWN)}" for reason, count in self.bad_reasons.items()),
                 *self.advice,
             ]
         )
+
+
+def _rate(a_second: float) -> str:
+    return f"{a_second:,.1f} a second" if a_second >= 1 else f"{a_second * 3_600:,.1f} an hour"
 
 
 @dataclass
@@ -115,7 +119,7 @@ class Planner:
         seconds = self._seconds_a_batch(a_second * a_row)
         in_batch = self._folders[-max(1, round(a_second * seconds)) :]
         folders = max(1, len({*map(folder, in_batch)}))
-        batches = _DAY / seconds if a_second else 0.0
+        batches = _DAY * min(1 / seconds, a_second)  # none without records
         a_file = round(a_second * seconds * a_row / folders) + _FOOTER_BYTES
         files = round(batches * folders)
         gigabytes = _MONTH_DAYS * (a_second * _DAY * a_row + files * _FOOTER_BYTES) / 1e9
