@@ -2,7 +2,7 @@
 
 A topic gets a message a second. The delay is from a message's sending to the moment when its file came into the store.
 With ``--hostile`` one more topic gets messages that a hostile producer would send; the delays are those of the others,
-beside those without it.
+beside those without it. With ``--iceberg`` the tables are Iceberg's, and a delay ends with the commit of the file.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import statistics
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,6 +22,8 @@ from typing import cast
 import pyarrow.parquet as pq
 import requests
 from confluent_kafka import Producer
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.catalog.rest import RestCatalog
 
 from bench.avro import as_avro
 from bench.command import interruptible, positive, services
@@ -37,14 +40,17 @@ from dev.connector import Connector
 from dev.machine import announce
 from dev.server import free_ports
 
-# Lists of objects with new names, a folder for each message, what is no JSON, and Avro with ids that no schema has.
+# Lists of objects with new names, a folder for each message, what is no JSON, Avro with ids that no schema has, and
+# good messages for an Iceberg table of which somebody packs the lists of manifests.
 HOSTILE: Mapping[str, Callable[[int], bytes]] = {
     "names": lambda number: json.dumps({"list": [{f"n{number}_{field}": 1} for field in range(1_100)]}).encode(),
     "folders": lambda number: json.dumps({"folder": f"folder-{number}"}).encode(),
     "junk": lambda number: b"junk %d" % number,
     "ids": lambda number: b"\0" + (1_000_000 + number).to_bytes(4) + b"junk",
+    "manifests": lambda number: json.dumps({"number": number}).encode(),
 }
 HOSTILE_A_SECOND = 20
+UNPACKED = 512 << 20  # bytes of a block that is appended to a list of manifests
 REST_SECONDS = 40.0  # a commit interval: what was read at the start is in the lake
 
 
@@ -76,6 +82,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--hostile", nargs="+", choices=HOSTILE, default=[], help="beside all topics, one kind after another"
     )
+    parser.add_argument("--iceberg", action="store_true", help="Iceberg tables, also for the kind manifests")
     return parser.parse_args()
 
 
@@ -84,11 +91,12 @@ def _run(options: argparse.Namespace) -> int:
         runs = [(options.topics, kind) for kind in ("", *options.hostile)]
         for topics, hostile in runs if options.hostile else [(1, ""), *runs]:
             announce(f"{topics} topics, {options.topics} messages a second{hostile and f', beside hostile {hostile}'}")
-            print(json.dumps(asdict(_measure(stage, topics, options.topics, options.seconds, hostile))))
+            measured = _measure(stage, topics, options.topics, options.seconds, hostile, iceberg=options.iceberg)
+            print(json.dumps(asdict(measured)))
     return 0
 
 
-def _measure(stage: Stage, topics: int, a_second: int, seconds: int, hostile: str) -> Figures:
+def _measure(stage: Stage, topics: int, a_second: int, seconds: int, hostile: str, *, iceberg: bool) -> Figures:
     names = [f"many-{topics}{hostile and f'-beside-{hostile}'}-{number}" for number in range(topics)]
     enemies = [f"hostile-{hostile}"] if hostile else []
     for name in names + enemies:
@@ -107,7 +115,7 @@ def _measure(stage: Stage, topics: int, a_second: int, seconds: int, hostile: st
         schema_id = stage.register(names[0], _message())
         variables |= {"KAFKA_VALUE_DESERIALIZER": "avro", "SCHEMA_REGISTRY_URL": stage.registry_url}
         message = partial(_avro_message, schema_id)
-    sink = ConnectorSink("many-topics", "this connector", variables)
+    sink = ConnectorSink("many-topics", "this connector", variables, iceberg=iceberg)
     with stage.place(sink.name, Topic(names[0], nothing, expected_totals(nothing))) as place:
         begin = time.monotonic()
         with sink.start(stage, place) as (connector,):
@@ -122,6 +130,8 @@ def _measure(stage: Stage, topics: int, a_second: int, seconds: int, hostile: st
             sender.start()
             for enemy in enemies:
                 threading.Thread(target=_attack, args=(stage, enemy, HOSTILE[hostile], seconds)).start()
+                if hostile == "manifests":
+                    threading.Thread(target=_pack_manifests, args=(stage, place, enemy, seconds)).start()
             busy = _cores(connector, seconds)
             asked = _requests(stage) - before
             written = len(_keys(stage, place)) - files
@@ -130,7 +140,8 @@ def _measure(stage: Stage, topics: int, a_second: int, seconds: int, hostile: st
             stopping = time.monotonic()
             connector.stop()
             stop = time.monotonic() - stopping
-        delays = list(_delays(stage, place))
+        came = _commits(stage, place) if iceberg else _keys(stage, place)
+        delays = list(_delays(stage, place, came))
     if len(delays) != topics + a_second * seconds:
         raise WrongRowsError(f"{len(delays):,} rows of {topics + a_second * seconds:,} messages")
     within = statistics.quantiles(delays, n=100)
@@ -154,6 +165,27 @@ def _attack(stage: Stage, topic: str, message: Callable[[int], bytes], seconds: 
         producer.produce(topic, message(number))
         producer.poll(0)
     producer.flush()
+
+
+def _pack_manifests(stage: Stage, place: Place, table: str, seconds: int) -> None:
+    """Append a block that unpacks to far more than a container's memory to each list of manifests, as it appears."""
+    client, packed, end = stage.minio.client(), set[str](), time.monotonic() + seconds
+    packer = zlib.compressobj(wbits=-15)
+    block = BytesIO()
+    encoder = BinaryEncoder(block)
+    encoder.write_int(1)  # entries
+    encoder.write_bytes(packer.compress(bytes(UNPACKED)) + packer.flush())
+    while time.monotonic() < end:
+        listed = client.list_objects_v2(Bucket=place.name, Prefix=f"{PREFIX}/{table}/metadata/snap-").get(
+            "Contents", []
+        )
+        for key in {item["Key"] for item in listed} - packed:
+            body = client.get_object(Bucket=place.name, Key=key)["Body"].read()
+            marker = body[-16:]  # ends each block
+            client.put_object(Bucket=place.name, Key=key, Body=body + block.getvalue() + marker)
+            packed.add(key)
+        time.sleep(1.0)
+    announce(f"{len(packed)} lists of manifests were packed")
 
 
 def _send(stage: Stage, names: list[str], message: Callable[[], bytes], a_second: int, seconds: int) -> None:
@@ -195,9 +227,24 @@ def _wait_until_ready(connector: Connector, port: int) -> None:
         time.sleep(0.1)
 
 
-def _delays(stage: Stage, place: Place) -> Iterator[float]:
+def _commits(stage: Stage, place: Place) -> dict[str, float]:
+    """The data files in the Iceberg tables, with the times of the commits that added them."""
+    catalog = RestCatalog("bench", uri=stage.catalog().url, **stage.catalog().storage)
+    times: dict[str, float] = {}
+    for name in catalog.list_tables(place.name):
+        if not name[-1].startswith("many-"):
+            continue
+        table = catalog.load_table(name)
+        seconds = {snapshot.snapshot_id: snapshot.timestamp_ms / 1000 for snapshot in table.snapshots()}
+        for entry in table.inspect.entries().select(["snapshot_id", "data_file"]).to_pylist():
+            key = entry["data_file"]["file_path"].removeprefix(f"s3://{place.name}/")
+            times[key] = seconds[entry["snapshot_id"]]
+    return times
+
+
+def _delays(stage: Stage, place: Place, times: Mapping[str, float]) -> Iterator[float]:
     client = stage.minio.client()
-    for key, came in _keys(stage, place).items():
+    for key, came in times.items():
         body = client.get_object(Bucket=place.name, Key=key)["Body"].read()
         for sent in pq.ParquetFile(BytesIO(body)).read(["sent"])["sent"].to_pylist():
             yield came - sent
