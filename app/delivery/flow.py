@@ -228,12 +228,12 @@ def _log(batch: DeliveredBatch) -> None:
     odd += f", {counted(batch.rescued, 'value')} rescued" if batch.rescued else ""
     odd += f", {batch.dropped:,} files of revoked partitions dropped" if batch.dropped else ""
     logger.info(
-        "%sbatch %d (%s): %s rows in %s files, %s bytes%s; %.2f s: %s",
+        "%sbatch %d (%s): %s in %s, %s bytes%s; %.2f s: %s",
         batch.table and f"{batch.table}: ",
         batch.number,
         batch.reason,
-        f"{batch.rows:,}",
-        f"{batch.files:,}",
+        counted(batch.rows, "row"),
+        counted(batch.files, "file"),
         f"{batch.size:,}",
         odd,
         sum(batch.seconds.values()),

@@ -141,8 +141,9 @@ def warn_of_other_groups(store: ObjectStore, table_root: str, group: str) -> Non
     }
     if others:
         logger.warning(
-            "the table was written by other consumer groups too (%s): rows of topics that both consume are in it once "
+            "table %s was written by other consumer groups too (%s): rows of topics that both consume are in it once "
             "for each group. If CONSUMER_GROUP was changed, records that the former group wrote come again; to avoid "
             "that, name the former group",
+            table_root,
             ", ".join(sorted(unquote(name) for name in others)),
         )

@@ -131,8 +131,8 @@ class SchemaStore:
                     "Move that file out of the table's folder, or set TABLE_NAME to begin another table",
                 ) from error
         if newest:
-            count = len(newest)
-            logger.info("The table has no schema yet: made it of the footers of its newest files (%d looked at)", count)
+            text = "table %s has no schema yet: made it of the footers of its newest files (%d looked at)"
+            logger.info(text, self.table_root, len(newest))
         return schema
 
     def _check_zone(self, schema: TableSchema) -> None:

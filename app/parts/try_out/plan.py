@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from app.config.settings import Settings
 from app.errors import cut, one_line
-from app.formatting import counted
+from app.formatting import counted, rate
 from app.logs import RecentWarnings
 from app.model import StagedFile
 from app.table.layout import TIME_COLUMNS, folder
@@ -89,7 +89,7 @@ class Plan:
 
 
 def _rate(a_second: float) -> str:
-    return f"{a_second:,.1f} a second" if a_second >= 1 else f"{a_second * 3_600:,.1f} an hour"
+    return f"{rate(a_second)} a second" if a_second >= 1 else f"{rate(a_second * 3_600)} an hour"
 
 
 @dataclass
