@@ -190,6 +190,8 @@ class _Attempts:
     def _build(self) -> str:
         customised = load_customised()
         lane = choose_lane(customised, self._settings)
+        if not self._settings.stream_timeout_ms:
+            self._find_silence_hook()  # warns of one that is never called
         if lane.is_stateless:
             return lane.why
         if self._topic is None:

@@ -206,3 +206,10 @@ def test_names_that_an_expression_misses_lack_what_the_platform_puts_before(
     world.kafka.topics, world.variables["input"] = ("acme-prod-readings",), "^orders"
     run_command(world.settings, "check", "--without", "spark", "--json")
     assert "it does not exist; there are: readings. " in told(capsys)["topics"]["detail"]
+
+
+def test_a_hook_that_the_start_says_is_never_called_is_told(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.monkeypatch.setattr("app.transform.on_stream_timeout", print)
+    assert run_command(world.settings, "check", "--without", "broker", "spark", "--json") == 0
+    [warning] = told(capsys)["transform"]["warnings"]
+    assert "is never called: STREAM_TIMEOUT_MS is not set" in warning
