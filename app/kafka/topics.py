@@ -104,6 +104,11 @@ class _Admin(TopicAdmin):
         }
 
 
+def prefix_of(application: Application) -> str:
+    """What the platform puts before each topic's name."""
+    return f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
+
+
 def open_topic(
     application: Application, name: str, visible: Collection[str], *, variable: str, **options: Any
 ) -> Topic:
@@ -114,8 +119,7 @@ def open_topic(
     try:
         return application.topic(name, **options)
     except TopicNotFoundError:
-        prefix = f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
-        raise missing_topic(name, [found.removeprefix(prefix) for found in visible], variable) from None
+        raise missing_topic(name, [found.removeprefix(prefix_of(application)) for found in visible], variable) from None
 
 
 def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:

@@ -5,15 +5,15 @@ There are two lanes: ``plain_lane`` with the connector's own loop, ``framework_l
 
 import gc
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
-from quixstreams.models.topics import Topic
 
 from app import logs
 from app.bad_records.refusals import BadRecords
@@ -30,14 +30,14 @@ from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal
 from app.kafka.group import OtherTables, check_members, is_member
 from app.kafka.rights import check_topic_rights
-from app.kafka.topics import listing_topics, missing_topic, open_topic
+from app.kafka.topics import listing_topics, prefix_of
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption, Health
 from app.service.build import new_stager
 from app.service.customised import Customised
 from app.service.formats import Formats
-from app.service.kafka import asking_for_topics, open_group, what_is_written
+from app.service.kafka import open_group, what_is_written
 from app.service.lake import Lake, check_journals
 from app.service.process import Process
 from app.service.until import RunEnd
@@ -79,25 +79,13 @@ class Connector:
             return self.lake.location
         return TableLocation(self.settings.storage.uri, f"{self.settings.root}/{self.settings.table}")
 
+    @property
+    def deserializers(self) -> Mapping[str, Any]:
+        return {"value_deserializer": self.formats.value, "key_deserializer": self.key_watch.key_deserializer}
+
     def visible_topics(self, application: Application) -> Collection[str]:
         """Wait for the broker; returns the topics that it shows."""
         return self.runtime.metrics.waits.at_start("Kafka", listing_topics(application.config.broker_address))
-
-    def open_input(self, application: Application, visible: Collection[str]) -> Topic:
-        """Open the input topic, if it is one of the visible ones; else raise ``ConfigError``."""
-        settings = self.settings
-        prefix = prefix_of(application)
-        if f"{prefix}{settings.input_topic}" not in visible:  # quixstreams would create it
-            raise missing_topic(settings.input_topic, [name.removeprefix(prefix) for name in visible])
-        with asking_for_topics(settings):
-            return open_topic(
-                application,
-                settings.input_topic,
-                visible,
-                variable="input",
-                value_deserializer=self.formats.value,
-                key_deserializer=self.key_watch.key_deserializer,
-            )
 
     def check_group(self, application: Application, admin: AdminClient, topics: Collection[str]) -> None:
         """Refuse a missing right on a topic, and a member of the group that writes another table."""
@@ -208,11 +196,6 @@ class Lane:
     stop: Callable[[], None]
     run: Callable[[], bool]
     run_end: RunEnd | None = None
-
-
-def prefix_of(application: Application) -> str:
-    """What the platform puts before each topic's name."""
-    return f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
 
 
 def _spare_the_garbage_collector() -> None:

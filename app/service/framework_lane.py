@@ -27,7 +27,7 @@ from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.connector import Connector, Lane
 from app.service.customised import REPARTITIONED
-from app.service.kafka import new_application
+from app.service.kafka import new_application, open_input
 from app.service.until import RunEnd, new_until
 
 
@@ -117,7 +117,7 @@ def _built(
     Also returns whether quixstreams may align topics by time.
     """
     application = _application(connector, callbacks)
-    topic = connector.open_input(application, visible)
+    topic = open_input(connector.settings, application, visible, **connector.deserializers)
     read = names_of_dataframes(application)
     given = application.dataframe(topic)
     callbacks.notice_records(given)

@@ -1,7 +1,7 @@
 """Builds what connects to Kafka, by the settings: the login, the application of quixstreams, the group's offsets."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.app import ApplicationConfig
+from quixstreams.models.topics import Topic
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.config.parsers import is_pem
@@ -25,7 +26,7 @@ from app.kafka.connection import (
 )
 from app.kafka.group import Writes
 from app.kafka.questions import GroupOffsets
-from app.kafka.topics import Topics
+from app.kafka.topics import Topics, missing_topic, open_topic, prefix_of
 from app.model import EACH_TOPIC, TopicPartition
 from app.table.existing import TableLocation
 from app.timings import DEFAULT, Timings
@@ -118,6 +119,15 @@ def _bytes_in(settings: Settings, name: str) -> int:
 
 def what_is_written(settings: Settings, location: TableLocation, prefix: str = "") -> Writes:
     return Writes(EACH_TOPIC if settings.has_several else settings.input_topic, location.uri, prefix)
+
+
+def open_input(settings: Settings, application: Application, visible: Collection[str], **deserializers: Any) -> Topic:
+    """Open the input topic, if it is one of the visible ones; else raise ``ConfigError``."""
+    prefix = prefix_of(application)
+    if f"{prefix}{settings.input_topic}" not in visible:  # quixstreams would create it
+        raise missing_topic(settings.input_topic, [name.removeprefix(prefix) for name in visible])
+    with asking_for_topics(settings):
+        return open_topic(application, settings.input_topic, visible, variable="input", **deserializers)
 
 
 def open_group(config: ApplicationConfig, admin: AdminClient, topic: str | None, timings: Timings) -> GroupOffsets:

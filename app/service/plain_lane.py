@@ -21,10 +21,10 @@ from app.consumer.plain.transformer import Transformer
 from app.delivery.claimer import Wanted
 from app.delivery.limits import BatchLimits
 from app.delivery.members import Members
-from app.kafka.topics import new_admin
-from app.service.connector import Connector, Lane, prefix_of
+from app.kafka.topics import new_admin, prefix_of
+from app.service.connector import Connector, Lane
 from app.service.formats import Formats
-from app.service.kafka import new_application, partition_fetch
+from app.service.kafka import new_application, open_input, partition_fetch
 from app.service.table_admission import topics_among
 from app.service.tables import Tables
 from app.service.until import RunEnd, new_until
@@ -81,10 +81,9 @@ def _open_inputs(
     """Returns the deserializers, the names of the topics that are there, and what to subscribe to."""
     settings, prefix = connector.settings, prefix_of(application)
     if not settings.has_several:
-        topic = connector.open_input(application, visible)
+        topic = open_input(settings, application, visible, **connector.deserializers)
         return topic, [topic.name], [topic.name]
-    formats, key_watch = connector.formats, connector.key_watch
-    topic = Topic("input", value_deserializer=formats.value, key_deserializer=key_watch.key_deserializer)
+    topic = Topic("input", **connector.deserializers)
     topics = topics_among(settings, visible, prefix)
     names = (f"^{prefix}({name[1:]})" if settings.is_expression else f"{prefix}{name}" for name in settings.topics)
     return topic, topics, [*names]

@@ -7,12 +7,12 @@ from pathlib import Path
 APP = Path(__file__).parents[2] / "app"
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_281
+MOST_LINES = 32_275
 MOST_LINES_OF_PARTS = {
     "audit": 712,
     "avro": 628,
     "azure": 347,
-    "check": 435,
+    "check": 434,
     "gcs": 305,
     "iceberg": 1_464,
     "lineage": 165,
@@ -23,10 +23,10 @@ MOST_LINES_OF_PARTS = {
     "replay": 255,
     "schema": 330,
     "stream_timeouts": 351,
-    "try_out": 618,
+    "try_out": 617,
 }
-MOST_LINES_WITHOUT_PARTS = 23_431
-MOST_LINES_OF_CORE = 9_723
+MOST_LINES_WITHOUT_PARTS = 23_376
+MOST_LINES_OF_CORE = 9_719
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 

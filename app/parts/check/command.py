@@ -27,7 +27,7 @@ from app.formatting import counted
 from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
-from app.kafka.topics import Topics, listing_topics, missing_topic, new_admin, open_topic
+from app.kafka.topics import Topics, listing_topics, new_admin, open_topic, prefix_of
 from app.monitoring.documents import ROOT
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
@@ -35,10 +35,9 @@ from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
 from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
-from app.service.connector import prefix_of
 from app.service.customised import choose_lane, load_customised
 from app.service.framework_lane import names_of_dataframes
-from app.service.kafka import asking_for_topics, new_application, what_is_written
+from app.service.kafka import asking_for_topics, new_application, open_input, what_is_written
 from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.service.table_admission import topics_among
@@ -162,13 +161,11 @@ class _Attempts:
 
     def _open_topic(self) -> str:
         self._prefix = prefix_of(self._application)
-        if self._settings.has_several:
-            self._topics = topics_among(self._settings, self._visible, self._prefix)
-            if not self._topics:
-                raise missing_topic(self._settings.input_topic, self._visible)
+        several = self._settings.has_several
+        self._topics = topics_among(self._settings, self._visible, self._prefix) if several else ()
+        if self._topics:
             return counted(len(self._topics), "topic")
-        with asking_for_topics(self._settings):
-            topic = open_topic(self._application, self._settings.input_topic, self._visible, variable="input")
+        topic = open_input(self._settings, self._application, self._visible)  # an error where none of several is there
         self._topic, self._topics = topic, [topic.name]
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
@@ -193,6 +190,8 @@ class _Attempts:
     def _build(self) -> str:
         customised = load_customised()
         lane = choose_lane(customised, self._settings)
+        if not self._settings.stream_timeout_ms:
+            self._find_silence_hook()  # warns of one that is never called
         if lane.is_stateless:
             return lane.why
         if self._topic is None:
