@@ -2,8 +2,8 @@
 
 import logging
 import queue
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from app.convert.batch import Converted
-from app.convert.whole_batches import Patiently
 from app.delivery.assignment import Assignment, Piece, Portion
 from app.delivery.flow import SCHEMA, BatchInFlight, Flow, GatheredBatch
 from app.delivery.limits import BEFORE_FAILURE, BatchSize, reason_before
@@ -151,12 +150,23 @@ class Gathering:
         self._flow.share.hold(-waiting.size)
 
     def _converted(self, batch: "_Open", records: Batch) -> Converted:
-        def patiently(work: Callable[[], Any]) -> Any:
-            with released(self._flow.buffer.converting):
-                return batch.in_flight.until_it_works(SCHEMA, work)
+        """Convert these records. Other tables convert only while this one waits for the store of its schema."""
+        converting, held = self._flow.buffer.converting, ExitStack()
+
+        def convert() -> Converted:
+            with held:
+                held.enter_context(converting)
+                return self._stager.convert(records, patiently)
+
+        def patiently(ask: Callable[[], Any]) -> Any:
+            held.close()
+            try:
+                return batch.in_flight.until_it_works(SCHEMA, ask)
+            finally:
+                held.enter_context(converting)
 
         try:
-            converted = batch.in_flight.step("convert", lambda: self._convert_alone(records, patiently))
+            converted = batch.in_flight.step("convert", convert)
         except Stopped:
             raise
         except Exception:
@@ -166,10 +176,6 @@ class Gathering:
         if converted.rows is None:
             return converted
         return replace(converted, rows=replace(converted.rows, table=self._as_known(converted.rows.table)))
-
-    def _convert_alone(self, records: Batch, patiently: Patiently) -> Converted:
-        with self._flow.buffer.converting:
-            return self._stager.convert(records, patiently)
 
     def _reason_before(self, batch: "_Open", converted: Converted) -> str | None:
         return reason_before(
@@ -239,16 +245,6 @@ class _Unconverted:
         self.pieces += portion.pieces
         self.size += portion.size
         self.records += sum(each.records for each in portion.pieces)
-
-
-@contextmanager
-def released(lock: AbstractContextManager[Any]) -> Iterator[None]:
-    """Lets others have the lock of this thread inside of the block: it may wait there."""
-    lock.__exit__(None, None, None)
-    try:
-        yield
-    finally:
-        lock.__enter__()
 
 
 def _joined(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition, int]]:
