@@ -80,7 +80,7 @@ class Gathering:
         )
         if reason:
             self._convert()
-            self._close_open(reason)
+            self._end_batch(reason)
         return came is not None
 
     def _take(self, seconds: float) -> str | None:
@@ -91,9 +91,9 @@ class Gathering:
         try:
             portion = self._submitted.get(timeout=seconds)
         except queue.Empty:
-            self._drop_ended()
+            self._end_former()
             return None
-        self._drop_ended()
+        self._end_former()
         if portion.assignment.is_over:
             self._flow.share.hold(-portion.size)
             return ""
@@ -115,7 +115,7 @@ class Gathering:
 
     # --- an assignment that has ended -------------------------------------------------------------------------------
 
-    def _drop_ended(self) -> None:
+    def _end_former(self) -> None:
         """Drop what is there of an assignment that is over: the next one begins after that."""
         gathered = self._open.in_flight.assignment if self._open else self._waiting.assignment
         if gathered is None or not gathered.is_over:
@@ -124,7 +124,7 @@ class Gathering:
         self._waiting = _Unconverted()
         if self._open:
             self._open.rows.close()
-            self._flow.end(self._open.in_flight)
+            self._open.in_flight.end()
             self._open = None
         self._flow.ends.ended()
 
@@ -141,7 +141,7 @@ class Gathering:
         if records.parts:
             converted = self._converted(batch, records)
             if reason := self._reason_before(batch, converted):
-                self._close_open(reason)
+                self._end_batch(reason)
                 self._wait_for_room(converted)
                 batch = self._open = self._begun(waiting.assignment)
             batch.in_flight.step("stage", partial(batch.rows.append, records, converted))
@@ -171,7 +171,7 @@ class Gathering:
             raise
         except Exception:
             if batch.last_portion:
-                self._close_open(BEFORE_FAILURE)
+                self._end_batch(BEFORE_FAILURE)
             raise
         if converted.rows is None:
             return converted
@@ -206,7 +206,7 @@ class Gathering:
         in_flight = self._flow.begin(assignment)
         return _Open(in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet"))
 
-    def _close_open(self, reason: str) -> None:
+    def _end_batch(self, reason: str) -> None:
         """Hand the batch on, if one is open; nothing of it stays here while the next step is busy."""
         self._flow.ends.ended()
         if self._open is not None:

@@ -5,7 +5,7 @@ one claims the partitions of which messages were processed, and drops what the l
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from app.consumer.framework.processed import Processed
 from app.consumer.offsets import log_starts, mark_set_offsets
@@ -38,11 +38,6 @@ class Flushing:
         self.is_outdated = False
         self.went_back = False  # quixstreams has, without a flush
         self._goes_on: frozenset[TopicPartition] = frozenset()  # of the former assignment
-
-    def give_away(self, tps: Iterable[TopicPartition]) -> None:
-        """End the assignment: Kafka has taken these partitions away. From any thread."""
-        self._metrics.ended(tps)
-        self._member.end()
 
     def hand_over(self, processed: Processed, *, is_worth_it: bool) -> None:
         """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
