@@ -23,7 +23,7 @@ import pyarrow.json
 from app.convert.bounds import MAX_DEPTH, MOST_CELLS
 from app.convert.columns import Columns, accepts, recast
 from app.convert.registered_schemas import AllHeaders, Values, payload, payloads
-from app.exact_json import loads
+from app.json_texts import loads
 from app.model import Headers
 from app.table.type_names import Types, parts, scalar_count
 

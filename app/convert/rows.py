@@ -17,7 +17,7 @@ from app.convert.columns import Columns, coerce_array, has_values, infer
 from app.convert.fields import FieldValues, field_names, infer_fields
 from app.convert.kafka_columns import in_form_of
 from app.convert.values import CASE, FULL, Column, Growth, Rescue, coerce_column, is_empty, refusal_of_name
-from app.lenient_json import to_json
+from app.json_texts import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.reasons import Reason, about
 from app.table.layout import RESCUED_COLUMN

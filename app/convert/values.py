@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from app.convert.bounds import LONGEST_NAME, MAX_DEPTH, MAX_LISTS
 from app.convert.scalars import coerce_scalar, to_python
-from app.lenient_json import to_json
+from app.json_texts import to_json
 from app.reasons import Reason, about, shown
 from app.table.type_names import parts, scalar_count, type_name
 

@@ -10,7 +10,7 @@ from pyiceberg.avro.decoder import StreamingBinaryDecoder
 from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFileHeader
 from pyiceberg.avro.resolver import construct_reader
 
-from app.read_limits import MOST_BYTES, check_json
+from app.json_texts import MOST_BYTES, check_json
 from app.storage.document import UnreadableError
 
 _MOST_UNPACKED: Final = 64 << 20  # bytes of a manifest; engines write 8 MB, packed
