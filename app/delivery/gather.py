@@ -14,7 +14,7 @@ import pyarrow as pa
 from app.convert.batch import Converted
 from app.delivery.assignment import Assignment, Piece, Portion
 from app.delivery.flow import SCHEMA, BatchInFlight, Flow, GatheredBatch
-from app.delivery.limits import BEFORE_FAILURE, BatchSize, reason_before
+from app.delivery.limits import BatchSize
 from app.delivery.open_batch import OpenBatch
 from app.delivery.runtime import Runtime
 from app.delivery.stage import Stager
@@ -171,17 +171,17 @@ class Gathering:
             raise
         except Exception:
             if batch.last_portion:
-                self._end_batch(BEFORE_FAILURE)
+                self._end_batch("what came before a failure")
             raise
         if converted.rows is None:
             return converted
         return replace(converted, rows=replace(converted.rows, table=self._as_known(converted.rows.table)))
 
     def _reason_before(self, batch: "_Open", converted: Converted) -> str | None:
-        return reason_before(
-            has_other_columns=not batch.rows.takes(converted.rows),
-            has_little_room=bool(batch.last_portion) and not self._has_room(converted),
-        )
+        """Returns the reason to end the batch before these records, if there is one."""
+        if not batch.rows.takes(converted.rows):
+            return "a column's type changed"
+        return "little room in the temporary folder" if batch.last_portion and not self._has_room(converted) else None
 
     def _has_room(self, converted: Converted) -> bool:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
