@@ -26,7 +26,8 @@ class HeldUpError(Exception):
 class Flushing:
     """For one thread at a time. ``commit`` is that of quixstreams' consumer, with the connector's mark.
 
-    ``is_outdated``: the assignment may be of a former assignment of Kafka's.
+    ``is_outdated``: the assignment may be of a former assignment of Kafka's. ``went_back``: quixstreams has, without a
+    flush. These are no single state, for a rebalance may come before or after it.
     """
 
     def __init__(self, member: Member, commit: Callable[..., object]) -> None:
@@ -35,8 +36,7 @@ class Flushing:
         self._commit = commit
         self._metrics = member.runtime.metrics
         self._timings = member.runtime.timings
-        self.is_outdated = False
-        self.went_back = False  # quixstreams has, without a flush
+        self.is_outdated = self.went_back = False
         self._goes_on: frozenset[TopicPartition] = frozenset()  # of the former assignment
 
     def hand_over(self, processed: Processed, *, is_worth_it: bool) -> None:
