@@ -198,10 +198,6 @@ class Flow:
 
     # --- from the threads of the pipeline ---------------------------------------------------------------------------
 
-    def wrote(self, size: int, *, of: int) -> None:
-        """Note the size of a batch's files, made of a staged file of this size."""
-        self.stored_share = size / of
-
     def begin(self, assignment: Assignment) -> BatchInFlight:
         self.begun += 1
         self.share.began(1)
