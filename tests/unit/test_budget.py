@@ -7,14 +7,14 @@ from pathlib import Path
 APP = Path(__file__).parents[2] / "app"
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_281
+MOST_LINES = 32_241
 MOST_LINES_OF_PARTS = {
     "audit": 712,
-    "avro": 628,
+    "avro": 626,
     "azure": 347,
     "check": 435,
     "gcs": 305,
-    "iceberg": 1_464,
+    "iceberg": 1_459,
     "lineage": 165,
     "maintenance": 2_145,
     "protobuf": 386,
@@ -25,8 +25,8 @@ MOST_LINES_OF_PARTS = {
     "stream_timeouts": 351,
     "try_out": 618,
 }
-MOST_LINES_WITHOUT_PARTS = 23_431
-MOST_LINES_OF_CORE = 9_723
+MOST_LINES_WITHOUT_PARTS = 23_347
+MOST_LINES_OF_CORE = 9_699
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 
