@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from app.bad_records.refusals import UNKNOWN_SIZE
 from app.errors import DataError
-from app.lenient_json import to_json
+from app.json_texts import to_json
 from app.model import Headers, Rejected, TopicPartition
 from app.reasons import Reason
 

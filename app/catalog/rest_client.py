@@ -17,7 +17,7 @@ from app.catalog.base import NotTakenError
 from app.container import with_own_address
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, innermost, last_words
 from app.http_headers import fits_header, retry_after
-from app.read_limits import check_json
+from app.json_texts import check_json
 from app.redaction import add_login, add_secrets, redact
 
 # Bytes. A table's description is some kilobytes; of a refusal only the first words are shown.

@@ -10,7 +10,7 @@ from quixstreams.models.serializers.quix import QuixDeserializer
 
 from app.bad_records.refusals import OF_THE_KEY, Refusal, as_it_came, no_object, not_deserialized
 from app.errors import RetryableError
-from app.exact_json import loads
+from app.json_texts import loads
 from app.model import Headers, Message, Row
 from app.monitoring.waits import Stopped
 from app.reasons import reason_of

@@ -44,27 +44,27 @@ class KeyWatch(Protocol):
 class Observed:
     """Tells the observer which partitions are assigned, for quixstreams tells nobody.
 
-    For the consumer's thread, but for ``give_away``.
+    For the consumer's thread, but for ``unassigned``.
     """
 
     def __init__(self, observer: SinkObserver = NOBODY) -> None:
         self.observer = observer
         self._known: set[TopicPartition] = set()
-        self._given_away: list[TopicPartition] = []
+        self._unassigned: list[TopicPartition] = []
 
     def came(self, tp: TopicPartition) -> None:
         """A message of a partition came, of which none had come since the last assignment."""
-        self.forget_given_away()
+        self.tell_unassigned()
         if tp not in self._known:
             self._known.add(tp)
             self.observer.assigned([tp])
 
-    def give_away(self, tps: Iterable[TopicPartition]) -> None:
+    def unassigned(self, tps: Iterable[TopicPartition]) -> None:
         """The partitions are not assigned any more; the observer learns of it later, on the consumer's thread."""
-        self._given_away += tps
+        self._unassigned += tps
 
-    def forget_given_away(self) -> None:
-        if self._given_away:
-            self.observer.unassigned(self._given_away)
-            self._known -= set(self._given_away)
-        self._given_away = []
+    def tell_unassigned(self) -> None:
+        if self._unassigned:
+            self.observer.unassigned(self._unassigned)
+            self._known -= set(self._unassigned)
+        self._unassigned = []

@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.convert.bounds import DAYS, MAX_DEPTH, MICROSECONDS
 from app.convert.scalars import UNZONED, ZONED
-from app.convert.values import FEW_CELLS, MAX_DEPTH, UNBOUNDED, Column, Growth, coerce_column, is_sparse_list
+from app.convert.values import FEW_CELLS, UNBOUNDED, Column, Growth, coerce_column, is_sparse_list
 from app.table.type_names import Types, parts, scalar_count
 
 Columns = Mapping[str, pa.Array]  # by name, all of one length
@@ -24,8 +25,6 @@ Columns = Mapping[str, pa.Array]  # by name, all of one length
 # Arrow raises these for values of several types, numbers too large for any type, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 CHUNK_ROWS = 4096
-_DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, since 1970
-_MICROSECONDS = (_DAYS[0] * 86_400_000_000, (_DAYS[1] + 1) * 86_400_000_000 - 1)
 _NESTED = frozenset({dict, list})
 _FEW_CELLS, _CELLS_OF_A_VALUE = 2**14, 16  # of objects: each takes 8 bytes, with or without a value
 _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
@@ -190,7 +189,7 @@ def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
     moments = parse_times(array, *((ZONED, UNZONED) if kind == ZONED else (kind,))).cast(kind)
     # Arrow knows a year 0, also by a zone from the year 1, and Python does not.
     numbers = pc.min_max(moments.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
-    first, last = _DAYS if pa.types.is_date(kind) else _MICROSECONDS
+    first, last = DAYS if pa.types.is_date(kind) else MICROSECONDS
     return moments if first <= numbers["min"] and numbers["max"] <= last else None
 
 

@@ -20,15 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from app.convert.bounds import MAX_DEPTH, MOST_CELLS
 from app.convert.columns import Columns, accepts, recast
 from app.convert.registered_schemas import AllHeaders, Values, payload, payloads
-from app.convert.values import MAX_DEPTH
-from app.exact_json import loads
+from app.json_texts import loads
 from app.model import Headers
 from app.table.type_names import Types, parts, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
-_MOST_CELLS = 16 * 2**20  # rows by columns: each takes 8 bytes, whether or not it has a value
 _FEW_CELLS, _CELLS_OF_A_BYTE = 2**13, 8  # of the elements of lists: Arrow takes up to 100 ns for each
 _FEW_OBJECTS = 16  # in a message: a sample of such messages tells enough
 _NAME = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:', re.DOTALL)
@@ -95,7 +94,7 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
         return None
     in_lists = sum(scalar_count(kind) for kind in columns.values() if _has_lists(kind))
     cells = len(messages) * sum(map(scalar_count, columns.values()))
-    if cells > _MOST_CELLS or not _has_room(text, in_lists):
+    if cells > MOST_CELLS or not _has_room(text, in_lists):
         return None
     table = _read(text, columns, "error")
     if table is None and len(messages) <= _MOST_WITH_OTHERS and _may_infer(messages, text, columns):
@@ -126,7 +125,7 @@ def _may_infer(messages: Sequence[bytes], text: bytes, columns: Types) -> bool:
         with_many = b"\n".join(message for message in messages if message.count(b"{") > _FEW_OBJECTS)
         if not _has_room(text, len(set(_NAME.findall(with_many)))):
             return False
-    return objects * _expected_columns(messages, columns) <= _MOST_CELLS
+    return objects * _expected_columns(messages, columns) <= MOST_CELLS
 
 
 def _has_lists(kind: pa.DataType) -> bool:

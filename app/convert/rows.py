@@ -12,21 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.convert.bounds import MAX_NEW_SCALARS, MAX_SCALARS
 from app.convert.columns import Columns, coerce_array, has_values, infer
 from app.convert.fields import FieldValues, field_names, infer_fields
 from app.convert.kafka_columns import in_form_of
-from app.convert.values import (
-    FULL,
-    MAX_NEW_SCALARS,
-    MAX_SCALARS,
-    Column,
-    Growth,
-    Rescue,
-    coerce_column,
-    is_empty,
-    refusal_of_name,
-)
-from app.lenient_json import to_json
+from app.convert.values import CASE, FULL, Column, Growth, Rescue, coerce_column, is_empty, refusal_of_name
+from app.json_texts import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.reasons import Reason, about
 from app.table.layout import RESCUED_COLUMN
@@ -34,7 +25,6 @@ from app.table.schema import TableSchema
 from app.table.type_names import Types, scalar_count
 
 RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
-_CASE = "has a name that differs only in case from another one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +150,7 @@ class _Conversion:
             if name in self._own:
                 self._add_shadowed(name, values)
             elif name not in self._known and name.lower() in self._folded:
-                self._rescue_all(name, values, _CASE)
+                self._rescue_all(name, values, CASE)
             else:
                 self._add(name, self._fitted(name, array, values, self._growth))
 

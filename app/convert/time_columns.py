@@ -21,19 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.bad_records.refusals import BadRowsError
+from app.convert.bounds import MICROSECONDS
 from app.convert.columns import parse_times
-from app.convert.scalars import UNZONED, ZONED, OutOfRange
+from app.convert.scalars import UNZONED, ZONED, OutOfRange, is_within
 from app.reasons import Reason, about, shown
 from app.table.layout import UTC_ZONE
 from app.time_texts import TIME_OR_NUMBER, time_or_number
 
 # |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
-_FIRST = -62_135_596_800 * 10**6  # 0001-01-01T00:00:00Z
-_LAST = 253_402_300_800 * 10**6 - 1  # 9999-12-31T23:59:59.999999Z
+_FIRST, _LAST = MICROSECONDS
 _MICROS_A_SECOND, _MICROS_AN_HOUR = 10**6, 3_600 * 10**6
 _EPOCH, _DAY = datetime(1970, 1, 1, tzinfo=UTC), 24 * _MICROS_AN_HOUR
-_INT64 = range(-(2**63), 2**63)
 
 
 def time_parts(values: Sequence[Any], zone: str = UTC_ZONE) -> Mapping[str, pa.Array]:
@@ -167,7 +166,7 @@ def _epoch_micros(numbers: pa.Array) -> pa.Array:
 def _micros_of_integer(value: int) -> int | None:
     per_second = next((per_second for bound, per_second in _UNITS if abs(value) > bound), 1)
     micros = value * _MICROS_A_SECOND // per_second
-    return micros if micros in _INT64 else None
+    return micros if is_within(micros, pa.int64()) else None
 
 
 def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:

@@ -14,22 +14,19 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from app.convert.bounds import LONGEST_NAME, MAX_DEPTH, MAX_LISTS
 from app.convert.scalars import coerce_scalar, to_python
-from app.lenient_json import to_json
+from app.json_texts import to_json
 from app.reasons import Reason, about, shown
 from app.table.type_names import parts, scalar_count, type_name
 
-MAX_DEPTH = 32  # levels of lists and structs; pyarrow reads no more than 100 of Parquet, where each list has two
-MAX_SCALARS = 5_000  # of the table: 5,000 columns take Spark 5 s per batch
-MAX_NEW_SCALARS = 1_000  # in one batch: a wide table begins at once, and one record with ids for names does not fill it
-MAX_LISTS = 12  # levels of lists in new columns: from there on each level doubles what DuckDB takes
 _ICEBERGS_OWN = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
-LONGEST_NAME = 255  # bytes of a new field's name: what catalogs and warehouses take
 FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of one list by the fields that each of them has: 8 bytes each
 _IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
+CASE = "has a name that differs only in case from another one"
 
 
 @dataclass(slots=True)
@@ -308,7 +305,7 @@ def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is
     if is_iceberg and name.lower() in _ICEBERGS_OWN:
         return "has a name that Iceberg reserves"
     if name.lower() in folded:
-        return "has a name that differs only in case from another one"
+        return CASE
     return FULL if full else None
 
 

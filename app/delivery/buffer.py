@@ -26,7 +26,7 @@ class Buffer:
             self._shares += (share,)
         return share
 
-    def leave(self, share: "Share") -> None:
+    def end(self, share: "Share") -> None:
         """Count nothing of this table any more, whatever is still on its way."""
         with self.changed:
             self._shares = tuple(each for each in self._shares if each is not share)

@@ -78,10 +78,10 @@ class Delivery:
             logger.debug("batch %d is dropped: %s", batch.in_flight.number, error)
             if dropped := len(files) + len(dead_letters):
                 self._metrics.delivered(batch.outcome([], dropped))
-            self._abandon(log)
+            self._delete_late_uploads(log)
         else:
             assignment.delivered(batch.last_portion, batch.ends)
-        self._flow.end(batch.in_flight)
+        batch.in_flight.end()
 
     def _store(self, batch: GatheredBatch, files: Sequence[DataFile]) -> None:
         step, log = batch.in_flight.step, batch.in_flight.assignment.log
@@ -169,9 +169,9 @@ class Delivery:
         except ConnectorError as error:
             logger.info("%s; the next start finds out by itself that the last batch is in the lake", error)
 
-    def _abandon(self, log: OwnLog) -> None:
+    def _delete_late_uploads(self, log: OwnLog) -> None:
         try:
-            log.abandon()
+            log.delete_late_uploads()
         except ConnectorError as error:
             logger.info("%s; it is a file of a batch that was undone", error)
 

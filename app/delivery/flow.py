@@ -48,8 +48,9 @@ class BatchInFlight:
         self.seconds: dict[str, float] = {}
         folder.mkdir()
 
-    def remove(self) -> None:
+    def end(self) -> None:
         shutil.rmtree(self.folder)
+        self._flow.share.began(-1)
 
     def step(self, name: str, work: Callable[[], _T], asks: Request | None = None) -> _T:
         """Do the work, and note how long it took, with what the step took before and without what it waited.
@@ -197,18 +198,10 @@ class Flow:
 
     # --- from the threads of the pipeline ---------------------------------------------------------------------------
 
-    def wrote(self, size: int, *, of: int) -> None:
-        """Note the size of a batch's files, made of a staged file of this size."""
-        self.stored_share = size / of
-
     def begin(self, assignment: Assignment) -> BatchInFlight:
         self.begun += 1
         self.share.began(1)
         return BatchInFlight(self.begun, self.runtime.scratch / f"batch-{self.begun}", assignment, self)
-
-    def end(self, batch: BatchInFlight) -> None:
-        batch.remove()
-        self.share.began(-1)
 
     def fail(self, error: ConnectorError) -> None:
         """Give up what is under way for this reason, unless it has failed already."""

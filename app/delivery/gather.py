@@ -2,8 +2,8 @@
 
 import logging
 import queue
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from app.convert.batch import Converted
-from app.convert.whole_batches import Patiently
 from app.delivery.assignment import Assignment, Piece, Portion
 from app.delivery.flow import SCHEMA, BatchInFlight, Flow, GatheredBatch
-from app.delivery.limits import BEFORE_FAILURE, BatchSize, reason_before
+from app.delivery.limits import BatchSize
 from app.delivery.open_batch import OpenBatch
 from app.delivery.runtime import Runtime
 from app.delivery.stage import Stager
@@ -81,7 +80,7 @@ class Gathering:
         )
         if reason:
             self._convert()
-            self._close_open(reason)
+            self._end_batch(reason)
         return came is not None
 
     def _take(self, seconds: float) -> str | None:
@@ -92,9 +91,9 @@ class Gathering:
         try:
             portion = self._submitted.get(timeout=seconds)
         except queue.Empty:
-            self._drop_ended()
+            self._end_former()
             return None
-        self._drop_ended()
+        self._end_former()
         if portion.assignment.is_over:
             self._flow.share.hold(-portion.size)
             return ""
@@ -116,7 +115,7 @@ class Gathering:
 
     # --- an assignment that has ended -------------------------------------------------------------------------------
 
-    def _drop_ended(self) -> None:
+    def _end_former(self) -> None:
         """Drop what is there of an assignment that is over: the next one begins after that."""
         gathered = self._open.in_flight.assignment if self._open else self._waiting.assignment
         if gathered is None or not gathered.is_over:
@@ -125,7 +124,7 @@ class Gathering:
         self._waiting = _Unconverted()
         if self._open:
             self._open.rows.close()
-            self._flow.end(self._open.in_flight)
+            self._open.in_flight.end()
             self._open = None
         self._flow.ends.ended()
 
@@ -142,7 +141,7 @@ class Gathering:
         if records.parts:
             converted = self._converted(batch, records)
             if reason := self._reason_before(batch, converted):
-                self._close_open(reason)
+                self._end_batch(reason)
                 self._wait_for_room(converted)
                 batch = self._open = self._begun(waiting.assignment)
             batch.in_flight.step("stage", partial(batch.rows.append, records, converted))
@@ -151,31 +150,38 @@ class Gathering:
         self._flow.share.hold(-waiting.size)
 
     def _converted(self, batch: "_Open", records: Batch) -> Converted:
-        def patiently(work: Callable[[], Any]) -> Any:
-            with released(self._flow.buffer.converting):
-                return batch.in_flight.until_it_works(SCHEMA, work)
+        """Convert these records. Other tables convert only while this one waits for the store of its schema."""
+        converting, held = self._flow.buffer.converting, ExitStack()
+
+        def convert() -> Converted:
+            with held:
+                held.enter_context(converting)
+                return self._stager.convert(records, patiently)
+
+        def patiently(ask: Callable[[], Any]) -> Any:
+            held.close()
+            try:
+                return batch.in_flight.until_it_works(SCHEMA, ask)
+            finally:
+                held.enter_context(converting)
 
         try:
-            converted = batch.in_flight.step("convert", lambda: self._convert_alone(records, patiently))
+            converted = batch.in_flight.step("convert", convert)
         except Stopped:
             raise
         except Exception:
             if batch.last_portion:
-                self._close_open(BEFORE_FAILURE)
+                self._end_batch("what came before a failure")
             raise
         if converted.rows is None:
             return converted
         return replace(converted, rows=replace(converted.rows, table=self._as_known(converted.rows.table)))
 
-    def _convert_alone(self, records: Batch, patiently: Patiently) -> Converted:
-        with self._flow.buffer.converting:
-            return self._stager.convert(records, patiently)
-
     def _reason_before(self, batch: "_Open", converted: Converted) -> str | None:
-        return reason_before(
-            has_other_columns=not batch.rows.takes(converted.rows),
-            has_little_room=bool(batch.last_portion) and not self._has_room(converted),
-        )
+        """Returns the reason to end the batch before these records, if there is one."""
+        if not batch.rows.takes(converted.rows):
+            return "a column's type changed"
+        return "little room in the temporary folder" if batch.last_portion and not self._has_room(converted) else None
 
     def _has_room(self, converted: Converted) -> bool:
         """Whether the scratch folder takes these rows, and then what Spark makes of them and of three batches."""
@@ -200,7 +206,7 @@ class Gathering:
         in_flight = self._flow.begin(assignment)
         return _Open(in_flight, self._stager.open(in_flight.number, in_flight.folder / "staged.parquet"))
 
-    def _close_open(self, reason: str) -> None:
+    def _end_batch(self, reason: str) -> None:
         """Hand the batch on, if one is open; nothing of it stays here while the next step is busy."""
         self._flow.ends.ended()
         if self._open is not None:
@@ -239,16 +245,6 @@ class _Unconverted:
         self.pieces += portion.pieces
         self.size += portion.size
         self.records += sum(each.records for each in portion.pieces)
-
-
-@contextmanager
-def released(lock: AbstractContextManager[Any]) -> Iterator[None]:
-    """Lets others have the lock of this thread inside of the block: it may wait there."""
-    lock.__exit__(None, None, None)
-    try:
-        yield
-    finally:
-        lock.__enter__()
 
 
 def _joined(pieces: list[Piece], token: str) -> tuple[Batch, dict[TopicPartition, int]]:

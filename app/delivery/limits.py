@@ -2,16 +2,14 @@
 
 Records go to the pipeline as they come. They are converted once they take an eighth of ``max_buffer_bytes``, or once
 the batch ends, and are gathered in a staged file. The thread that does this decides: ``ENDS`` has the conditions and
-the reasons, which are logged. ``reason_before`` has those to end it before records that do not fit to it. A flush ends
-it too, with ``checkpoint`` or ``buffer full``.
+the reasons, which are logged. It also ends a batch before records that do not fit to it. A flush ends it too, with
+``checkpoint`` or ``buffer full``.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, Self
-
-BEFORE_FAILURE: Final = "what came before a failure"
 
 _MB = 2**20
 _PORTIONS_IN_BUFFER = 8  # so that one is converted while the next ones come in
@@ -122,16 +120,6 @@ ENDS: Final[Sequence[tuple[Callable[[Situation], bool], Callable[[Situation], st
         lambda now: f"{now.batch.records:,} rows, and no more come",
     ),
 )
-
-
-def reason_before(*, has_other_columns: bool, has_little_room: bool) -> str | None:
-    """Returns the reason to end the batch before these records, if there is one.
-
-    Their columns have other types, or the scratch folder has no room for them and for the files that Spark writes.
-    """
-    if has_other_columns:
-        return "a column's type changed"
-    return "little room in the temporary folder" if has_little_room else None
 
 
 class BatchEnds:

@@ -261,7 +261,7 @@ class Members:
         if isinstance(state, Open):
             state.member.end()
             state.member.flow.fail(error)
-            self.buffer.leave(state.member.flow.share)
+            self.buffer.end(state.member.flow.share)
             self.runtime.threads.new_pool("close", 1).submit(state.close)
         if not self.assignments and len(self.aside) > 1 and self.aside.keys() == {tp.topic for tp in self.assigned}:
             raise error

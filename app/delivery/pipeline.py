@@ -84,7 +84,7 @@ class Pipeline:
         if (staged := batch.staged.file) and not batch.in_flight.assignment.is_over:
             out = batch.in_flight.folder / "written"
             files = batch.in_flight.step("spark", lambda: self._writer.write(staged, out))
-            self._flow.wrote(sum(file.size for file in files), of=staged.path.stat().st_size)
+            self._flow.stored_share = sum(file.size for file in files) / staged.path.stat().st_size
             staged.path.unlink()
         self._flow.written.put((batch, files))
 

@@ -16,9 +16,9 @@ from typing import Final, Literal
 from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from app.journal.entry import JournaledFile, RolledBack, Stored, check_keys, form_of, parse
+from app.json_texts import MOST_BYTES, check_json
 from app.kafka.watch import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
-from app.read_limits import MOST_BYTES, check_json
 from app.storage.document import Form
 from app.table.layout import object_roots
 

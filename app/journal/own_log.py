@@ -182,8 +182,8 @@ class OwnLog:
             if log.state != "done" or advanced.partitions != log.partitions:
                 self._write(advanced.model_copy(update={"revoked": self._rolled_back.still(log.revoked)}))
 
-    def abandon(self) -> None:
-        """Delete late uploads of the last batch, which was rolled back, where no placeholder refused them any more.
+    def delete_late_uploads(self) -> None:
+        """Delete those of the last batch, which was rolled back, where no placeholder refused them any more.
 
         This happens after the machine slept for an hour amid an upload. Called once all uploads of the batch ended.
         """

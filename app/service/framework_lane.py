@@ -81,7 +81,7 @@ def new_framework_lane(connector: Connector) -> Lane:
     begin = partial(_commit_beginnings, member, topics.keys() - internal)
 
     def stop() -> None:
-        sink.stopping()
+        sink.stop()
         application.stop()
 
     def consume() -> bool:

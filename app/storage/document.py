@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from app.errors import FatalError, RetryableError
-from app.read_limits import MOST_BYTES, check_json
+from app.json_texts import MOST_BYTES, check_json
 from app.storage.base import ChangedError, ObjectStore
 
 _D = TypeVar("_D")

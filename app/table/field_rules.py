@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.lenient_json import to_json
+from app.json_texts import to_json
 
 
 class FieldRules:

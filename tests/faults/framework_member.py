@@ -142,7 +142,7 @@ class FrameworkMember(Process):
         self.kafka.forget(tps)
 
     def _stop(self) -> None:
-        self.sink.stopping()
+        self.sink.stop()
         self._translating(lambda: self._context.commit_checkpoint(force=True))
         self._revoke()
 

@@ -146,7 +146,7 @@ class PlainMember(Process):
         self._revoke()
 
     def _fail(self) -> None:
-        self._loop._give_up()
+        self._loop._end_assignments()
 
 
 def _rows_of(record: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.convert.columns import CHUNK_ROWS
 from app.convert.rows import Conversion, Rules, convert
-from app.lenient_json import to_json
+from app.json_texts import to_json
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import EMPTY, TableSchema
 from app.table.type_names import parse_column_types

@@ -109,7 +109,8 @@ class Due:
 class ConsumerThread:
     """Where quixstreams is: it flushes a revocation on another thread, and calls back while it polls.
 
-    ``is_amid_message``: some rows of a message may be missing. ``is_revoking``: a revocation's flush is under way.
+    ``is_amid_message``: some rows of a message may be missing. ``is_revoking``: a revocation's flush is under way. Both
+    may be true, after quixstreams has left that flush behind.
     """
 
     def __init__(self) -> None:

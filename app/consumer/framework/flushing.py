@@ -5,7 +5,7 @@ one claims the partitions of which messages were processed, and drops what the l
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from app.consumer.framework.processed import Processed
 from app.consumer.offsets import log_starts, mark_set_offsets
@@ -26,7 +26,8 @@ class HeldUpError(Exception):
 class Flushing:
     """For one thread at a time. ``commit`` is that of quixstreams' consumer, with the connector's mark.
 
-    ``is_outdated``: the assignment may be of a former assignment of Kafka's.
+    ``is_outdated``: the assignment may be of a former assignment of Kafka's. ``went_back``: quixstreams has, without a
+    flush. These are no single state, for a rebalance may come before or after it.
     """
 
     def __init__(self, member: Member, commit: Callable[..., object]) -> None:
@@ -35,14 +36,8 @@ class Flushing:
         self._commit = commit
         self._metrics = member.runtime.metrics
         self._timings = member.runtime.timings
-        self.is_outdated = False
-        self.went_back = False  # quixstreams has, without a flush
+        self.is_outdated = self.went_back = False
         self._goes_on: frozenset[TopicPartition] = frozenset()  # of the former assignment
-
-    def give_away(self, tps: Iterable[TopicPartition]) -> None:
-        """End the assignment: Kafka has taken these partitions away. From any thread."""
-        self._metrics.ended(tps)
-        self._member.end()
 
     def hand_over(self, processed: Processed, *, is_worth_it: bool) -> None:
         """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""

@@ -15,11 +15,12 @@ class Waiting:
     """What was processed of a partition since the last flush.
 
     To go back, quixstreams seeks the first message since then that deserialized. It does not seek one that did not. So
-    dead letters of earlier messages are kept until they are in the lake.
+    dead letters of earlier messages are kept until they are in the lake. It goes back by offsets, at any message: so
+    there are positions here, and no single state.
 
     Attributes:
         rows: in the order in which they came; a lookup may give one with an earlier offset late.
-        rejected: the bad records that are not in the lake, by rising offsets.
+        rejected: the bad records that the pipeline lacks, by rising offsets.
         processed: the offset of the last message, -1 if none is known.
         first: the message to which quixstreams goes back; ``None`` without one.
         uncommitted: how old the first record is that is not in the lake.
@@ -33,7 +34,7 @@ class Waiting:
         self.uncommitted = Uncommitted()
         self._begun = 0  # rows that were there before the present record
         self._ended = 0  # rows of messages that are processed
-        self._sealed_rejected = 0
+        self._sealed: list[Rejected] = []  # earlier bad records, which the pipeline has and the lake may lack
 
     @property
     def has_news(self) -> bool:
@@ -43,7 +44,7 @@ class Waiting:
     @property
     def has_records(self) -> bool:
         """Whether there are rows or bad records that the pipeline lacks."""
-        return bool(self.rows) or len(self.rejected) > self._sealed_rejected
+        return bool(self.rows or self.rejected)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -75,8 +76,8 @@ class Waiting:
         del self.rows[: self._ended]
         self._begun -= self._ended
         self._ended = 0
+        self._sealed = [each for each in self._sealed if each.offset < offset]
         self.rejected = [each for each in self.rejected if each.offset < offset]
-        self._sealed_rejected = min(self._sealed_rejected, len(self.rejected))
         self.processed = offset - 1
         self._sealed_to = -1
         self.first = None
@@ -95,9 +96,8 @@ class Waiting:
         """Drop what is in the lake already: all up to this offset; returns the number of dropped rows."""
         before = len(self.rows)
         self.rows = list(dropwhile(lambda row: row.offset <= end, self.rows))
-        kept = [each for each in self.rejected if each.offset > end]
-        self._sealed_rejected = max(0, self._sealed_rejected - (len(self.rejected) - len(kept)))
-        self.rejected = kept
+        self._sealed = [each for each in self._sealed if each.offset > end]
+        self.rejected = [each for each in self.rejected if each.offset > end]
         self._replayed_to = -1 if self.has_records else end
         self._begun = self._ended = len(self.rows)
         return before - len(self.rows)
@@ -105,24 +105,25 @@ class Waiting:
     def take_out(self, tp: TopicPartition) -> Piece:
         """Take out the records that wait, for the pipeline; bad ones are kept here too."""
         rows, self.rows = self.rows, []
-        rejected, self._sealed_rejected = self.rejected[self._sealed_rejected :], len(self.rejected)
+        rejected, self.rejected = self.rejected, []
+        self._sealed += rejected
         self._begun = self._ended = 0
         self._sealed_to = self.processed
         return Piece(tp, self.processed, rows=rows, rejected=rejected)
 
     def delivered(self) -> None:
-        self.rejected = []
-        self._sealed_rejected = 0
+        self.rejected, self._sealed = [], []
         self.first = None
         self.uncommitted.committed(self.processed + 1, is_all=True)
 
     def unsealed(self) -> None:
         """Note that what the pipeline has did not reach the lake, and quixstreams does not go back."""
-        self._sealed_rejected, self._sealed_to = 0, -1
+        self.rejected, self._sealed, self._sealed_to = self._sealed + self.rejected, [], -1
 
     def rewound(self) -> "Waiting | None":
         """What is left where quixstreams goes back: bad records that it does not seek. ``None`` without any."""
-        rejected = [each for each in self.rejected if self.first is None or each.offset < self.first]
+        both = self._sealed + self.rejected
+        rejected = [each for each in both if self.first is None or each.offset < self.first]
         if not rejected:
             return None
         left = Waiting()

@@ -92,7 +92,7 @@ class RowSink(BaseSink):
         """Whether messages of this partition come now, as far as this member knows."""
         return tp in self._processed.of
 
-    def stopping(self) -> None:
+    def stop(self) -> None:
         """Give the next flush the shorter deadline, and no second try; safe in a signal handler."""
         self._is_stopping = True
 
@@ -216,7 +216,7 @@ class RowSink(BaseSink):
         """Do what is due without messages, once a second; ``is_stable``: no rebalance since the last tick."""
         if self._is_stopping:
             return  # nothing more is due
-        self._observed.forget_given_away()
+        self._observed.tell_unassigned()
         if not is_stable:
             self._assignment_changed()
         self._hand_over()
@@ -257,13 +257,15 @@ class RowSink(BaseSink):
         """Claim again what comes from now on. Forget the former assignment, unless the next one has begun."""
         self._flushing.is_outdated = True
         if self._due.flush_at is None and not self._due.keep_until:
-            self._give_away(self._tps)
-            self._observed.forget_given_away()
+            self._end_assignment(self._tps)
+            self._observed.tell_unassigned()
             self._processed = Processed(self._current)
 
-    def _give_away(self, tps: tuple[TopicPartition, ...]) -> None:
-        self._observed.give_away(tps)
-        self._flushing.give_away(tps)
+    def _end_assignment(self, tps: tuple[TopicPartition, ...]) -> None:
+        """End the assignment: Kafka has taken these partitions away. From any thread."""
+        self._observed.unassigned(tps)
+        self._member.runtime.metrics.ended(tps)
+        self._member.end()
 
     def _hand_over(self) -> None:
         """Hand over what can be written; wait for room if the buffer is full."""
@@ -318,7 +320,7 @@ class RowSink(BaseSink):
         except HeldUpError as held_up:
             raise not_written(held_up) from None
         finally:
-            self._give_away(tuple(processed.of))
+            self._end_assignment(tuple(processed.of))
             self.thread.is_revoking = False
 
     def _flush_before_the_end(self) -> None:

@@ -75,7 +75,7 @@ class Reading:
         # librdkafka keeps a pause over assignments, also of a partition that another member had in between.
         self._client.resume([KafkaTopicPartition(*each.tp) for each in claimed])
 
-    def stop(self) -> None:
+    def end(self) -> None:
         """All partitions are given away."""
         self._observer.unassigned([each.tp for each in self._partitions])
         self._partitions, self._paused = [], frozenset()

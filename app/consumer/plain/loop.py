@@ -81,7 +81,7 @@ class PlainLoop:
                 )
             return all(each.is_delivered for each in self._members.assignments)
         finally:
-            self._give_up()
+            self._end_assignments()
             self._client.close()
 
     # --- seen from other threads ------------------------------------------------------------------------------------
@@ -121,21 +121,21 @@ class PlainLoop:
     def _revoked(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
         self._members.flush(self._timings.revoke_seconds)
         self._intake.observer.flushed()
-        self._give_up()
+        self._end_assignments()
         client.unassign()
         logger.info("given away: %s", _listed(tps))
 
     def _lost(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
         self._members.end()
-        self._reading.stop()
+        self._reading.end()
         client.unassign()
         logger.warning("lost: %s; their new owner goes on from the journal", _listed(tps))
 
-    def _give_up(self) -> None:
+    def _end_assignments(self) -> None:
         """Commit what is in the lake, and end the assignments."""
         self._copies.copy(self._members.assignments, asynchronous=False)
         self._members.end()
-        self._reading.stop()
+        self._reading.end()
 
     # --- a turn -----------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from app.exact_json import loads
+from app.json_texts import loads
 from app.model import Message, Row
 
 _PLAIN = frozenset({str, int, bool, type(None)})

@@ -19,20 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.exceptions import PanicException
 
+from app.convert.bounds import DAYS, MAX_DEPTH, MAX_SCALARS, MICROSECONDS, MOST_CELLS
 from app.convert.scalars import UNZONED, ZONED
-from app.convert.values import MAX_DEPTH, MAX_SCALARS
 from app.parts.avro.avro_fit import Node
 from app.table.type_names import MAX_DIGITS
 
 # Before the names of logical types that are read by our rules: fastavro's own readers raise errors, and round decimals.
 OURS = "lake-"
-_MOST_CELLS = 16 * 2**20  # each takes 8 bytes, whether or not it has a value
 _SYNC = bytes(16)
 _MARK_BYTES = 12
 _SMALL = 0b0011_1110  # not negative, and not above 31
 _DECIMAL_BYTES = 16
 _CELL_BYTES = 8
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, since 1970
 _DAY_MICROS = 86_400_000_000
 _BYTE = {"type": "fixed", "size": 1}
 
@@ -81,7 +79,7 @@ class ColumnReader:
         body = mark.join([*datums, b""])
         scalars = sum(reader.scalars for reader in self._readers)
         cells = len(datums) * scalars + len(body) * max(reader.cells_of_a_byte for reader in self._readers)
-        if cells > _MOST_CELLS:
+        if cells > MOST_CELLS:
             raise NotReadError
         block = _long(len(datums)) + _long(len(body)) + body + _SYNC
         try:
@@ -240,13 +238,12 @@ def _times(micros: int) -> _Convert:
 
 
 def _moments(unit: str, kind: pa.DataType) -> _Convert:
-    per_day = _DAY_MICROS if unit == "us" else _DAY_MICROS // 1_000
-    first, last = _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day - 1
+    first, last = (each // (1 if unit == "us" else 1_000) for each in MICROSECONDS)
     return lambda array: _within(array, first, last).cast(pa.timestamp(unit, kind.tz)).cast(kind)
 
 
 _LOGICAL: Mapping[str, _Convert] = {
-    "date": lambda array: _within(array, _FIRST_DAY, _LAST_DAY).cast(pa.int32()).cast(pa.date32()),
+    "date": lambda array: _within(array, *DAYS).cast(pa.int32()).cast(pa.date32()),
     "time-millis": _times(1_000),
     "time-micros": _times(1),
     "timestamp-millis": _moments("ms", ZONED),

@@ -7,9 +7,10 @@ and takes a negative number of a branch or symbol for a place from the end.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.convert.bounds import MOST_OBJECTS
+
 Node = Any  # of a schema, as JSON has it: str | list[Node] | dict[str, Node]
 
-_MOST_CELLS = 8 * 2**20  # of 40 to 50 bytes
 _CELLS_OF_A_BYTE = 16  # at the most: items of an array may take no byte at all
 _LEAST_CELLS = 100
 _CELLS_OF_A_DICT, _CELLS_OF_A_LIST = 4, 2  # when empty
@@ -24,7 +25,7 @@ class _Datum:
     def __init__(self, data: bytes, least_cells: int) -> None:
         self._data = data
         self._at = 0
-        self._cells_left = min(_MOST_CELLS, least_cells + _CELLS_OF_A_BYTE * len(data))
+        self._cells_left = min(MOST_OBJECTS, least_cells + _CELLS_OF_A_BYTE * len(data))
 
     @property
     def left(self) -> int:

@@ -1,18 +1,32 @@
 """Lets pyiceberg read and write its metadata files through the connector's own store, with the same access."""
 
+import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from io import BytesIO
+from typing import Final
 
+import pyarrow as pa
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY
+from pyiceberg.avro.decoder import StreamingBinaryDecoder
+from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFileHeader
+from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from app.errors import FatalError
-from app.parts.iceberg.unpacking import check_metadata
+from app.json_texts import MOST_BYTES, check_json
 from app.storage.base import ObjectStore
+from app.storage.document import UnreadableError
 
 STORE = "quix.store"  # the property with the ``ObjectStore``
 ADDRESS = "quix.address"  # the property with the store's address in Iceberg's metadata
 OWNS = "quix.owns"  # the property with the function that tells whether a location is one of the table's
+
+_MOST_UNPACKED: Final = 64 << 20  # bytes of a manifest; engines write 8 MB, packed
+_MOST_ENTRIES: Final = 250_000  # of a manifest; each takes a kilobyte in memory
+_CODECS: Final = {"bzip2": "bz2", "zstandard": "zstd"}  # names of Avro and of pyarrow
+_REMEDY: Final = "Find out who has written it, and roll the table back; rewrite_manifests makes smaller ones"
 
 
 class StoreIO(FileIO):
@@ -79,7 +93,7 @@ class StoreFile(InputFile, OutputFile):
         document = self._store.read(self._key)
         if document is None:
             raise FileNotFoundError(self.location)
-        check_metadata(self.location, document.body)
+        _check(self.location, document.body)
         return BytesIO(document.body)
 
     def to_input_file(self) -> "StoreFile":
@@ -101,3 +115,38 @@ class _Body(BytesIO):
             body = self.getvalue()
             super().close()
             self._store.overwrite(self._key, body)
+
+
+def _check(location: str, body: bytes) -> None:
+    """Raises ``UnreadableError`` for metadata that would fill the memory: pyiceberg unpacks all there is."""
+    try:
+        if body.startswith(MAGIC):
+            _check_avro(body)
+        else:
+            check_json(_unpacked("gzip", body, MOST_BYTES) if location.endswith(".gz.metadata.json") else body)
+    except (ValueError, OSError, zlib.error) as error:
+        raise UnreadableError(f"reading {location}", f"of its {len(body):,} bytes: {error}", _REMEDY) from None
+
+
+def _check_avro(body: bytes) -> None:
+    decoder = StreamingBinaryDecoder(body)
+    with suppress(EOFError):  # where pyiceberg ends, too
+        header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
+        check_json("".join(header.meta.values()).encode())
+        codec, room, entries, count = header.meta.get(AVRO_CODEC_KEY, ""), _MOST_UNPACKED, 0, 1
+        while count > 0:
+            count = decoder.read_int()
+            room -= len(_unpacked(_CODECS.get(codec, codec), decoder.read_bytes(), room))
+            entries += count
+            if room < 0 or entries > _MOST_ENTRIES:
+                raise ValueError(f"unpacked it has more than {_MOST_UNPACKED >> 20} MiB, or {_MOST_ENTRIES:,} entries")
+            decoder.skip(SYNC_SIZE)
+
+
+def _unpacked(codec: str, packed: bytes, most: int) -> bytes:
+    """Returns what is packed, or its first bytes: one more than ``most``."""
+    if codec == "deflate":
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most + 1)
+    if codec in ("gzip", *_CODECS.values()):
+        return bytes(pa.CompressedInputStream(pa.BufferReader(packed), codec).read(most + 1))
+    return packed

@@ -18,8 +18,8 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from app.catalog.rest_client import REFUSAL_LIMIT, Patience, check_answer, read_answer
 from app.errors import ConfigError, FatalError
+from app.json_texts import MOST_BYTES
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE
-from app.read_limits import MOST_BYTES
 from app.redaction import add_login, redact
 
 logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
+from app.convert.bounds import MOST_OBJECTS
 from app.convert.columns import Columns, infer
 from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payload
 from app.convert.scalars import moment_at
@@ -29,7 +30,6 @@ _STANDARD: Final = {
 _SECONDS: Final = 30.0  # for the texts of a schema, of which 100 take 20 s
 _NUMBER_BITS: Final = 35
 _MORE: Final = 0x80  # in a byte that is not the last one
-_MOST_CELLS: Final = 8 * 2**20  # of 40 to 50 bytes
 _OF_AN_OBJECT: Final = 4
 _VARINT, _SIZED, _GROUP = 0, 2, 3  # kinds of fields in the bytes
 _FIXED: Final = {1: 8, 5: 4}  # bytes of others
@@ -83,7 +83,7 @@ class ProtobufSchema:
         if any(each[:size] != data[0][:size] for each in data):
             raise ValueError("different messages")
         messages = self._messages(path)
-        if messages.most_cells(data) > _MOST_CELLS:
+        if messages.most_cells(data) > MOST_OBJECTS:
             raise ValueError("too much at once")
         return [messages.decoded(each[size:]) for each in data]
 
@@ -144,12 +144,12 @@ class _Messages:
     def _counted(self, data: bytes) -> int:
         """Counts the values of a message, or enough of them."""
         found, parts = self._cells(self._descriptor), [(0, len(data), self._descriptor)]
-        while parts and found <= _MOST_CELLS:
+        while parts and found <= MOST_OBJECTS:
             at, end, descriptor = parts.pop()
-            while at < end and found <= _MOST_CELLS:
+            while at < end and found <= MOST_OBJECTS:
                 tag, at = _varint(data, at)
                 if tag & 7 == _GROUP:
-                    return _MOST_CELLS + 1
+                    return MOST_OBJECTS + 1
                 size, at = _varint(data, at) if tag & 7 in (_VARINT, _SIZED) else (_FIXED.get(tag & 7, end), at)
                 if tag & 7 == _VARINT:
                     continue
@@ -161,7 +161,7 @@ class _Messages:
         return found
 
     def read(self, data: bytes) -> Any:
-        if self.most_cells([data]) > _MOST_CELLS and self._counted(data) > _MOST_CELLS:
+        if self.most_cells([data]) > MOST_OBJECTS and self._counted(data) > MOST_OBJECTS:
             raise ValueError(Reason("it would take too much memory"))
         return self.decoded(data)
 

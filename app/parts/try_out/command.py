@@ -27,10 +27,10 @@ from app.delivery.assignment import Assignment, Portion
 from app.delivery.stage import Stager
 from app.errors import ConfigError
 from app.formatting import counted
+from app.json_texts import to_json
 from app.kafka.newest import newest
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, new_admin
-from app.lenient_json import to_json
 from app.model import (
     Batch,
     BatchPart,

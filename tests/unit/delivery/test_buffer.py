@@ -15,7 +15,7 @@ def test_all_tables_hold_records_in_one_buffer_until_they_leave_it() -> None:
     orders.hold(60)
     payments.hold(40)
     assert (buffer.room, buffer.is_full) == (0, True)
-    buffer.leave(orders)
+    buffer.end(orders)
     orders.hold(-30)  # of a thread that comes late
     assert (buffer.room, buffer.is_full) == (60, False)
     payments.hold(-40)

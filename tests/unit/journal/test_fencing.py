@@ -35,10 +35,10 @@ def test_the_fenced_one_leaves_the_placeholders_to_the_new_owner(bench: Bench, s
     owner.intend(intent("1", "2"))
     bench.claimed(THEIRS)
     before = bench.documents()
-    owner.abandon()  # it may not have asked for its log before
+    owner.delete_late_uploads()  # it may not have asked for its log before
     with pytest.raises(FencedError):
         step(owner)
-    owner.abandon()
+    owner.delete_late_uploads()
     assert (bench.store.deleted, bench.documents()) == ([], before)
     bench.upload_late("1", "2")
     assert not bench.has("1")
@@ -64,7 +64,7 @@ def test_where_no_placeholder_refuses_the_fenced_one_deletes_its_own_late_upload
     with pytest.raises(FencedError):
         step(owner)
     bench.store_files("1", "letter", "old", "other")  # uploads that land late
-    owner.abandon()
+    owner.delete_late_uploads()
     assert sorted(bench.store.deleted) == [key_of("1"), key_of("2"), key_of("letter")]
     assert not bench.has("1")
     assert not bench.has("letter")

@@ -92,7 +92,7 @@ def test_the_last_flush_of_a_stop_has_no_second_try(bench: Bench) -> None:
     begin = bench.clock.now
     bench.member.flow.on_wait = lambda: None
     bench.rows(0)
-    bench.sink.stopping()
+    bench.sink.stop()
     with pytest.raises(RetryableError, match="the next owner of the partitions reads them again"):
         bench.sink.flush()
     assert bench.clock.now - begin == pytest.approx(bench.timings.stop_seconds, abs=2)

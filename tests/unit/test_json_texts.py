@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.convert.scalars import OutOfRange
-from app.lenient_json import to_json
+from app.json_texts import to_json
 
 
 class Nasty:
