@@ -242,13 +242,15 @@ class Members:
 
     @contextmanager
     def else_aside(self, topic: str) -> Iterator[None]:
-        """Sets the topic's table aside if what is done for it fails."""
+        """Sets the topic's table aside if what is done for it fails; it may be aside for another partition already."""
         try:
             yield
         except ConnectorError as error:
-            if self.of(topic) is None:
+            state = self._topics.get(topic)
+            if isinstance(state, Open):
+                self.set_aside(topic, error)
+            elif not isinstance(state, Aside | LeftOut | Deleted):
                 raise
-            self.set_aside(topic, error)
 
     def set_aside(self, topic: str, error: ConnectorError) -> None:
         """Give up the table of this topic for some time, for this reason; raises it if no other table could go on."""

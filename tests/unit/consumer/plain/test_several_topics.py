@@ -205,6 +205,21 @@ class TestATableIsSetAside:
 
         both.run(_turn, recreate, look)
 
+    def test_whose_partitions_fail_in_one_poll(self, both: Bench) -> None:
+        error = KafkaError(KafkaError._AUTO_OFFSET_RESET)
+
+        def fail() -> None:
+            both.client.failures = [
+                KafkaMessage(None, of_topic="a", of_partition=tp.partition, failure=error) for tp in (A0, A1)
+            ]
+            both.client.produce(B0, b'{"v":1}')
+
+        def look() -> None:
+            assert set(both.members.aside) == {"a"}
+
+        assert both.run(_turn, fail, look, _turn)
+        assert both.client.committed[B0] == 4
+
     def test_for_longer_and_longer(self, bench: Bench) -> None:
         bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
         pauses: list[float] = []
