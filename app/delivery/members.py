@@ -17,11 +17,13 @@ from app.delivery.claimer import Group, taken_over
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.delivery.topic import Aside, Deleted, LeftOut, NewTable, Open, Opening, Topic
-from app.errors import ConfigError, ConnectorError
+from app.errors import ConfigError, ConnectorError, FatalError
 from app.formatting import duration
 from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+_BUG = "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
 
 
 class Members:
@@ -151,6 +153,10 @@ class Members:
             table = state.table.result()
         except ConnectorError as error:
             self.set_aside(topic, error)
+            return
+        except Exception as error:
+            logger.debug("opening a table failed", exc_info=True)
+            self.set_aside(topic, FatalError(f"opening the table of topic {topic}", repr(error), _BUG))
             return
         self._put(topic, LeftOut(table) if isinstance(table, str) else replace(table, last=state.last))
         if state.last and self.of(topic):

@@ -99,6 +99,13 @@ def test_a_table_that_is_open_again_and_fails_soon_is_set_aside_for_longer(bench
     assert (second.tries, second.pause, second.since) == (2, 120, first.since)
 
 
+def test_a_table_that_fails_by_a_bug_while_it_is_opened_is_set_aside_too(bench: Bench) -> None:
+    bench.new.set_exception(IndexError("list index out of range"))
+    bench.members.assign([A0, B0])
+    assert "IndexError" in bench.members.aside["b"].trouble.cause
+    assert {tp for each in bench.members.assignments for tp in each.partitions} == {A0}
+
+
 def test_a_table_that_was_well_for_long_is_set_aside_as_for_the_first_time(bench: Bench) -> None:
     bench.members.assign([A0])
     bench.members.set_aside("a", DENIED)
