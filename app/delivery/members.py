@@ -213,15 +213,19 @@ class Members:
                 member.begin(others)
 
     def flush(self, seconds: float) -> None:
-        """Bring what was taken into the lake, for so long: what is left is read again."""
+        """Bring what was taken into the lake, for so long: what is left is read again.
+
+        One of several tables that waits for another system gets a tenth of that: all others stand still meanwhile.
+        """
         clock, look_seconds = self.runtime.timings.clock, self.runtime.timings.look_seconds
-        until, reason = clock() + seconds, self.buffer.flush_reason
+        begin, reason = clock(), self.buffer.flush_reason
         each = [(member.flow, assignment) for member in self.all if (assignment := member.assignment)]
         for _, assignment in each:
             assignment.end_batch(reason)
         for flow, assignment in each:
             while not flow.wait_delivered(assignment, look_seconds):
-                if flow.failure is not None or flow.lacks_topic or assignment.is_over or clock() >= until:
+                most = seconds / 10 if self.buffer.is_shared and flow.obstacle else seconds
+                if flow.failure is not None or flow.lacks_topic or assignment.is_over or clock() - begin >= most:
                     break
 
     def end(self) -> None:
