@@ -23,8 +23,6 @@ from app.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_BUG = "Please report this as a bug; LOGLEVEL=DEBUG shows where it was"
-
 
 class Members:
     """For the consumer's thread, but for the properties.
@@ -149,15 +147,12 @@ class Members:
             self._put(topic, state)
         if not (isinstance(state, Opening) and state.table.done()):
             return
-        try:
-            table = state.table.result()
-        except ConnectorError as error:
-            self.set_aside(topic, error)
+        if error := state.table.exception():
+            logger.debug("opening a table failed", exc_info=error)
+            bug = FatalError(f"opening the table of topic {topic}", repr(error), "Please report this as a bug")
+            self.set_aside(topic, error if isinstance(error, ConnectorError) else bug)
             return
-        except Exception as error:
-            logger.debug("opening a table failed", exc_info=True)
-            self.set_aside(topic, FatalError(f"opening the table of topic {topic}", repr(error), _BUG))
-            return
+        table = state.table.result()
         self._put(topic, LeftOut(table) if isinstance(table, str) else replace(table, last=state.last))
         if state.last and self.of(topic):
             logger.info("the table of topic %s is open again", topic)
@@ -213,10 +208,8 @@ class Members:
                 member.begin(others)
 
     def flush(self, seconds: float) -> None:
-        """Bring what was taken into the lake, for so long: what is left is read again.
-
-        One of several tables that waits for another system gets a tenth of that: all others stand still meanwhile.
-        """
+        """Bring what was taken into the lake, for so long: what is left is read again."""
+        # One of several tables whose catalog or store is away gets a tenth: all others stand still meanwhile.
         clock, look_seconds = self.runtime.timings.clock, self.runtime.timings.look_seconds
         begin, reason = clock(), self.buffer.flush_reason
         each = [(member.flow, assignment) for member in self.all if (assignment := member.assignment)]
@@ -242,10 +235,8 @@ class Members:
         if self._failure:
             raise self._failure
         if found := self.group.watch.take_found():
-            if not found.topic:
+            with self.else_aside(found.topic or ""):
                 raise found
-            if self.of(found.topic):  # else it has been set aside already
-                self.set_aside(found.topic, found)
         for topic, member in self.by_topic:
             if failure := member.flow.failure:
                 self.set_aside(topic, failure)
@@ -256,10 +247,9 @@ class Members:
         try:
             yield
         except ConnectorError as error:
-            state = self._topics.get(topic)
-            if isinstance(state, Open):
+            if self.of(topic):
                 self.set_aside(topic, error)
-            elif not isinstance(state, Aside | LeftOut | Deleted):
+            elif topic not in self._topics:
                 raise
 
     def set_aside(self, topic: str, error: ConnectorError) -> None:

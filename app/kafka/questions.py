@@ -22,13 +22,7 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old for the request, or refuses it.
-_NOT_GIVEN = frozenset(
-    {
-        KafkaError._UNSUPPORTED_FEATURE,
-        KafkaError._NOT_IMPLEMENTED,
-        KafkaError.UNSUPPORTED_VERSION,
-    }
-)
+_NOT_GIVEN = frozenset({KafkaError._UNSUPPORTED_FEATURE, KafkaError._NOT_IMPLEMENTED, KafkaError.UNSUPPORTED_VERSION})
 _HAS_MEMBERS = frozenset(
     {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
 )
@@ -121,11 +115,9 @@ class GroupOffsets:
         return ask(f"the id of topic {topic}", lambda: known_id(str(described().topic_id or "")), not_given="")
 
     def cluster_id(self) -> str:
-        """The id of the cluster; empty if the broker does not give it. Asks once.
-
-        ``describe_cluster()`` aborts the process in C where a broker shows none, as while the only one comes back.
-        """
+        """The id of the cluster; empty if the broker does not give it. Asks once."""
         if self._cluster_id is None:
+            # describe_cluster() aborts the process in C where a broker names none, as the only one that comes back.
             listed = partial(self._admin.list_topics, timeout=self._answer_seconds)
             self._cluster_id = ask("the id of the cluster", lambda: known_id(listed().cluster_id), not_given="")
         return self._cluster_id

@@ -73,16 +73,13 @@ class TableAdmission:
             reason = f"its table {lake.location.uri} is that of topic {owner}"
             logger.warning("topic %s is passed over: %s", topic, reason)
             return reason
-        lake.store.overwrite(self._note(topic), b"{}")
+        lake.store.overwrite(f"{self._notes}{topic.removeprefix(self._prefix)}", b"{}")
         return None
 
     def _noted(self) -> set[str]:
         """The topics of which the group has had a table, where their number has a bound."""
         found = self._store.list(self._notes) if self._most < inf else ()
         return {f"{self._prefix}{each.key.removeprefix(self._notes)}" for each in found}
-
-    def _note(self, topic: str) -> str:
-        return f"{self._notes}{topic.removeprefix(self._prefix)}"
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
