@@ -160,6 +160,7 @@ class Members:
     def _put(self, topic: str, state: Topic) -> None:
         self._topics = {**self._topics, topic: state}
         if isinstance(state, LeftOut | Deleted):
+            self.runtime.metrics.ended(tp for tp in self.assigned if tp.topic == topic)
             self.assigned = tuple(tp for tp in self.assigned if tp.topic != topic)
 
     def new_claims(self) -> list[tuple[Assignment, Claimed]]:

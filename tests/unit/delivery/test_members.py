@@ -155,6 +155,13 @@ class TestADeletedTopic:
         bench.members.assign([A0, B0])
         assert (bench.members.of("b"), bench.opened) == (b, ["b"])
 
+    def test_has_no_lag_any_more_also_where_its_table_was_aside(self, bench: Bench) -> None:
+        bench.members.assign([A0, B0])
+        bench.members.runtime.metrics.begins(A0, 0)
+        bench.members.set_aside("a", DENIED)
+        bench.members.note_deleted("a")
+        assert bench.members.runtime.metrics.counts().positions == {}, "Kafka would be asked for its end, in vain"
+
     def test_is_asked_for_again_if_it_had_none(self, bench: Bench) -> None:
         bench.new.set_result("it has the name of another one")
         bench.members.assign([A0, B0])
