@@ -122,7 +122,7 @@ class Input(Area):
         except re.error as error:
             yield "input", f"must be a regular expression where it begins with ^: {error}"
             return
-        if self.is_expression and re.search(r"\\[A-Za-z0-9]|\(\?", self.input_topic):
-            yield "input", r"must be an expression as Kafka's client reads it: without (? and \d, \w or the like"
+        if self.is_expression and re.search(r"\\[A-Za-z0-9]|\(\?|\[[^\]]*(\\-[^\]]|\\\]|\[[:=.])", self.input_topic):
+            yield "input", r"must be an expression as Kafka's client reads it: without (?, \d, [\-a], [[:a:]] or such"
         if self.stream_timeout_topic and is_read:
             yield "STREAM_TIMEOUT_TOPIC", "must be another topic than input: the events would be read as records"

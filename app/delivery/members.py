@@ -17,7 +17,7 @@ from app.delivery.claimer import Group, taken_over
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.delivery.topic import Aside, Deleted, LeftOut, NewTable, Open, Opening, Topic
-from app.errors import ConfigError, ConnectorError
+from app.errors import ConfigError, ConnectorError, FatalError
 from app.formatting import duration
 from app.model import TopicPartition
 
@@ -147,11 +147,12 @@ class Members:
             self._put(topic, state)
         if not (isinstance(state, Opening) and state.table.done()):
             return
-        try:
-            table = state.table.result()
-        except ConnectorError as error:
-            self.set_aside(topic, error)
+        if error := state.table.exception():
+            logger.debug("opening a table failed", exc_info=error)
+            bug = FatalError(f"opening the table of topic {topic}", repr(error), "Please report this as a bug")
+            self.set_aside(topic, error if isinstance(error, ConnectorError) else bug)
             return
+        table = state.table.result()
         self._put(topic, LeftOut(table) if isinstance(table, str) else replace(table, last=state.last))
         if state.last and self.of(topic):
             logger.info("the table of topic %s is open again", topic)
@@ -159,6 +160,7 @@ class Members:
     def _put(self, topic: str, state: Topic) -> None:
         self._topics = {**self._topics, topic: state}
         if isinstance(state, LeftOut | Deleted):
+            self.runtime.metrics.ended(tp for tp in self.assigned if tp.topic == topic)
             self.assigned = tuple(tp for tp in self.assigned if tp.topic != topic)
 
     def new_claims(self) -> list[tuple[Assignment, Claimed]]:
@@ -208,14 +210,16 @@ class Members:
 
     def flush(self, seconds: float) -> None:
         """Bring what was taken into the lake, for so long: what is left is read again."""
+        # One of several tables whose catalog or store is away gets a tenth: all others stand still meanwhile.
         clock, look_seconds = self.runtime.timings.clock, self.runtime.timings.look_seconds
-        until, reason = clock() + seconds, self.buffer.flush_reason
+        begin, reason = clock(), self.buffer.flush_reason
         each = [(member.flow, assignment) for member in self.all if (assignment := member.assignment)]
         for _, assignment in each:
             assignment.end_batch(reason)
         for flow, assignment in each:
             while not flow.wait_delivered(assignment, look_seconds):
-                if flow.failure is not None or flow.lacks_topic or assignment.is_over or clock() >= until:
+                most = seconds / 10 if self.buffer.is_shared and flow.obstacle else seconds
+                if flow.failure is not None or flow.lacks_topic or assignment.is_over or clock() - begin >= most:
                     break
 
     def end(self) -> None:
@@ -232,23 +236,22 @@ class Members:
         if self._failure:
             raise self._failure
         if found := self.group.watch.take_found():
-            if not found.topic:
+            with self.else_aside(found.topic or ""):
                 raise found
-            if self.of(found.topic):  # else it has been set aside already
-                self.set_aside(found.topic, found)
         for topic, member in self.by_topic:
             if failure := member.flow.failure:
                 self.set_aside(topic, failure)
 
     @contextmanager
     def else_aside(self, topic: str) -> Iterator[None]:
-        """Sets the topic's table aside if what is done for it fails."""
+        """Sets the topic's table aside if what is done for it fails; it may be aside for another partition already."""
         try:
             yield
         except ConnectorError as error:
-            if self.of(topic) is None:
+            if self.of(topic):
+                self.set_aside(topic, error)
+            elif topic not in self._topics:
                 raise
-            self.set_aside(topic, error)
 
     def set_aside(self, topic: str, error: ConnectorError) -> None:
         """Give up the table of this topic for some time, for this reason; raises it if no other table could go on."""

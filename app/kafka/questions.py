@@ -22,14 +22,7 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old for the request, or refuses it.
-_NOT_GIVEN = frozenset(
-    {
-        KafkaError._UNSUPPORTED_FEATURE,
-        KafkaError._NOT_IMPLEMENTED,
-        KafkaError.UNSUPPORTED_VERSION,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,  # it is asked for the cluster's id alone
-    }
-)
+_NOT_GIVEN = frozenset({KafkaError._UNSUPPORTED_FEATURE, KafkaError._NOT_IMPLEMENTED, KafkaError.UNSUPPORTED_VERSION})
 _HAS_MEMBERS = frozenset(
     {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
 )
@@ -124,9 +117,9 @@ class GroupOffsets:
     def cluster_id(self) -> str:
         """The id of the cluster; empty if the broker does not give it. Asks once."""
         if self._cluster_id is None:
-            describe = partial(self._admin.describe_cluster, request_timeout=self._answer_seconds)
-            what = "the id of the cluster"
-            self._cluster_id = ask(what, lambda: known_id(describe().result().cluster_id), not_given="")
+            # describe_cluster() aborts the process in C where a broker names none, as the only one that comes back.
+            listed = partial(self._admin.list_topics, timeout=self._answer_seconds)
+            self._cluster_id = ask("the id of the cluster", lambda: known_id(listed().cluster_id), not_given="")
         return self._cluster_id
 
     def begun(self, topic: str) -> set[TopicPartition]:
@@ -221,7 +214,7 @@ def end_offsets(admin: AdminClient, tps: Collection[TopicPartition]) -> dict[Top
     """
     admin.poll(0)  # the client writes its log lines only here
     if not tps:  # in an outage Kafka takes all of them away: find out whether it answers
-        ask(_ENDS, lambda: admin.describe_cluster(request_timeout=_ENDS_SECONDS).result(), not_given=True)
+        ask(_ENDS, lambda: admin.list_topics(timeout=_ENDS_SECONDS))
         return {}
     latest = {KafkaTopicPartition(*tp): OffsetSpec.latest() for tp in tps}
     found, unknown = _asked(admin, latest)

@@ -32,12 +32,14 @@ class TableAdmission:
         self._most = settings.table_limit if settings.is_expression else inf
         self._notes = noted_topics(settings.root, group)
         self._topics: set[str] = set()
+        self._gone: set[str] = set()
         self._lock = Lock()
 
     def count_noted(self, topics: Collection[str]) -> None:
-        """Count the tables that the group has of these topics."""
-        noted = {each.key for each in self._store.list(self._notes)} if self._most < inf else ()
-        self._topics |= {topic for topic in topics if self._note(topic) in noted}
+        """Count the tables that the group has of these topics. Those of topics that are gone take no place."""
+        noted = self._noted()
+        self._topics |= noted.intersection(topics)
+        self._gone = noted.difference(topics)
 
     def refusal(self, topic: str) -> str | None:
         """Why the topic gets no table, empty if it is none of ours; else it is counted."""
@@ -48,10 +50,10 @@ class TableAdmission:
         for _, problem in checked("TABLE_NAME", name, table):
             logger.warning("topic %s is passed over: its table's name %s: %s", topic, table, problem)
             return f"its table's name {table}: {problem}"
-        is_full = topic not in self._topics and len(self._topics) >= self._most
-        is_noted = is_full and self._store.find(self._note(topic)) is not None  # another member may have opened it
+        noted = set[str]() if topic in self._topics else self._noted()  # another member may have opened them
         with self._lock:
-            if is_noted or topic in self._topics or len(self._topics) < self._most:
+            self._topics |= noted - (self._gone - {topic})
+            if topic in self._topics or len(self._topics) < self._most:
                 self._topics.add(topic)
                 return None
         return f"the group has TABLE_LIMIT={self._most} tables. Raise it, or let input match fewer topics"
@@ -71,11 +73,13 @@ class TableAdmission:
             reason = f"its table {lake.location.uri} is that of topic {owner}"
             logger.warning("topic %s is passed over: %s", topic, reason)
             return reason
-        lake.store.overwrite(self._note(topic), b"{}")
+        lake.store.overwrite(f"{self._notes}{topic.removeprefix(self._prefix)}", b"{}")
         return None
 
-    def _note(self, topic: str) -> str:
-        return f"{self._notes}{topic.removeprefix(self._prefix)}"
+    def _noted(self) -> set[str]:
+        """The topics of which the group has had a table, where their number has a bound."""
+        found = self._store.list(self._notes) if self._most < inf else ()
+        return {f"{self._prefix}{each.key.removeprefix(self._notes)}" for each in found}
 
 
 def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:

@@ -57,6 +57,8 @@ def test_without_the_topic_in_its_name_there_is_one_table() -> None:
         ({"input": "^a("}, "input"),
         ({"input": r"^orders\d"}, "input"),
         ({"input": "^(?!pay).*"}, "input"),
+        ({"input": r"^db[\-_]orders"}, "input"),  # Kafka's client reads a range from the backslash on
+        ({"input": "^db[[:alpha:]]+"}, "input"),  # Python reads no class of letters
         ({"input": "orders,^pay.*"}, "input"),
         ({"input": "orders,_odd"}, "TABLE_NAME"),
         ({"input": "^s", "STREAM_TIMEOUT_MS": "1000", "STREAM_TIMEOUT_TOPIC": "silent"}, "STREAM_TIMEOUT_TOPIC"),

@@ -99,6 +99,13 @@ def test_a_table_that_is_open_again_and_fails_soon_is_set_aside_for_longer(bench
     assert (second.tries, second.pause, second.since) == (2, 120, first.since)
 
 
+def test_a_table_that_fails_by_a_bug_while_it_is_opened_is_set_aside_too(bench: Bench) -> None:
+    bench.new.set_exception(IndexError("list index out of range"))
+    bench.members.assign([A0, B0])
+    assert "IndexError" in bench.members.aside["b"].trouble.cause
+    assert {tp for each in bench.members.assignments for tp in each.partitions} == {A0}
+
+
 def test_a_table_that_was_well_for_long_is_set_aside_as_for_the_first_time(bench: Bench) -> None:
     bench.members.assign([A0])
     bench.members.set_aside("a", DENIED)
@@ -147,6 +154,13 @@ class TestADeletedTopic:
         b = bench.new_member()
         bench.members.assign([A0, B0])
         assert (bench.members.of("b"), bench.opened) == (b, ["b"])
+
+    def test_has_no_lag_any_more_also_where_its_table_was_aside(self, bench: Bench) -> None:
+        bench.members.assign([A0, B0])
+        bench.members.runtime.metrics.begins(A0, 0)
+        bench.members.set_aside("a", DENIED)
+        bench.members.note_deleted("a")
+        assert bench.members.runtime.metrics.counts().positions == {}, "Kafka would be asked for its end, in vain"
 
     def test_is_asked_for_again_if_it_had_none(self, bench: Bench) -> None:
         bench.new.set_result("it has the name of another one")

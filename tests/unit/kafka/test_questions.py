@@ -47,20 +47,12 @@ class Kafka:
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))
         return self.watermarks
 
-    def list_topics(self, topic: str, timeout: float) -> None:
-        self.refuse("metadata")
-        assert topic == TP.topic
-        self.known = 4
-
-    def describe_cluster(self, request_timeout: float) -> Future[Any]:
-        answer: Future[Any] = Future()
-        try:
-            self.refuse("cluster")
-        except KafkaException as error:
-            answer.set_exception(error)
-        else:
-            answer.set_result(SimpleNamespace(cluster_id=self.cluster))
-        return answer
+    def list_topics(self, topic: str | None = None, *, timeout: float) -> Any:
+        self.refuse("metadata" if topic else "cluster")
+        assert topic in (TP.topic, None)
+        if topic:
+            self.known = 4
+        return SimpleNamespace(cluster_id=self.cluster)
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
         answer: Future[Any] = Future()
@@ -187,12 +179,11 @@ class Admin:
     def list_offsets(self, asked: Any, request_timeout: float) -> dict[Any, Any]:
         return {tp: self._answer(self.ends.get(tp.partition)) for tp in asked}
 
-    def list_topics(self, topic: str, timeout: float) -> Any:
+    def list_topics(self, topic: str | None = None, *, timeout: float) -> Any:
+        if topic is None and self.error:
+            raise KafkaException(KafkaError(self.error))
         error = None if self.has_topic else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
-
-    def describe_cluster(self, request_timeout: float) -> Any:
-        return self._answer(None if self.error else 1)
 
     def _answer(self, offset: int | None) -> Any:
         answer: Future[Any] = Future()
@@ -215,7 +206,6 @@ def test_kafka_is_away_if_no_partition_has_an_answer() -> None:
 
 def test_without_partitions_an_outage_is_noticed_too() -> None:
     assert end_offsets(Admin(), []) == {}
-    assert end_offsets(Admin(error=KafkaError.CLUSTER_AUTHORIZATION_FAILED), []) == {}
     with pytest.raises(RetryableError) as caught:
         end_offsets(Admin(error=KafkaError._TRANSPORT), [])
     assert caught.value.system == "Kafka"

@@ -49,6 +49,15 @@ def test_a_table_that_another_member_has_opened_goes_on_beyond_the_limit(bench: 
     assert bench.admission.refusal("ws-orders.c") is None
 
 
+def test_tables_that_another_member_has_opened_count(bench: Bench) -> None:
+    bench.note("orders.gone")
+    bench.admission.count_noted([])
+    for topic in ("orders.a", "orders.b"):
+        bench.note(topic)
+    assert "TABLE_LIMIT=2" in str(bench.admission.refusal("ws-orders.c"))
+    assert bench.admission.refusal("ws-orders.gone") is None, "it is there again, and so is its table"
+
+
 def test_topics_that_are_named_have_no_limit(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "a,b,c")
     bench.admission.count_noted(["ws-a", "ws-b", "ws-c"])

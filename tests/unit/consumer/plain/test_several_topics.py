@@ -147,6 +147,21 @@ def test_a_revocation_does_not_wait_for_a_batch_of_a_topic_that_was_deleted(both
     assert both.client.committed == {A0: 3, A1: 3, B0: 0}
 
 
+def test_a_revocation_waits_little_for_a_table_whose_catalog_is_away(both: Bench) -> None:
+    both.b.flow.on_wait = lambda: None
+    both.b.flow.obstacle = RetryableError("registering files", "the catalog answered 503").of("catalog")
+    times: list[float] = []
+
+    def take_away() -> None:
+        both.client.take_away()
+        both.client.give(A0, A1)
+        times.append(both.clock())
+
+    assert both.run(_turn, _turn, take_away, lambda: times.append(both.clock()), _turn)
+    assert times[1] - times[0] < both.members.runtime.timings.revoke_seconds / 9
+    assert both.client.committed[A0] == 3
+
+
 class TestATableIsSetAside:
     def test_that_cannot_be_opened_until_it_can(self, bench: Bench) -> None:
         bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
@@ -204,6 +219,21 @@ class TestATableIsSetAside:
             assert "recreated" in both.members.aside["b"].trouble.cause
 
         both.run(_turn, recreate, look)
+
+    def test_whose_partitions_fail_in_one_poll(self, both: Bench) -> None:
+        error = KafkaError(KafkaError._AUTO_OFFSET_RESET)
+
+        def fail() -> None:
+            both.client.failures = [
+                KafkaMessage(None, of_topic="a", of_partition=tp.partition, failure=error) for tp in (A0, A1)
+            ]
+            both.client.produce(B0, b'{"v":1}')
+
+        def look() -> None:
+            assert set(both.members.aside) == {"a"}
+
+        assert both.run(_turn, fail, look, _turn)
+        assert both.client.committed[B0] == 4
 
     def test_for_longer_and_longer(self, bench: Bench) -> None:
         bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
