@@ -14,7 +14,7 @@ from app.kafka.questions import GroupOffsets
 from app.model import TopicPartition
 from dev.broker import ADMIN_TIMEOUT, Broker
 from tests.support.waiting import wait_until
-from tests.unit.journal.journal_bench import FORMER, Bench, claim_of, intent
+from tests.support.world import FORMER, World, claim_of, intent
 
 
 class Topic:
@@ -43,7 +43,7 @@ class Topic:
         self.create()
 
 
-class RealBench(Bench):
+class RealBench(World):
     """Claims over a real folder and a real Kafka; the partition has the topic's name there."""
 
     def __init__(self, folder: Path, topic: Topic) -> None:
@@ -75,15 +75,15 @@ def test_the_ends_of_a_topic_are_what_kafka_still_has(topic: Topic) -> None:
 def test_a_file_of_an_incomplete_batch_stays_where_kafka_cannot_give_its_records_again(
     tmp_path: Path, topic: Topic, what: str, kept: bool, offset: int
 ) -> None:
-    bench = RealBench(tmp_path, topic)
-    former = bench.begun(FORMER, end=9, topic_id=bench.kafka.topic_id(topic.name))
+    world = RealBench(tmp_path, topic)
+    former = world.begun(FORMER, end=9, topic_id=world.kafka.topic_id(topic.name))
     former.intend(intent("1", "2", end=39))
-    bench.store_files("1")
+    world.store_files("1")
     if what == "expire":
         topic.expire(38)
     elif what == "recreate":
         topic.recreate()
 
-    assert claim_of(bench.member()).start.offset == offset
-    assert bench.has("1") is kept
-    bench.stop()
+    assert claim_of(world.new_member()).start.offset == offset
+    assert world.has("1") is kept
+    world.stop()

@@ -13,8 +13,8 @@ from app.errors import ConfigError, ConnectorError, DataError, FatalError, Spark
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import UNBOUNDED
 from tests.support.waiting import PATIENCE, wait_until
+from tests.support.world import P0, P2
 from tests.unit.delivery.pipeline_line import AT_ONCE, ROOT, A, B, Gate, Line, NewLine, bad, one, own_threads, piece
-from tests.unit.journal.journal_bench import P0, P2
 
 # --- all goes well --------------------------------------------------------------------------------------------------
 
@@ -209,12 +209,12 @@ def test_what_there_is_of_an_assignment_that_ends_is_dropped_and_the_next_delive
     go_on()
     line.wait_empty()
     assert line.writer.batches == spark_jobs
-    assert line.registered == set()
+    assert line.in_catalog == set()
     assert caplog.text.count("1 files of revoked partitions dropped") == spark_jobs
     heir = line.assign(B, P2)
     line.batch(one(7, tp=P2), of=heir)
     assert line.delivered(heir)
-    assert line.registered == line.keys_of(B) != set()
+    assert line.in_catalog == line.keys_of(B) != set()
     assert not line.assignment.is_delivered
 
 

@@ -20,17 +20,19 @@ from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.timings import Timings
 from tests.fakes.kafka_message import KafkaMessage
+from tests.fakes.manual_member import ManualMember
 from tests.fakes.played_client import PlayedClient
-from tests.unit.consumer.consumer_bench import AWAY, P0, P1, ConsumerBench
+from tests.support.world import AWAY, P0, P1
 
 BROKEN = FatalError("uploading s3://lake/x", "access denied")
 
 
-class Bench(ConsumerBench):
+class Bench:
     def __init__(
         self, on_bad_record: OnBadRecord = "dead-letter", transform: Callable[[Any], Any] | None = None
     ) -> None:
-        super().__init__()
+        self.member = ManualMember()
+        self.clock = self.member.clock
         self.client = PlayedClient()
         self.client.produce(P0, *[b'{"v":1}'] * 3)
         self.client.produce(P1, *[b'{"v":1}'] * 2)

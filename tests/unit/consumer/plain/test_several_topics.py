@@ -22,22 +22,22 @@ from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.manual_member import CLOSED, ManualMember
 from tests.fakes.played_client import PlayedClient
 from tests.faults.lanes import AtOnce
-from tests.unit.consumer.consumer_bench import ConsumerBench
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 GONE = KafkaMessage(None, of_topic="b", failure=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
 
 
-class Bench(ConsumerBench):
+class Bench:
     """Topic ``a`` has its table from the beginning; that of ``b`` may be opened later."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.client = PlayedClient()
         for tp in (A0, A1, B0):
             self.client.produce(tp, *[b'{"v":1}'] * 3)
         self.client.give(A0, A1, B0)
-        self.a, self.b = self.member, ManualMember(self.clock, self.member.flow.buffer.limits)
+        self.a = ManualMember()
+        self.clock = self.a.clock
+        self.b = ManualMember(self.clock)
         self.a.flow.buffer.is_shared = True
         self.b.flow.buffer = self.a.flow.buffer
         self.b.flow.share = self.a.flow.buffer.new_share()
@@ -59,7 +59,7 @@ class Bench(ConsumerBench):
 
     def open_again(self) -> None:
         """From now on ``b`` can be opened, and it is time."""
-        self.b = ManualMember(self.clock, self.member.flow.buffer.limits)
+        self.b = ManualMember(self.clock)
         self.opening = NewTable()
         self.set_open()
         self.clock.advance(61)

@@ -16,7 +16,7 @@ from app.reasons import Reason
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON
-from tests.unit.consumer.consumer_bench import P0
+from tests.support.world import P0
 from tests.unit.consumer.framework import row_sink_bench
 
 TIMEOUT = 10
