@@ -55,7 +55,7 @@ class _Planter(ast.NodeTransformer):
 
     def __init__(self, old: Sequence[ast.AST], new: Sequence[ast.AST]) -> None:
         self.count = 0
-        self._old = [*map(ast.dump, old)]
+        self._old = old
         self._new = new
 
     def visit(self, node: ast.AST) -> Any:
@@ -68,13 +68,17 @@ class _Planter(ast.NodeTransformer):
         return node
 
     def _replaced(self, nodes: list[Any]) -> list[Any]:
-        dumps = [ast.dump(each) if isinstance(each, ast.AST) else None for each in nodes]
         for start in range(len(nodes)):
             end = start + len(self._old)
-            if dumps[start:end] == self._old:
+            if self._are_old(nodes[start:end]):
                 self.count += 1
                 return [*nodes[:start], *self._new, *nodes[end:]]
         return nodes
+
+    def _are_old(self, nodes: list[Any]) -> bool:
+        if [*map(type, nodes)] != [*map(type, self._old)]:  # quicker than to look inside
+            return False
+        return [*map(ast.dump, nodes)] == [*map(ast.dump, self._old)]
 
 
 _TESTS = {
