@@ -116,14 +116,6 @@ def test_what_is_taken_away_while_its_table_is_opened_is_not_begun(bench: Bench)
     assert bench.b.closed == []
 
 
-def test_a_topic_without_a_table_is_passed_over(bench: Bench) -> None:
-    bench.opening.set_result("its name is too long")
-    assert bench.run(_turn, _turn)
-    assert bench.client.committed == {A0: 3, A1: 3}
-    assert set(bench.loop.consumption().tps) == set()
-    assert bench.loop.consumption().left_out == {"b": "its name is too long"}
-
-
 def test_other_threads_see_all_assigned_partitions_while_their_tables_begin_and_end_one_by_one(both: Bench) -> None:
     seen: list[set[TopicPartition]] = []
     for member in (both.a, both.b):
@@ -204,18 +196,6 @@ class TestATableIsSetAside:
             assert "recreated" in both.members.aside["b"].trouble.cause
 
         both.run(_turn, recreate, look)
-
-    def test_for_longer_and_longer(self, bench: Bench) -> None:
-        bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
-        pauses: list[float] = []
-
-        def look() -> None:
-            aside = bench.loop.consumption().aside["b"]
-            pauses.append(aside.again_at - bench.clock())
-            bench.clock.advance(pauses[-1] + 1)
-
-        bench.run(_turn, *[look, _turn] * 8)
-        assert pauses == [60, 120, 240, 480, 960, 1800, 1800, 1800]
 
     def test_but_all_of_them_end_the_process(self, both: Bench) -> None:
         def fail() -> None:
