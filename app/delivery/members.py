@@ -208,9 +208,11 @@ class Members:
             if others:
                 member.begin(others)
 
-    def flush(self, seconds: float) -> None:
-        """Bring what was taken into the lake, for so long: what is left is read again."""
-        # One of several tables whose catalog or store is away gets a tenth: all others stand still meanwhile.
+    def flush(self, seconds: float, obstructed_seconds: float = inf) -> None:
+        """Bring what was taken into the lake, for so long: what is left is read again.
+
+        ``obstructed_seconds`` is for each of several tables whose catalog or store is unavailable.
+        """
         clock, look_seconds = self.runtime.timings.clock, self.runtime.timings.look_seconds
         begin, reason = clock(), self.buffer.flush_reason
         each = [(member.flow, assignment) for member in self.all if (assignment := member.assignment)]
@@ -218,7 +220,7 @@ class Members:
             assignment.end_batch(reason)
         for flow, assignment in each:
             while not flow.wait_delivered(assignment, look_seconds):
-                most = seconds / 10 if self.buffer.is_shared and flow.obstacle else seconds
+                most = min(seconds, obstructed_seconds) if self.buffer.is_shared and flow.obstacle else seconds
                 if flow.failure is not None or flow.lacks_topic or assignment.is_over or clock() - begin >= most:
                     break
 

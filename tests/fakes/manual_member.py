@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 from app.delivery.assignment import Assignment, Claimed, Piece, Portion
 from app.delivery.buffer import Buffer
 from app.delivery.flow import Flow
-from app.delivery.limits import BatchLimits
 from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.errors import RetryableError
@@ -21,6 +21,7 @@ from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
 from tests.fakes.clock import Clock
+from tests.support.batches import UNBOUNDED
 
 CLOSED = LogClosedError("the log was closed by another member")
 
@@ -54,9 +55,13 @@ class ManualMember(Member):
     It delivers while a consumer waits, unless ``flow.on_wait`` is another function.
     """
 
-    def __init__(self, clock: Clock, limits: BatchLimits) -> None:
-        timings = Timings(clock=clock)
+    def __init__(
+        self, clock: Clock | None = None, *, batch_size: int = 1_000, max_buffer_bytes: int = 1_000_000
+    ) -> None:
+        self.clock = clock or Clock()
+        timings = Timings(clock=self.clock)
         self.runtime = Runtime(Path(), Metrics(timings=timings), timings)
+        limits = replace(UNBOUNDED, batch_size=batch_size, max_buffer_bytes=max_buffer_bytes, max_record_bytes=1_000)
         buffer = ManualBuffer(limits)
         self.flow: ManualFlow = ManualFlow(buffer, self.runtime)
         buffer.flow = self.flow
@@ -104,7 +109,7 @@ class ManualMember(Member):
         self.last.claim_ended(*(Claimed(tp, self.starts.get(tp, Start(0))) for tp in sorted(tps)))
 
     def fence(self, error: FencedError = CLOSED) -> None:
-        self.last.log.fence = Fence(error, self.runtime.timings.clock())
+        self.last.log.fence = Fence(error, self.clock())
 
     # --- records ----------------------------------------------------------------------------------------------------
 

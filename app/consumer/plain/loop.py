@@ -119,7 +119,8 @@ class PlainLoop:
         logger.info("assigned: %s", _listed(tps))
 
     def _revoked(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
-        self._members.flush(self._timings.revoke_seconds)
+        seconds = self._timings.revoke_seconds  # in which the other tables stand still
+        self._members.flush(seconds, seconds / 10)
         self._intake.observer.flushed()
         self._end_assignments()
         client.unassign()

@@ -16,7 +16,7 @@ def new_line(tmp_path: Path) -> Iterator[NewLine]:
 
         def new(**arguments: Any) -> Line:
             line = Line(tmp_path, **arguments)
-            ends.callback(line.member.stop)
+            ends.callback(line.stop)
             return line
 
         yield new

@@ -1,4 +1,4 @@
-"""A pipeline over real folders, and what it brought into the lake; only Spark and the catalog are stood in for."""
+"""A world with a pipeline at work, and what it brought into the lake."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -11,30 +11,24 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from app.bad_records.refusals import OnBadRecord
-from app.catalog.registrar import Registrar
 from app.consumer.plain.row_message import row_of
 from app.delivery.assignment import Assignment, Piece
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.limits import BatchLimits
-from app.delivery.member import Member
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Threads
 from app.errors import ConnectorError
 from app.journal.entry import is_log
 from app.journal.log import AssignmentLog
 from app.kafka.watch import KafkaWatch
 from app.model import TopicPartition
-from app.monitoring.metrics import Metrics
 from app.storage.base import Content, StoredObject
-from app.table.existing import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.journal_store import JournalStore
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.support import waiting
 from tests.support.batches import UNBOUNDED, row, spec, stager
-from tests.unit.journal import journal_bench
-from tests.unit.journal.journal_bench import LOG_FORM, P0, P1
+from tests.support.world import LOG_FORM, P0, P1, PLACEHOLDER, World
 
 ROOT = "data/t"
 A, B, OTHER = "aaaaaaaa", "bbbbbbbb", "ffffffff"
@@ -65,12 +59,15 @@ class EventStore(JournalStore):
         return stored
 
 
-class Line:
-    """A pipeline with an assignment ``A`` of two partitions, what it brought into the lake, and what its log says.
+class Line(World):
+    """A world whose member has an assignment ``A`` of two partitions, and writes what it takes.
 
     ``virtual`` partition columns have no folders; ``recreated``: the topic is another one by now; the writer can write
     once ``writer_up`` is done.
     """
+
+    store: EventStore
+    new_store = EventStore
 
     def __init__(
         self,
@@ -84,27 +81,26 @@ class Line:
         free_bytes: Callable[[Path], int] = lambda _: 2**40,
         timings: Timings = HURRY,
     ) -> None:
+        super().__init__(tmp_path, timings)
         self.scratch = tmp_path / "scratch"
         self.scratch.mkdir()
-        self.store = EventStore(tmp_path / "lake")
-        self.bench = journal_bench.Bench(tmp_path, self.store)
-        self.lake = self.bench.lake
         self.writer = ArrowWriter()
         if writer_up is not None:
             self.writer.up = writer_up
         self.catalog = MemoryCatalog(refuse=self._register)
-        self.metrics = Metrics(timings=timings)
-        wanted = replace(spec("p"), order=("p", *virtual))
-        registrar = Registrar(self.catalog, TableLocation(self.store.uri, ROOT), wanted, "sensors", None)
+        table = replace(spec("p"), order=("p", *virtual))
         topic_ids: Any = SimpleNamespace(recreated=recreated)
-        self.member = Member(
-            self.store,
-            registrar,
-            stager(wanted, choice, table_root=ROOT, read_message=row_of),
-            Buffer(limits),
+        self.member = self._member(
+            stager(table, choice, table_root=ROOT, read_message=row_of),
+            Group("group", self.kafka, topic_ids, KafkaWatch()),
+            self.catalog,
+            table,
             self.writer,
-            Group("group", self.bench.kafka, topic_ids, KafkaWatch()),
-            Runtime(self.scratch, self.metrics, timings, workers=2, free_bytes=free_bytes),
+            limits,
+            scratch=self.scratch,
+            workers=2,
+            free_bytes=free_bytes,
+            threads=Threads(),
         )
         self.flow = self.member.flow
         self.assignment = self.assign(A, P0, P1)
@@ -118,7 +114,7 @@ class Line:
 
     def assign(self, token: str, *tps: TopicPartition) -> Assignment:
         """An assignment whose partitions nobody has had before."""
-        return Assignment(tps, self.bench.begun(token, tps), self.member.pipeline.gathering.submit)
+        return Assignment(tps, self.begun(token, tps), self.member.pipeline.gathering.submit)
 
     def take(self, *pieces: Piece, size: int = 100, of: Assignment | None = None) -> None:
         (of or self.assignment).take(pieces, size)
@@ -184,35 +180,35 @@ class Line:
         return {
             str(path.relative_to(self.lake))
             for path in self.lake.rglob("data_*.parquet")
-            if f"_{token}-" in path.name and path.read_bytes() != journal_bench.PLACEHOLDER
+            if f"_{token}-" in path.name and path.read_bytes() != PLACEHOLDER
         }
 
     @property
-    def registered(self) -> set[str]:
+    def in_catalog(self) -> set[str]:
         return set(self.catalog.keys)
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
     def close_log(self) -> None:
         """Another member closes the log of ``A``, and has not looked at its batch yet."""
-        document = self.bench.journal.log(A)
+        document = self.journal.log(A)
         log = document.read()
         assert log is not None
         document.write(log.changed(closed=True, writer=OTHER))
 
-    def logs(self, token: str = A) -> list[AssignmentLog]:
-        return [LOG_FORM.parse(body) for body in self.store.bodies[self.bench.log_key(token)]]
+    def versions(self, token: str = A) -> list[AssignmentLog]:
+        return [LOG_FORM.parse(body) for body in self.store.bodies[self.log_key(token)]]
 
     def states(self, token: str = A) -> list[str]:
-        return [log.state for log in self.logs(token)]
+        return [log.state for log in self.versions(token)]
 
     @property
-    def ends(self) -> list[int]:
-        return [self.bench.end(A, tp) for tp in (P0, P1)]
+    def both_ends(self) -> list[int]:
+        return [self.end(A, tp) for tp in (P0, P1)]
 
     @property
     def pending(self) -> AssignmentLog:
-        return [log for log in self.logs() if log.state == "pending"][-1]
+        return [log for log in self.versions() if log.state == "pending"][-1]
 
 
 NewLine = Callable[..., Line]  # with these arguments

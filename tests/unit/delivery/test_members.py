@@ -14,10 +14,8 @@ from app.errors import ConfigError, FatalError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.timings import Timings
-from tests.fakes.clock import Clock
 from tests.fakes.manual_member import ManualMember
 from tests.faults.lanes import AtOnce
-from tests.support.batches import UNBOUNDED
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 DENIED = FatalError("uploading", "access denied")
@@ -27,8 +25,8 @@ class Bench:
     """``a`` is open; the next table that is opened is ``new``."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
-        self.a = ManualMember(self.clock, UNBOUNDED)
+        self.a = ManualMember()
+        self.clock = self.a.clock
         self.a.flow.buffer.is_shared = True
         runtime = replace(self.a.runtime, now=self.clock, threads=Threads(new_pool=lambda *_: AtOnce()))
         self.new = NewTable()
@@ -43,7 +41,7 @@ class Bench:
 
     def new_member(self) -> ManualMember:
         """What has come of opening the table."""
-        member = ManualMember(self.clock, UNBOUNDED)
+        member = ManualMember(self.clock)
         self.new.set_result(Open(member, lambda: self.closed.append("new")))
         return member
 
@@ -51,17 +49,6 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-def test_a_topic_is_opened_once_it_is_assigned_and_begins_once_its_table_is_open(bench: Bench) -> None:
-    bench.members.assign([A0, B0])
-    assert [*bench.members.assignments[0].partitions] == [A0]
-    bench.members.begin_waiting()
-    assert bench.opened == ["b"]
-    b = bench.new_member()
-    bench.members.begin_waiting()
-    assert bench.members.of("b") is b
-    assert {tp for each in bench.members.assignments for tp in each.partitions} == {A0, B0}
 
 
 def test_a_topic_without_a_table_is_asked_for_again_at_the_next_assignment(bench: Bench) -> None:

@@ -13,23 +13,10 @@ from app.errors import ConfigError, ConnectorError, DataError, FatalError, Spark
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import UNBOUNDED
 from tests.support.waiting import PATIENCE, wait_until
-from tests.unit.delivery.pipeline_line import AT_ONCE, ROOT, A, B, Gate, Line, NewLine, bad, one, own_threads, piece
-from tests.unit.journal.journal_bench import P0, P2
+from tests.support.world import P0, P2
+from tests.unit.delivery.pipeline_line import AT_ONCE, B, Gate, Line, NewLine, bad, one, own_threads, piece
 
 # --- all goes well --------------------------------------------------------------------------------------------------
-
-
-def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
-    line.batch(piece({"p": "a", "v": 1}, {"p": "b", "v": 2}, {"p": "a", "v": 3}, first=40))
-    assert line.delivered()
-    name = f"data_sensors-0_0000000000000000040-42_{A}-1.parquet"
-    assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
-    assert [values["v"] for values in line.rows()] == [1, 3, 2]
-    files = line.catalog.requests[0]
-    assert [(file.rows, dict(file.partition_values)) for file in files] == [(2, {"p": "a"}), (1, {"p": "b"})]
-    for file in files:
-        assert file.uri == f"{line.store.uri}/{file.key}"
-        assert file.size == (line.lake / file.key).stat().st_size
 
 
 def test_rows_keep_their_order_where_some_come_as_messages(new_line: NewLine) -> None:
@@ -209,12 +196,12 @@ def test_what_there_is_of_an_assignment_that_ends_is_dropped_and_the_next_delive
     go_on()
     line.wait_empty()
     assert line.writer.batches == spark_jobs
-    assert line.registered == set()
+    assert line.in_catalog == set()
     assert caplog.text.count("1 files of revoked partitions dropped") == spark_jobs
     heir = line.assign(B, P2)
     line.batch(one(7, tp=P2), of=heir)
     assert line.delivered(heir)
-    assert line.registered == line.keys_of(B) != set()
+    assert line.in_catalog == line.keys_of(B) != set()
     assert not line.assignment.is_delivered
 
 

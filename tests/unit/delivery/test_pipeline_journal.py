@@ -8,8 +8,8 @@ import pytest
 from app.delivery.assignment import Piece
 from app.errors import ConnectorError, FatalError, RetryableError
 from tests.support.waiting import wait_until
+from tests.support.world import P0, P1, P2
 from tests.unit.delivery.pipeline_line import ROOT, A, B, Gate, Line, NewLine, bad, one, piece
-from tests.unit.journal.journal_bench import P0, P1, P2
 
 AWAY = RetryableError("asking", "503")
 
@@ -33,8 +33,8 @@ def deliver_of_another(line: Line) -> None:
     line.batch(one(2, tp=P2), of=heir)
     assert line.delivered(heir)
     line.wait_empty()
-    assert line.bench.fenced == [A]
-    assert line.registered == line.keys_of(B) != set()
+    assert line.fenced == [A]
+    assert line.in_catalog == line.keys_of(B) != set()
     assert line.states(B)[-1] == "done"
     assert line.assignment.fenced.keys() == {P0, P1}
     assert not line.assignment.is_delivered
@@ -47,7 +47,7 @@ def test_the_steps_of_a_batch_come_in_their_order(line: Line) -> None:
     line.batch(*both())
     assert line.delivered()
     assert line.store.events == ["pending", "upload", "upload", "read", "register", "done"]
-    assert line.ends == [11, 11]
+    assert line.both_ends == [11, 11]
 
 
 def test_what_is_announced_is_what_is_stored(line: Line) -> None:
@@ -59,8 +59,8 @@ def test_what_is_announced_is_what_is_stored(line: Line) -> None:
     announced = line.pending
     assert announced.batch == 1
     assert [(each.tp, each.batch_offsets) for each in announced.in_batch] == [(P0, range(40, 45)), (P1, range(7, 8))]
-    assert {file.key for file in announced.files} == line.keys_of(A) == line.registered
-    assert line.registered == {
+    assert {file.key for file in announced.files} == line.keys_of(A) == line.in_catalog
+    assert line.in_catalog == {
         f"{ROOT}/p=a/data_sensors_batch_{A}-1.parquet",
         f"{ROOT}/p=b/data_sensors-0_{40:019d}-42_{A}-1.parquet",
     }
@@ -78,11 +78,11 @@ def test_a_batch_is_delivered_only_once_the_log_says_so(line: Line) -> None:
     line.catalog.refuse = begin_outage
     line.batch(*both())
     line.wait_for_obstacle()
-    assert len(line.registered) == 2
+    assert len(line.in_catalog) == 2
     assert line.assignment.to_commit() == []
     line.store.refuse_small = lambda _: None
     assert line.delivered()
-    assert line.bench.log(A).state == "done"
+    assert line.log(A).state == "done"
     assert [each.written for each in line.assignment.partitions.values()] == [12, 12]
 
 
@@ -98,14 +98,14 @@ def test_an_assignment_fenced_during_its_upload_registers_nothing_and_the_next_g
     uploading.open()
     deliver_of_another(line)
     assert len(line.keys_of(A)) == 2, "what it has uploaded is its next owner's to decide on"
-    assert line.bench.log(A).state == "pending"
+    assert line.log(A).state == "pending"
 
 
 def test_a_process_frozen_for_less_than_its_session_looks_before_it_uploads(line: Line) -> None:
     """Its last heartbeat may be older than its last look: others may have taken over already."""
 
     def freeze(_: str) -> ConnectorError:
-        line.bench.clock.advance(15)
+        line.clock.advance(15)
         line.close_log()
         line.store.refuse = lambda _: None
         return AWAY
@@ -120,10 +120,10 @@ def test_a_batch_that_is_registered_counts_though_its_assignment_ends_meanwhile(
     line.catalog.refuse = line.assignment.end
     line.batch(*both())
     line.wait_empty()
-    assert line.registered == line.keys_of(A) != set()
+    assert line.in_catalog == line.keys_of(A) != set()
     [batch] = line.metrics.counts().last_batches
     assert (batch.rows, batch.dropped) == (4, 0)
-    assert line.bench.log(A).state == "pending", "the next owner finds it complete"
+    assert line.log(A).state == "pending", "the next owner finds it complete"
 
 
 # --- saying that it is done -----------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_done_is_left_to_the_next_batch_and_written_at_the_end(line: Line, regis
     registering.open()
     assert line.delivered()
     assert line.states() == ["done", "pending", "pending", "done"]
-    assert [(log.partitions[0].end, log.partitions[0].to) for log in line.logs()] == [
+    assert [(log.partitions[0].end, log.partitions[0].to) for log in line.versions()] == [
         (-1, None),
         (-1, 10),
         (10, 20),
@@ -153,7 +153,7 @@ def test_a_delivered_batch_is_noted_down_where_a_lasting_failure_follows(line: L
     line.wait_written()
     registering.open()
     line.failure()
-    assert (line.bench.log(A).state, line.ends) == ("done", [11, 11])
+    assert (line.log(A).state, line.both_ends) == ("done", [11, 11])
 
 
 def test_a_log_that_cannot_be_written_does_not_hide_the_failure_before(line: Line, registering: Gate) -> None:
@@ -161,7 +161,7 @@ def test_a_log_that_cannot_be_written_does_not_hide_the_failure_before(line: Lin
     registering.wait_reached()
     line.batch(bad(20))
     line.wait_written()
-    line.store.refuse_small = lambda key: FatalError(f"writing {key}", "access denied") if line.registered else None
+    line.store.refuse_small = lambda key: FatalError(f"writing {key}", "access denied") if line.in_catalog else None
     registering.open()
     assert "access denied" not in str(line.failure())
 
@@ -178,7 +178,7 @@ def test_sidecars_and_dead_letters_are_announced_and_never_registered(new_line: 
     assert [file.key for file in announced.files] == [f"{ROOT}/p=a/{name}"]
     assert announced.also == {f"data/_dead_letter/t/{name}": 1, f"{ROOT}/p=a/.vidx/{name}": 0}
     assert all((line.lake / key).exists() for key in announced.objects)
-    assert line.registered == {f"{ROOT}/p=a/{name}"}
+    assert line.in_catalog == {f"{ROOT}/p=a/{name}"}
 
 
 def test_the_last_data_file_waits_for_what_goes_with_it(new_line: NewLine) -> None:
@@ -194,7 +194,7 @@ def test_the_last_data_file_waits_for_what_goes_with_it(new_line: NewLine) -> No
     line.store.refuse = lambda key: answers.pop() if answers and ".vidx" in key else None
     uploading.open()
     assert line.delivered()
-    assert {file.key for file in line.pending.files} == line.registered
+    assert {file.key for file in line.pending.files} == line.in_catalog
 
 
 def test_a_batch_of_dead_letters_alone_is_announced(new_line: NewLine) -> None:
@@ -204,8 +204,8 @@ def test_a_batch_of_dead_letters_alone_is_announced(new_line: NewLine) -> None:
     announced = line.pending
     assert (announced.files, len(announced.also), announced.partitions[0].to) == ((), 1, 10)
     assert line.store.events == ["pending", "upload", "read", "done"]
-    assert (line.bench.log(A).state, line.ends) == ("done", [10, -1])
-    assert line.registered == set()
+    assert (line.log(A).state, line.both_ends) == ("done", [10, -1])
+    assert line.in_catalog == set()
 
 
 def test_a_batch_that_stores_nothing_moves_the_end_in_the_log_before_it_is_delivered(new_line: NewLine) -> None:
@@ -215,8 +215,8 @@ def test_a_batch_that_stores_nothing_moves_the_end_in_the_log_before_it_is_deliv
     assert line.states() == ["done", "done"]
     line.batch(Piece(P0, 17), Piece(P1, 3))  # records that gave no row
     assert line.delivered()
-    assert line.ends == [17, 3]
-    assert line.registered == set()
+    assert line.both_ends == [17, 3]
+    assert line.in_catalog == set()
 
 
 def test_a_partition_whose_records_are_all_skipped_goes_on_with_its_batch(new_line: NewLine) -> None:
@@ -224,8 +224,8 @@ def test_a_partition_whose_records_are_all_skipped_goes_on_with_its_batch(new_li
     line.batch(piece({"p": "x" * 300}, first=5), piece({"p": "a"}, tp=P1, first=5))
     assert line.delivered()
     assert line.states() == ["done", "pending", "done"]
-    assert line.ends == [5, 5]
-    assert line.registered == {f"{ROOT}/p=a/data_sensors-1_{5:019d}-5_{A}-1.parquet"}
+    assert line.both_ends == [5, 5]
+    assert line.in_catalog == {f"{ROOT}/p=a/data_sensors-1_{5:019d}-5_{A}-1.parquet"}
 
 
 def test_the_end_of_a_batch_that_was_closed_before_leaves_no_log_pending(line: Line) -> None:
@@ -236,4 +236,4 @@ def test_the_end_of_a_batch_that_was_closed_before_leaves_no_log_pending(line: L
     line.assignment.end_batch("1,000 rows, and no more come")
     gate.open()
     assert line.delivered()
-    wait_until(lambda: line.bench.log(A).state == "done", "the log says so")
+    wait_until(lambda: line.log(A).state == "done", "the log says so")

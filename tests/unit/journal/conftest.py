@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.journal.journal_bench import Bench
+from tests.support.world import World
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def world(tmp_path: Path) -> Iterator[World]:
     """A store, in which no version of a document has another's ETag at the end."""
-    bench = Bench(tmp_path)
-    yield bench
-    bench.stop()
-    bench.check_versions()
+    world = World(tmp_path)
+    yield world
+    world.stop()
+    world.check_versions()

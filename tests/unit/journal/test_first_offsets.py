@@ -19,7 +19,7 @@ from app.model import TopicPartition
 from tests.fakes.clock import Clock
 from tests.fakes.journal_store import JournalStore
 from tests.support.waiting import PATIENCE
-from tests.unit.journal.journal_bench import P0, P1, P2
+from tests.support.world import P0, P1, P2
 
 HOUR = 3600.0
 ORDERS = TopicPartition("orders", 0)

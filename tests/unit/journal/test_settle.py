@@ -10,7 +10,7 @@ from app.errors import RetryableError
 from app.journal.journal import FencedError
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
-from tests.unit.journal.journal_bench import FORMER, OURS, P0, P1, THEIRS, THIRD, Bench, file, intent, key_of, through
+from tests.support.world import FORMER, OURS, P0, P1, THEIRS, THIRD, World, file, intent, key_of, through
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -20,102 +20,102 @@ REFUSED = RetryableError("registering files", "503")
 # --- kept or undone -------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_is_all_there_is_registered_and_kept(bench: Bench) -> None:
-    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}, also=["letter"]))
-    bench.store_files("1", "2", "letter")
-    bench.claimed(tps=[P0, P1])
-    assert bench.registered == [[key_of("1"), key_of("2")]]
-    assert (bench.log().state, bench.log().objects, bench.log().closed) == ("done", (), True)
-    assert [each.end for each in bench.log(THEIRS).partitions] == [9, 7]
-    assert bench.rolled_back(THEIRS) == []
-    assert all(bench.has(name) for name in ("1", "2", "letter"))
+def test_a_batch_that_is_all_there_is_registered_and_kept(world: World) -> None:
+    world.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}, also=["letter"]))
+    world.store_files("1", "2", "letter")
+    world.claimed(tps=[P0, P1])
+    assert world.registered == [[key_of("1"), key_of("2")]]
+    assert (world.log().state, world.log().objects, world.log().closed) == ("done", (), True)
+    assert [each.end for each in world.log(THEIRS).partitions] == [9, 7]
+    assert world.rolled_back(THEIRS) == []
+    assert all(world.has(name) for name in ("1", "2", "letter"))
 
 
-def test_a_batch_is_written_as_kept_before_anything_is_registered_and_as_done_after_it(bench: Bench) -> None:
-    bench.begun().intend(intent("1"))
-    bench.store_files("1")
-    bench.catalog_errors = [REFUSED]
+def test_a_batch_is_written_as_kept_before_anything_is_registered_and_as_done_after_it(world: World) -> None:
+    world.begun().intend(intent("1"))
+    world.store_files("1")
+    world.catalog_errors = [REFUSED]
     with pytest.raises(RetryableError):
-        bench.claimed()
-    assert (bench.log().state, bench.end(), bench.log().files) == ("kept", 9, (file("1"),))
-    assert bench.any_claim() is not None
-    bench.claimed()
-    assert (bench.log().state, bench.end(THEIRS)) == ("done", 9)
-    assert bench.registered == [[key_of("1")]]
+        world.claimed()
+    assert (world.log().state, world.end(), world.log().files) == ("kept", 9, (file("1"),))
+    assert world.any_claim() is not None
+    world.claimed()
+    assert (world.log().state, world.end(THEIRS)) == ("done", 9)
+    assert world.registered == [[key_of("1")]]
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_a_batch_that_the_catalog_has_is_settled_without_its_files_which_engines_may_have_replaced(
-    bench: Bench, is_kept: bool
+    world: World, is_kept: bool
 ) -> None:
-    bench.begun(end=4).intend(intent("1"))
+    world.begun(end=4).intend(intent("1"))
     if is_kept:
-        bench.store_files("1")
-        bench.catalog_errors = [REFUSED]
+        world.store_files("1")
+        world.catalog_errors = [REFUSED]
         with pytest.raises(RetryableError):
-            bench.claimed()
-        bench.store.delete(key_of("1"))
-    bench.is_in_catalog = True
-    bench.claimed()
-    assert (bench.log().state, bench.end(THEIRS)) == ("done", 9)
-    assert (bench.registered, bench.rolled_back(THEIRS)) == ([], [])
+            world.claimed()
+        world.store.delete(key_of("1"))
+    world.is_in_catalog = True
+    world.claimed()
+    assert (world.log().state, world.end(THEIRS)) == ("done", 9)
+    assert (world.registered, world.rolled_back(THEIRS)) == ([], [])
 
 
 @pytest.mark.parametrize("missing", ["1", "2"])
-def test_a_batch_of_which_a_file_is_missing_is_undone(bench: Bench, missing: str) -> None:
-    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}, also=["letter"]))
-    bench.store_files(*{"1", "2", "letter"} - {missing})
-    bench.claimed(tps=[P0, P1])
-    assert bench.registered == []
-    assert (bench.log().state, bench.log().objects) == ("done", ())
-    assert [each.end for each in bench.log(THEIRS).partitions] == [4, 4]
-    assert bench.rolled_back(OURS) == bench.rolled_back(THEIRS) == [key_of("1"), key_of("2"), key_of("letter")]
-    bench.upload_late("1", "2", "letter")
-    assert not any(bench.has(name) for name in ("1", "2", "letter"))
+def test_a_batch_of_which_a_file_is_missing_is_undone(world: World, missing: str) -> None:
+    world.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 7}, also=["letter"]))
+    world.store_files(*{"1", "2", "letter"} - {missing})
+    world.claimed(tps=[P0, P1])
+    assert world.registered == []
+    assert (world.log().state, world.log().objects) == ("done", ())
+    assert [each.end for each in world.log(THEIRS).partitions] == [4, 4]
+    assert world.rolled_back(OURS) == world.rolled_back(THEIRS) == [key_of("1"), key_of("2"), key_of("letter")]
+    world.upload_late("1", "2", "letter")
+    assert not any(world.has(name) for name in ("1", "2", "letter"))
 
 
-def test_a_batch_whose_dead_letter_was_cleaned_away_is_kept(bench: Bench) -> None:
+def test_a_batch_whose_dead_letter_was_cleaned_away_is_kept(world: World) -> None:
     """It was there before the last data file."""
-    bench.begun(end=4).intend(intent("1", "2", end=9, also=["letter", "index"]))
-    bench.store_files("1", "2")
-    bench.claimed()
-    assert bench.registered == [[key_of("1"), key_of("2")]]
-    assert (bench.end(THEIRS), bench.rolled_back(THEIRS)) == (9, [])
-    assert bench.has("1")
+    world.begun(end=4).intend(intent("1", "2", end=9, also=["letter", "index"]))
+    world.store_files("1", "2")
+    world.claimed()
+    assert world.registered == [[key_of("1"), key_of("2")]]
+    assert (world.end(THEIRS), world.rolled_back(THEIRS)) == (9, [])
+    assert world.has("1")
 
 
 @pytest.mark.parametrize("body", [b"", b"012345678", b"0123456789+"])
-def test_a_file_of_another_size_is_missing(bench: Bench, body: bytes) -> None:
-    bench.begun().intend(intent("1", "2"))
-    bench.store_files("1")
-    bench.store_files("2", body=body)
-    bench.claimed()
-    assert bench.registered == []
-    assert bench.end(THEIRS) == -1
-    assert not bench.has("1")
-    assert not bench.has("2")
+def test_a_file_of_another_size_is_missing(world: World, body: bytes) -> None:
+    world.begun().intend(intent("1", "2"))
+    world.store_files("1")
+    world.store_files("2", body=body)
+    world.claimed()
+    assert world.registered == []
+    assert world.end(THEIRS) == -1
+    assert not world.has("1")
+    assert not world.has("2")
 
 
-def test_a_file_that_an_old_listing_lacks_is_there(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_an_old_listing_lacks_is_there(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a share, replicas on other machines may see what was there a minute ago."""
-    bench.begun().intend(intent("1"))
-    bench.store_files("1")
-    monkeypatch.setattr(bench.store, "list", lambda _: iter(()))
-    bench.claimed()
-    assert bench.registered == [[key_of("1")]]
-    assert bench.has("1")
+    world.begun().intend(intent("1"))
+    world.store_files("1")
+    monkeypatch.setattr(world.store, "list", lambda _: iter(()))
+    world.claimed()
+    assert world.registered == [[key_of("1")]]
+    assert world.has("1")
 
 
-def test_a_batch_of_dead_letters_alone_is_kept_or_undone_too(bench: Bench) -> None:
-    bench.begun().intend(intent(end=3, also=["letter"]))
-    bench.store_files("letter", body=b"of any size")
-    owner = bench.claimed()
-    assert bench.end(THEIRS) == 3
-    assert bench.has("letter")
+def test_a_batch_of_dead_letters_alone_is_kept_or_undone_too(world: World) -> None:
+    world.begun().intend(intent(end=3, also=["letter"]))
+    world.store_files("letter", body=b"of any size")
+    owner = world.claimed()
+    assert world.end(THEIRS) == 3
+    assert world.has("letter")
     owner.intend(intent(batch=1, end=5, also=["letter2"]))
-    bench.claimed(THIRD)
-    assert bench.end(THIRD) == 3
-    assert bench.rolled_back(THIRD) == [key_of("letter2")]
+    world.claimed(THIRD)
+    assert world.end(THIRD) == 3
+    assert world.rolled_back(THIRD) == [key_of("letter2")]
 
 
 # --- what Kafka cannot give again -----------------------------------------------------------------------------------
@@ -123,35 +123,35 @@ def test_a_batch_of_dead_letters_alone_is_kept_or_undone_too(bench: Bench) -> No
 
 @pytest.mark.parametrize(("low", "high"), [(8, 99), (10, 99), (0, 0), (0, 7)], ids=["tail", "none", "cut", "head"])
 def test_files_whose_rows_are_gone_from_kafka_stay_though_others_are_missing(
-    bench: Bench, low: int, high: int, caplog: pytest.LogCaptureFixture
+    world: World, low: int, high: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     batch = intent("1", "2", "3", end=9, also=["letter", "lost letter"])
-    bench.begun(end=4).intend(batch)
-    bench.store_files("1", "3", "letter")
-    bench.store_files("2", body=b"half")
-    bench.kafka.offsets = PartitionOffsets(None, low, high, "id")
-    bench.claimed()
-    assert bench.registered == [[key_of("1"), key_of("3")]]
-    assert (bench.end(), bench.rolled_back(THEIRS)) == (9, [key_of("2"), key_of("lost letter")])
-    assert all(bench.has(name) for name in ("1", "3", "letter"))
-    bench.upload_late("2", "lost letter")
-    assert not bench.has("2"), "it would be in the table and not in the catalog"
+    world.begun(end=4).intend(batch)
+    world.store_files("1", "3", "letter")
+    world.store_files("2", body=b"half")
+    world.kafka.offsets = PartitionOffsets(None, low, high, "id")
+    world.claimed()
+    assert world.registered == [[key_of("1"), key_of("3")]]
+    assert (world.end(), world.rolled_back(THEIRS)) == (9, [key_of("2"), key_of("lost letter")])
+    assert all(world.has(name) for name in ("1", "3", "letter"))
+    world.upload_late("2", "lost letter")
+    assert not world.has("2"), "it would be in the table and not in the catalog"
     (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert "3 rows" in text
 
 
 @pytest.mark.parametrize("low", [0, 5, 6, 7])
 def test_a_batch_is_read_again_where_less_is_lost_by_that(
-    bench: Bench, low: int, caplog: pytest.LogCaptureFixture
+    world: World, low: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Up to two of its five records have expired, and the files that are missing have three."""
-    bench.begun(end=-1).intend(intent("1", "2", end=9, also=["letter", "lost letter"]))
-    bench.store_files("1", "letter")
-    bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
-    bench.claimed()
-    assert bench.registered == []
-    assert bench.end() == -1
-    assert not any(bench.has(name) for name in ("1", "2", "letter", "lost letter"))
+    world.begun(end=-1).intend(intent("1", "2", end=9, also=["letter", "lost letter"]))
+    world.store_files("1", "letter")
+    world.kafka.offsets = PartitionOffsets(None, low, 99, "id")
+    world.claimed()
+    assert world.registered == []
+    assert world.end() == -1
+    assert not any(world.has(name) for name in ("1", "2", "letter", "lost letter"))
     assert not [record for record in caplog.records if record.levelno == logging.ERROR], "the start says what is lost"
 
 
@@ -165,230 +165,230 @@ def test_a_batch_is_read_again_where_less_is_lost_by_that(
     ids=["expired", "recreated", "moved"],
 )
 def test_a_batch_is_kept_with_what_is_there_if_one_of_its_partitions_cannot_be_read_again(
-    bench: Bench, gone: PartitionOffsets, caplog: pytest.LogCaptureFixture
+    world: World, gone: PartitionOffsets, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its files hold rows of both: none of them can be deleted without a loss."""
-    bench.begun(tps=[P0, P1], end=4, cluster_id="cluster").intend(intent("1", "2", ends={P0: 9, P1: 8}))
-    bench.kafka.offsets = PartitionOffsets(None, 0, 99, "id", "cluster")
-    bench.store_files("1")
-    bench.kafka.offsets_of[P1] = gone
-    bench.claimed(tps=[P0, P1])
-    assert bench.registered == [[key_of("1")]]
-    assert [each.end for each in bench.log().partitions] == [9, 8]
-    assert bench.has("1")
+    world.begun(tps=[P0, P1], end=4, cluster_id="cluster").intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    world.kafka.offsets = PartitionOffsets(None, 0, 99, "id", "cluster")
+    world.store_files("1")
+    world.kafka.offsets_of[P1] = gone
+    world.claimed(tps=[P0, P1])
+    assert world.registered == [[key_of("1")]]
+    assert [each.end for each in world.log().partitions] == [9, 8]
+    assert world.has("1")
     (text,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert "sensors[0] 5 to 9, sensors[1] 5 to 8" in text
 
 
-def test_a_batch_is_undone_though_one_of_its_topics_was_deleted(bench: Bench) -> None:
+def test_a_batch_is_undone_though_one_of_its_topics_was_deleted(world: World) -> None:
     """The other topic's records are read again; the deleted one may be back soon."""
-    bench.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 8}))
-    bench.store_files("1")
-    bench.kafka.id_errors = [RetryableError("asking Kafka for the id", "Unknown topic or partition").of("topic")]
-    bench.claimed(tps=[P1])
-    assert bench.registered == []
-    assert bench.end(THEIRS, P1) == 4
-    assert not bench.has("1")
+    world.begun(tps=[P0, P1], end=4).intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    world.store_files("1")
+    world.kafka.id_errors = [RetryableError("asking Kafka for the id", "Unknown topic or partition").of("topic")]
+    world.claimed(tps=[P1])
+    assert world.registered == []
+    assert world.end(THEIRS, P1) == 4
+    assert not world.has("1")
 
 
 def test_a_batch_is_undone_though_one_of_its_topics_was_recreated(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of the former topic are lost, and none of the other one."""
     other = TopicPartition("orders", 0)
-    bench.begun(tps=[P0, other], end=4).intend(intent("1", "2", ends={P0: 9, other: 99}))
-    bench.store_files("1")
-    monkeypatch.setattr(bench.kafka, "topic_id", lambda topic: "another" if topic == "orders" else "id")
-    bench.claimed(tps=[P0])
-    assert bench.registered == []
-    assert bench.end(THEIRS) == 4
-    assert not bench.has("1")
+    world.begun(tps=[P0, other], end=4).intend(intent("1", "2", ends={P0: 9, other: 99}))
+    world.store_files("1")
+    monkeypatch.setattr(world.kafka, "topic_id", lambda topic: "another" if topic == "orders" else "id")
+    world.claimed(tps=[P0])
+    assert world.registered == []
+    assert world.end(THEIRS) == 4
+    assert not world.has("1")
 
 
 @pytest.mark.parametrize(
     "now", [PartitionOffsets(None, 0, 99, "another"), PartitionOffsets(None, 0, 99, "id", "other cluster")]
 )
 def test_a_batch_is_settled_though_the_topic_has_fewer_partitions_since_it_was_recreated(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, now: PartitionOffsets
+    world: World, monkeypatch: pytest.MonkeyPatch, now: PartitionOffsets
 ) -> None:
-    bench.begun(tps=[P0, P1], end=4, cluster_id="cluster").intend(intent("1", "2", ends={P0: 9, P1: 8}))
-    bench.store_files("1")
-    bench.kafka.offsets = now
+    world.begun(tps=[P0, P1], end=4, cluster_id="cluster").intend(intent("1", "2", ends={P0: 9, P1: 8}))
+    world.store_files("1")
+    world.kafka.offsets = now
 
     def of(tp: TopicPartition) -> PartitionOffsets:
         if tp == P1:
             raise RetryableError(f"asking Kafka for the offsets of {tp}", "Local: Unknown partition")
         return now
 
-    monkeypatch.setattr(bench.kafka, "of", of)
-    bench.takeover(follow_offsets="it has moved").claim([P0], bench.own_log(THEIRS))
-    assert bench.registered == [[key_of("1")]]
-    assert bench.end() == 9
+    monkeypatch.setattr(world.kafka, "of", of)
+    world.takeover(follow_offsets="it has moved").claim([P0], world.own_log(THEIRS))
+    assert world.registered == [[key_of("1")]]
+    assert world.end() == 9
 
 
 def test_a_partition_with_late_records_alone_does_not_disturb_a_batch_that_kafka_cannot_give_again(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Records of a buffered join lie before the partition's end: the batch has no offsets of it to read again."""
-    bench.begun(tps=[P0, P1], end=9).intend(intent("1", "2", ends={P0: 19, P1: 5}))
-    bench.store_files("1")
-    bench.kafka.offsets = PartitionOffsets(None, 17, 99, "id")
-    bench.claimed(tps=[P0, P1])
-    assert [each.end for each in bench.log().partitions] == [19, 9]
-    assert bench.registered == [[key_of("1")]]
+    world.begun(tps=[P0, P1], end=9).intend(intent("1", "2", ends={P0: 19, P1: 5}))
+    world.store_files("1")
+    world.kafka.offsets = PartitionOffsets(None, 17, 99, "id")
+    world.claimed(tps=[P0, P1])
+    assert [each.end for each in world.log().partitions] == [19, 9]
+    assert world.registered == [[key_of("1")]]
     assert "sensors[0] 15 to 19" in caplog.text
 
 
 @pytest.mark.parametrize("low", [7, 10])
-def test_a_batch_of_which_nothing_is_there_is_undone_whatever_kafka_has(bench: Bench, low: int) -> None:
-    bench.begun(end=4).intend(intent("1", "2", end=9, also=["letter"]))
-    bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
-    bench.claimed()
-    assert bench.registered == []
-    assert bench.end() == 4
+def test_a_batch_of_which_nothing_is_there_is_undone_whatever_kafka_has(world: World, low: int) -> None:
+    world.begun(end=4).intend(intent("1", "2", end=9, also=["letter"]))
+    world.kafka.offsets = PartitionOffsets(None, low, 99, "id")
+    world.claimed()
+    assert world.registered == []
+    assert world.end() == 4
 
 
 @pytest.mark.parametrize(("low", "end"), [(6, 4), (7, 9), (10, 9)])
-def test_dead_letters_alone_are_kept_if_less_is_lost_by_that(bench: Bench, low: int, end: int) -> None:
-    bench.begun(end=4).intend(intent("1", end=9, also=["letter"]))
-    bench.store_files("letter")
-    bench.kafka.offsets = PartitionOffsets(None, low, 99, "id")
-    bench.claimed()
-    assert bench.registered in ([], [[]])
-    assert bench.end() == end
-    assert bench.has("letter") == (end == 9)
+def test_dead_letters_alone_are_kept_if_less_is_lost_by_that(world: World, low: int, end: int) -> None:
+    world.begun(end=4).intend(intent("1", end=9, also=["letter"]))
+    world.store_files("letter")
+    world.kafka.offsets = PartitionOffsets(None, low, 99, "id")
+    world.claimed()
+    assert world.registered in ([], [[]])
+    assert world.end() == end
+    assert world.has("letter") == (end == 9)
 
 
-def test_kafka_that_does_not_answer_leaves_the_batch_as_it_is(bench: Bench) -> None:
-    bench.begun().intend(intent("1", "2"))
-    bench.store_files("1")
-    bench.kafka.errors = [RetryableError("asking Kafka", "no answer")]
+def test_kafka_that_does_not_answer_leaves_the_batch_as_it_is(world: World) -> None:
+    world.begun().intend(intent("1", "2"))
+    world.store_files("1")
+    world.kafka.errors = [RetryableError("asking Kafka", "no answer")]
     with pytest.raises(RetryableError):
-        bench.claimed()
-    assert bench.log().state == "pending"
-    assert bench.has("1")
+        world.claimed()
+    assert world.log().state == "pending"
+    assert world.has("1")
 
 
-def test_a_batch_once_kept_is_kept_whatever_the_next_claim_sees(bench: Bench) -> None:
+def test_a_batch_once_kept_is_kept_whatever_the_next_claim_sees(world: World) -> None:
     """The one that decided may have registered it already, and its question to Kafka may get another answer."""
-    bench.begun(end=4).intend(intent("1", "2", end=9))
-    bench.store_files("1")
-    bench.kafka.offsets = PartitionOffsets(None, 10, 99, "id")
-    bench.catalog_errors = [REFUSED]
+    world.begun(end=4).intend(intent("1", "2", end=9))
+    world.store_files("1")
+    world.kafka.offsets = PartitionOffsets(None, 10, 99, "id")
+    world.catalog_errors = [REFUSED]
     with pytest.raises(RetryableError):
-        bench.claimed()
-    bench.kafka.offsets = PartitionOffsets(None, 0, 99, "id")
-    bench.claimed(THIRD)
-    assert bench.registered == [[key_of("1")]]
-    assert (bench.end(THIRD), bench.rolled_back(THIRD)) == (9, [key_of("2")])
-    assert bench.has("1")
+        world.claimed()
+    world.kafka.offsets = PartitionOffsets(None, 0, 99, "id")
+    world.claimed(THIRD)
+    assert world.registered == [[key_of("1")]]
+    assert (world.end(THIRD), world.rolled_back(THIRD)) == (9, [key_of("2")])
+    assert world.has("1")
 
 
 # --- what was undone ------------------------------------------------------------------------------------------------
 
 
-def test_a_name_is_filled_once_however_many_claims_come_after(bench: Bench) -> None:
+def test_a_name_is_filled_once_however_many_claims_come_after(world: World) -> None:
     """A loop of crashes makes the list grow."""
     filled: list[str] = []
 
     def count(key: str) -> None:
         filled.append(key)
 
-    bench.store.refuse_removal = count
-    owner = bench.begun()
+    world.store.refuse_removal = count
+    owner = world.begun()
     for number in range(5):
         owner.intend(intent(f"{number}-a", f"{number}-b", batch=number))
-        owner = bench.claimed(f"{number:08x}")
+        owner = world.claimed(f"{number:08x}")
         owner.advance({P0: number * 10})
-    assert len(bench.rolled_back(owner.token)) == len(filled) == len(set(filled)) == 10
+    assert len(world.rolled_back(owner.token)) == len(filled) == len(set(filled)) == 10
 
 
-def test_placeholders_are_deleted_after_an_hour_by_whoever_is_the_owner_and_leave_the_list(bench: Bench) -> None:
-    bench.begun().intend(intent("1"))
-    owner = bench.claimed()
+def test_placeholders_are_deleted_after_an_hour_by_whoever_is_the_owner_and_leave_the_list(world: World) -> None:
+    world.begun().intend(intent("1"))
+    owner = world.claimed()
     owner.sweep(is_last=True)
-    assert bench.is_filled("1"), "also where the process ends"
-    bench.epoch.advance(HOUR - 10)
+    assert world.is_filled("1"), "also where the process ends"
+    world.epoch.advance(HOUR - 10)
     owner.intend(intent("2", batch=1))
-    heir = bench.claimed(THIRD)
-    assert bench.rolled_back(THIRD) == [key_of("1"), key_of("2")]
-    bench.epoch.advance(9)
+    heir = world.claimed(THIRD)
+    assert world.rolled_back(THIRD) == [key_of("1"), key_of("2")]
+    world.epoch.advance(9)
     heir.sweep()
-    assert bench.is_filled("1")
-    bench.epoch.advance(1)
+    assert world.is_filled("1")
+    world.epoch.advance(1)
     for _ in range(3):
         heir.sweep()
-    assert bench.store.deleted == [key_of("1")]
+    assert world.store.deleted == [key_of("1")]
     heir.advance({P0: 99})
-    assert bench.rolled_back(THIRD) == [key_of("2")]
+    assert world.rolled_back(THIRD) == [key_of("2")]
 
 
 @pytest.mark.parametrize("why", ["the assignment has ended", "another member has closed the log"])
-def test_what_is_another_member_s_by_now_is_left_to_it(bench: Bench, why: str) -> None:
-    member, assignment = claimed_by_a_member(bench)
+def test_what_is_another_member_s_by_now_is_left_to_it(world: World, why: str) -> None:
+    member, assignment = claimed_by_a_member(world)
     if why == "the assignment has ended":
         assignment.end()
     else:
-        bench.claimed("another")
+        world.claimed("another")
         with pytest.raises(FencedError):
             assignment.log.verify()
-    bench.epoch.advance(HOUR)
+    world.epoch.advance(HOUR)
     member.sweep()
-    assert bench.store.deleted == []
+    assert world.store.deleted == []
 
 
-def claimed_by_a_member(bench: Bench) -> tuple[Member, Assignment]:
+def claimed_by_a_member(world: World) -> tuple[Member, Assignment]:
     """Its claim has rolled back a batch that a former owner has left incomplete."""
-    bench.begun(FORMER).intend(intent("1", "2"))
-    bench.store_files("1")
-    member = bench.member()
+    world.begun(FORMER).intend(intent("1", "2"))
+    world.store_files("1")
+    member = world.new_member()
     assignment = member.begin([P0])
     through(assignment)
     return member, assignment
 
 
 def test_what_expired_and_arrives_while_it_is_looked_for_is_no_loss(
-    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.begun(end=4).intend(intent("1", "2", end=9))
-    bench.store_files("1")
+    world.begun(end=4).intend(intent("1", "2", end=9))
+    world.store_files("1")
 
     def of(_: TopicPartition) -> PartitionOffsets:
-        bench.store_files("2")
+        world.store_files("2")
         return PartitionOffsets(None, 7, 99, "id")
 
-    monkeypatch.setattr(bench.kafka, "of", of)
-    bench.claimed()
-    assert bench.registered == [[key_of("1"), key_of("2")]]
+    monkeypatch.setattr(world.kafka, "of", of)
+    world.claimed()
+    assert world.registered == [[key_of("1"), key_of("2")]]
     assert not [record for record in caplog.records if record.levelno == logging.ERROR]
 
 
 # --- the same in a store without conditional writes -----------------------------------------------------------------
 
 
-def test_without_conditional_writes_files_are_deleted_and_late_uploads_too_by_the_sweeps(bench: Bench) -> None:
+def test_without_conditional_writes_files_are_deleted_and_late_uploads_too_by_the_sweeps(world: World) -> None:
     """After 10 s, 30 s, a minute, and then every ten minutes for a day."""
-    bench.store.refuses_overwrites = False
-    bench.begun().intend(intent("1"))
-    owner = bench.claimed()
-    assert bench.store.deleted == [key_of("1")]
-    begin, due = bench.epoch.now, []
+    world.store.refuses_overwrites = False
+    world.begun().intend(intent("1"))
+    owner = world.claimed()
+    assert world.store.deleted == [key_of("1")]
+    begin, due = world.epoch.now, []
     for second in (9, 10, 29, 30, 59, 60, 659, 660, 1_259, 1_260, DAY, DAY + 600):
-        bench.epoch.now = begin + second
-        bench.store_files("1")
+        world.epoch.now = begin + second
+        world.store_files("1")
         owner.sweep()
-        if not bench.has("1"):
+        if not world.has("1"):
             due.append(second)
         owner.advance({P0: second})
     assert due == [10, 30, 60, 660, 1_260, DAY]
-    assert bench.rolled_back(THEIRS) == []
+    assert world.rolled_back(THEIRS) == []
 
 
-def test_without_conditional_writes_a_late_upload_is_deleted_at_the_stop(bench: Bench) -> None:
+def test_without_conditional_writes_a_late_upload_is_deleted_at_the_stop(world: World) -> None:
     """The member has left the group by then."""
-    bench.store.refuses_overwrites = False
-    member, assignment = claimed_by_a_member(bench)
+    world.store.refuses_overwrites = False
+    member, assignment = claimed_by_a_member(world)
     assignment.end()
-    bench.store_files("2")
+    world.store_files("2")
     member.stop()
-    assert not bench.has("2")
+    assert not world.has("2")

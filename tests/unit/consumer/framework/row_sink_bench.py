@@ -14,22 +14,24 @@ from app.consumer.sink_observer import NOBODY, Observed, SinkObserver
 from app.model import Rejected, TopicPartition
 from app.reasons import Reason
 from tests.fakes.kafka_message import KafkaMessage
+from tests.fakes.manual_member import ManualMember
 from tests.support.waiting import join
-from tests.unit.consumer.consumer_bench import P0, ConsumerBench
+from tests.support.world import P0
 
 NOON = 1_705_320_000_000
 
 
-class Bench(ConsumerBench):
+class Bench:
     def __init__(
         self,
         *,
         on_bad_record: OnBadRecord = "dead-letter",
         observer: SinkObserver = NOBODY,
         can_go_back: bool = True,
-        **of_bench: Any,
+        **of_member: Any,
     ) -> None:
-        super().__init__(**of_bench)
+        self.member = ManualMember(**of_member)
+        self.clock = self.member.clock
         self.current = CurrentMessage(1_000)
         self.commits: list[tuple[dict[TopicPartition, int], int]] = []  # each with how many portions there were
         self.sink = RowSink(
@@ -37,7 +39,7 @@ class Bench(ConsumerBench):
             Flushing(self.member, self._commit),
             BadRecords(on_bad_record, lambda _: None, self.clock),
             self.current,
-            Due(5.0, self.timings),
+            Due(5.0, self.member.runtime.timings),
             Observed(observer),
             can_go_back=can_go_back,
         )

@@ -17,7 +17,7 @@ from app.journal.journal import FencedError
 from app.model import Rejected
 from app.reasons import Reason
 from tests.fakes.kafka_message import KafkaMessage
-from tests.unit.consumer.consumer_bench import AWAY, P0, P1
+from tests.support.world import AWAY, P0, P1
 from tests.unit.consumer.framework.row_sink_bench import NOON, Bench, refused
 
 
@@ -95,7 +95,7 @@ def test_the_last_flush_of_a_stop_has_no_second_try(bench: Bench) -> None:
     bench.sink.stop()
     with pytest.raises(RetryableError, match="the next owner of the partitions reads them again"):
         bench.sink.flush()
-    assert bench.clock.now - begin == pytest.approx(bench.timings.stop_seconds, abs=2)
+    assert bench.clock.now - begin == pytest.approx(bench.member.runtime.timings.stop_seconds, abs=2)
 
 
 def test_a_log_that_is_closed_again_and_again_ends_the_process(bench: Bench) -> None:

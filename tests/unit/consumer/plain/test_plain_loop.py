@@ -20,17 +20,19 @@ from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.timings import Timings
 from tests.fakes.kafka_message import KafkaMessage
+from tests.fakes.manual_member import ManualMember
 from tests.fakes.played_client import PlayedClient
-from tests.unit.consumer.consumer_bench import AWAY, P0, P1, ConsumerBench
+from tests.support.world import AWAY, P0, P1
 
 BROKEN = FatalError("uploading s3://lake/x", "access denied")
 
 
-class Bench(ConsumerBench):
+class Bench:
     def __init__(
         self, on_bad_record: OnBadRecord = "dead-letter", transform: Callable[[Any], Any] | None = None
     ) -> None:
-        super().__init__()
+        self.member = ManualMember()
+        self.clock = self.member.clock
         self.client = PlayedClient()
         self.client.produce(P0, *[b'{"v":1}'] * 3)
         self.client.produce(P1, *[b'{"v":1}'] * 2)
@@ -412,6 +414,12 @@ def test_it_ends_at_the_fourth_time(bench: Bench) -> None:
     with pytest.raises(RetryableError, match="closed by another member"):
         bench.run(*[bench.fence] * 4, bench.wait, None)
     assert len(bench.member.closed) == 4
+
+
+def test_logs_that_are_closed_now_and_then_are_no_end(bench: Bench) -> None:
+    bench.run(*[step for _ in range(8) for step in (bench.fence, lambda: bench.clock.advance(301))])
+    assert len(bench.member.closed) == 9
+    assert bench.client.committed == {P0: 3, P1: 2}
 
 
 def test_a_log_that_is_gone_is_not_claimed_again(bench: Bench) -> None:

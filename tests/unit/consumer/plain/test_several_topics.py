@@ -22,22 +22,22 @@ from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.manual_member import CLOSED, ManualMember
 from tests.fakes.played_client import PlayedClient
 from tests.faults.lanes import AtOnce
-from tests.unit.consumer.consumer_bench import ConsumerBench
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 GONE = KafkaMessage(None, of_topic="b", failure=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
 
 
-class Bench(ConsumerBench):
+class Bench:
     """Topic ``a`` has its table from the beginning; that of ``b`` may be opened later."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.client = PlayedClient()
         for tp in (A0, A1, B0):
             self.client.produce(tp, *[b'{"v":1}'] * 3)
         self.client.give(A0, A1, B0)
-        self.a, self.b = self.member, ManualMember(self.clock, self.member.flow.buffer.limits)
+        self.a = ManualMember()
+        self.clock = self.a.clock
+        self.b = ManualMember(self.clock)
         self.a.flow.buffer.is_shared = True
         self.b.flow.buffer = self.a.flow.buffer
         self.b.flow.share = self.a.flow.buffer.new_share()
@@ -59,7 +59,7 @@ class Bench(ConsumerBench):
 
     def open_again(self) -> None:
         """From now on ``b`` can be opened, and it is time."""
-        self.b = ManualMember(self.clock, self.member.flow.buffer.limits)
+        self.b = ManualMember(self.clock)
         self.opening = NewTable()
         self.set_open()
         self.clock.advance(61)
@@ -114,14 +114,6 @@ def test_what_is_taken_away_while_its_table_is_opened_is_not_begun(bench: Bench)
 
     bench.run(_turn, take_away, bench.set_open, _turn)
     assert bench.b.closed == []
-
-
-def test_a_topic_without_a_table_is_passed_over(bench: Bench) -> None:
-    bench.opening.set_result("its name is too long")
-    assert bench.run(_turn, _turn)
-    assert bench.client.committed == {A0: 3, A1: 3}
-    assert set(bench.loop.consumption().tps) == set()
-    assert bench.loop.consumption().left_out == {"b": "its name is too long"}
 
 
 def test_other_threads_see_all_assigned_partitions_while_their_tables_begin_and_end_one_by_one(both: Bench) -> None:
@@ -234,18 +226,6 @@ class TestATableIsSetAside:
 
         assert both.run(_turn, fail, look, _turn)
         assert both.client.committed[B0] == 4
-
-    def test_for_longer_and_longer(self, bench: Bench) -> None:
-        bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
-        pauses: list[float] = []
-
-        def look() -> None:
-            aside = bench.loop.consumption().aside["b"]
-            pauses.append(aside.again_at - bench.clock())
-            bench.clock.advance(pauses[-1] + 1)
-
-        bench.run(_turn, *[look, _turn] * 8)
-        assert pauses == [60, 120, 240, 480, 960, 1800, 1800, 1800]
 
     def test_but_all_of_them_end_the_process(self, both: Bench) -> None:
         def fail() -> None:

@@ -1,19 +1,28 @@
-"""A member's log, takeovers and claims over a real folder, and files that logs name; Kafka and catalog are played."""
+"""A table in a real folder, and its members: their logs, claims and files. Kafka, catalog and Spark are played.
+
+It begins a member where a test wants one to begin: with a log that says so (``begun``), by a takeover without threads
+(``claimed``), or as a lane does (``new_member``).
+"""
 
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from app.catalog.base import Catalog
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment, Claimed
 from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
+from app.delivery.limits import BatchLimits
 from app.delivery.member import Member
+from app.delivery.pipeline import Writer
 from app.delivery.runtime import Runtime, Threads
+from app.delivery.stage import Stager
 from app.errors import ConnectorError, RetryableError
 from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, is_log, log_key
@@ -29,6 +38,7 @@ from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.storage.base import ChangedError
 from app.table.existing import TableLocation
+from app.table.layout import PartitionSpec
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock
@@ -85,17 +95,20 @@ class Kafka(GroupOffsets):
         return self.offsets.cluster_id
 
 
-class Bench:
-    """A store, and as many members as one likes; ``fenced`` are the tokens of the logs that found out.
+class World:
+    """A table, and as many members as one likes; ``fenced`` are the tokens of the logs that found out.
 
     ``members``: whether Kafka has us in the group, by turns; then it has. ``is_in_catalog``: as it knows by the marks.
     """
 
-    def __init__(self, tmp_path: Path, store: JournalStore | None = None) -> None:
+    new_store: Callable[[Path], JournalStore] = JournalStore
+
+    def __init__(self, tmp_path: Path, timings: Timings | None = None) -> None:
         self.lake = tmp_path / "lake"
-        self.lake.mkdir(exist_ok=True)
-        self.store = store or JournalStore(self.lake)
+        self.lake.mkdir()
+        self.store = self.new_store(self.lake)
         self.clock = Clock()
+        self.timings = timings or Timings(clock=self.clock, first_retry_seconds=0.002, fenced_seconds=0.02)
         self.epoch = Clock()
         self.is_in_catalog = False
         self.registered: list[list[str]] = []
@@ -104,7 +117,7 @@ class Bench:
         self.fenced: list[str] = []
         self.members: list[bool | Exception] = []
         self.on_question: Callable[[], object] = lambda: None  # whether Kafka has us
-        self.metrics = Metrics()
+        self.metrics = Metrics(timings=self.timings)
         self._tokens = iter("abcde0123")
         self._members: list[Member] = []
 
@@ -161,35 +174,43 @@ class Bench:
             Beginnings(self.kafka, TopicIds(self.kafka.topic_id), first, follow_offsets),
         )
 
-    def member(self, *, check_group: Callable[[], ConnectorError | None] = lambda: None, **wanted: Any) -> Member:
-        """It names its logs as ``OURS``, ``THEIRS`` and so on."""
-        stager: Any = None  # nothing is written
-        member = Member(
-            self.store,
-            Registrar(None, TableLocation(self.store.uri, "data/t"), spec("p"), "sensors", None),
-            stager,
-            Buffer(UNBOUNDED),
-            ArrowWriter(),
-            Group(
-                "group",
-                self.kafka,
-                TopicIds(self.kafka.topic_id),
-                KafkaWatch(),
-                self._is_member,
-                check_group,
-                Wanted(**wanted),
-            ),
-            Runtime(
-                self.lake,
-                self.metrics,
-                Timings(clock=self.clock, first_retry_seconds=0.002, fenced_seconds=0.02),
-                threads=Threads(new_pool=Pools()),
-                now=self.epoch,
-                new_token=lambda: next(self._tokens) * 8,
-            ),
+    def new_member(self, *, check_group: Callable[[], ConnectorError | None] = lambda: None, **wanted: Any) -> Member:
+        """A member that claims and writes nothing; it names its logs as ``OURS``, ``THEIRS`` and so on."""
+        nothing: Any = None
+        group = Group(
+            "group",
+            self.kafka,
+            TopicIds(self.kafka.topic_id),
+            KafkaWatch(),
+            self._is_member,
+            check_group,
+            Wanted(**wanted),
         )
-        self._members.append(member)
-        return member
+        return self._member(nothing, group)
+
+    def _member(
+        self,
+        stager: Stager,
+        group: Group,
+        catalog: Catalog | None = None,
+        table: PartitionSpec = spec("p"),  # noqa: B008
+        writer: Writer | None = None,
+        limits: BatchLimits = UNBOUNDED,
+        **of_runtime: Any,
+    ) -> Member:
+        runtime = Runtime(
+            self.lake,
+            self.metrics,
+            self.timings,
+            threads=Threads(new_pool=Pools()),
+            now=self.epoch,
+            new_token=lambda: next(self._tokens) * 8,
+        )
+        registrar = Registrar(catalog, TableLocation(self.store.uri, "data/t"), table, "sensors", None)
+        buffer = Buffer(limits)
+        runtime = replace(runtime, **of_runtime)
+        self._members.append(Member(self.store, registrar, stager, buffer, writer or ArrowWriter(), group, runtime))
+        return self._members[-1]
 
     def _is_member(self) -> bool:
         self.on_question()
