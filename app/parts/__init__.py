@@ -44,6 +44,7 @@ FORMATS: Final[Mapping[str, Format]] = {
 CATALOGS: Final = {"quix": "app.parts.quix.catalog:QuixCatalog", "iceberg": "app.parts.iceberg.table:IcebergTable"}
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
 REGISTRY: Final = "app.parts.registry:new_registry"
+CONSOLES: Final = ("app.parts.console.console:Console",)  # see ``app.monitoring.monitor.Console``
 KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
 OBSERVERS: Final[Mapping[str, Observer]] = {
     "maintenance": Observer(("compact", "keep"), "app.parts.maintenance.schedule:SelfMaintenance"),

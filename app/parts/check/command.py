@@ -22,13 +22,13 @@ from quixstreams.models.topics import Topic, TopicManager
 from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
+from app.consumer.errors import ROOT
 from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
 from app.kafka.topics import Topics, listing_topics, missing_topic, new_admin, open_topic
-from app.monitoring.documents import ROOT
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
