@@ -46,6 +46,7 @@ STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.st
 REGISTRY: Final = "app.parts.registry:new_registry"
 CONSOLES: Final = ("app.parts.console.console:Console",)  # see ``app.monitoring.monitor.Console``
 KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
+RUN_END: Final = "app.parts.until.run_end:new_run_end"
 OBSERVERS: Final[Mapping[str, Observer]] = {
     "maintenance": Observer(("compact", "keep"), "app.parts.maintenance.schedule:SelfMaintenance"),
     "lineage": Observer(("lineage_url",), "app.parts.lineage.lineage:Lineage", "app.parts.lineage.lineage:ask"),

@@ -49,6 +49,7 @@ PARTS = {
     "schema": "",
     "stream_timeouts": "",
     "try_out": "avro",
+    "until": "",
 }
 
 # Library, or module of ours → the modules that may import it.
