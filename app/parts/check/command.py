@@ -279,8 +279,8 @@ class _Attempts:
         spec, known, column = lake.spec, lake.schema.would_be(), lake.spec.timestamp_column
         if column not in {*known.columns, *spec.order}:
             _warn("TIMESTAMP_COLUMN", column, known.columns, "have the Kafka timestamp there")
-        of_iceberg = self._known.partitions if self._known else (*spec.order, *self._settings.transforms)
-        partitions = ", ".join(of_iceberg if self._settings.is_iceberg else spec.order)
+        of_catalog = self._known.partitions if self._known else (*spec.order, *self._settings.transforms)
+        partitions = ", ".join(of_catalog if spec.keeps_columns else spec.order)
         columns = f"partitioned by {partitions}" if partitions else "without partitions"
         return f"at {self._location.uri}, {columns}"
 

@@ -267,7 +267,7 @@ ENGINES: Final[Mapping[str, Callable[[Table], str]]] = {
 
 def schema(settings: Settings, options: Namespace) -> int:
     """Print the statement for the columns that the table has now."""
-    if settings.is_iceberg:
+    if settings.catalog_kind.is_table:
         raise ConfigError("reading the schema", "the table is in the Iceberg catalog", "Engines find its columns there")
     store = new_store(settings)
     catalog = new_catalog(settings, store)
