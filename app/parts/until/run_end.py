@@ -21,10 +21,10 @@ from app.consumer.plain.client import new_client
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, RetryableError
-from app.kafka.newest import readable_ends
 from app.kafka.questions import GroupOffsets
 from app.model import Message, TopicPartition
 from app.monitoring.waits import Request
+from app.parts.until.newest import readable_ends
 
 logger = logging.getLogger(__name__)
 
