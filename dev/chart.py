@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.config.json_schema import json_schema
+from app.parts.schema.json_schema import json_schema
 from dev.connector import REPO
 from dev.go_program import GoProgram
 from dev.machine import ServiceError

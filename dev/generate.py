@@ -14,8 +14,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from app.config.fields import options
-from app.config.json_schema import shown_default
 from app.config.settings import VARIABLES, Settings
+from app.parts.schema.json_schema import shown_default
 from dev.connector import REPO
 
 PLATFORM = "Quix__"

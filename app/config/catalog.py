@@ -10,6 +10,7 @@ from app.config.fields import Contradictions, env
 from app.config.store import Url
 from app.config.table import Table
 from app.http_headers import fits_header
+from app.parts import CATALOGS, CatalogKind
 
 CatalogType = Literal["quix", "iceberg"]
 
@@ -47,16 +48,15 @@ class Catalog(Table):
     """Namespace of the table in the catalog."""
 
     @property
-    def is_iceberg(self) -> bool:
-        return self.catalog_type == "iceberg"
+    def catalog_kind(self) -> CatalogKind:
+        return CATALOGS[self.catalog_type]
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
-        if self.is_iceberg:
+        if self.catalog_type == "iceberg":
             yield from self._contradictions_of_iceberg()
-        for entry in filter(parse.is_odd_transform, self.partitions if self.is_iceberg else ()):
-            yield "HIVE_COLUMNS", f"must have {entry} in a form such as day(at), bucket(16,device) or truncate(3,code)"
-        for entry in self.transforms if not self.is_iceberg else ():
+            return
+        for entry in self.transforms:
             yield "HIVE_COLUMNS", f"must not hold {entry} without CATALOG_TYPE=iceberg: only Iceberg has transforms"
 
     def _contradictions_of_iceberg(self) -> Contradictions:
@@ -75,3 +75,5 @@ class Catalog(Table):
         for variable, names in (("TIMESTAMP_COLUMN", (self.timestamp_column,)), ("COLUMN_TYPES", self.column_types)):
             if any("." in name for name in names):
                 yield variable, "must have no dots in names with CATALOG_TYPE=iceberg"
+        for entry in filter(parse.is_odd_transform, self.partitions):
+            yield "HIVE_COLUMNS", f"must have {entry} in a form such as day(at), bucket(16,device) or truncate(3,code)"

@@ -175,7 +175,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
             self.timestamp_column,
             self.null_partition,
             order=tuple(entry.removeprefix(parse.VIRTUAL_MARK) for entry in self.plain_partitions),
-            keeps_columns=self.is_iceberg,
+            keeps_columns=self.catalog_kind.is_table,
             sort_column=self.sort_column,
             stats_columns=self.stats_columns,
             time_zone=self.time_zone,
@@ -193,7 +193,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
 
         The platform's token is sent only to the platform's host.
         """
-        if self.is_iceberg:
+        if self.catalog_type == "iceberg":
             return self._iceberg
         url, token = self.catalog_url or self.platform_catalog_url, self.catalog_auth_token
         if url is None:
@@ -236,7 +236,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
             problem = "must not be set with UNTIL: the run would end first. Run {} as a job of its own"
             yield from self.refuse(problem.format("compact"), "COMPACT")
             yield from self.refuse(problem.format(f"erase --older-than {self.keep}"), "KEEP")
-        if self.keep and not self.is_iceberg and TIME_COLUMNS[0] not in self.partitions:
+        if self.keep and not self.spec.keeps_columns and TIME_COLUMNS[0] not in self.partitions:
             yield "KEEP", "needs folders of time: year in HIVE_COLUMNS, and as you like month, day and hour"
         if self.memory_limit_mb is not None and self.memory.shortage:
             yield _LIMIT, self.memory.shortage

@@ -1,11 +1,13 @@
-"""An observer of the sink: stream timeouts follow records by it, and the sink needs no keys."""
+"""What accompanies the sink: an observer, by which stream timeouts follow records without its keys; a run's end."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from quixstreams import Application
 from quixstreams.models import Deserializer
 
+from app.delivery.members import Members
 from app.model import Message, Rejected, TopicPartition
 
 IsHeard = Callable[[TopicPartition], bool]  # whether a partition is being consumed
@@ -39,6 +41,21 @@ class KeyWatch(Protocol):
     key_deserializer: Deserializer
 
     def new_observer(self, application: Application, topics: Collection[str], is_heard: IsHeard, /) -> SinkObserver: ...
+
+
+class RunEnd(AbstractContextManager[None], Protocol):
+    """The end of a run that has one; the lane runs inside of its ``with`` block."""
+
+    def before(self, tp: TopicPartition, messages: Sequence[Message], taken: int, /) -> Sequence[Message]:
+        """Returns those of this run, of some by rising offsets; ``taken``: where this assignment goes on."""
+
+    def only(self, deserialize: Callable[[Any], Any], /) -> Callable[[Any], Any]:
+        """Wraps ``row_deserialize`` of a topic, so that quixstreams passes over what is not of this run."""
+
+    def watch(
+        self, members: Members, assigned: Callable[[], Collection[TopicPartition]], stop: Callable[[], None], /
+    ) -> None:
+        """Calls ``stop`` at the end; ``assigned`` returns the partitions of this member, none while they change."""
 
 
 class Observed:

@@ -16,7 +16,17 @@ from app.convert.bounds import MAX_NEW_SCALARS, MAX_SCALARS
 from app.convert.columns import Columns, coerce_array, has_values, infer
 from app.convert.fields import FieldValues, field_names, infer_fields
 from app.convert.kafka_columns import in_form_of
-from app.convert.values import CASE, FULL, Column, Growth, Rescue, coerce_column, is_empty, refusal_of_name
+from app.convert.values import (
+    CASE,
+    FULL,
+    Column,
+    Growth,
+    RefuseName,
+    Rescue,
+    coerce_column,
+    is_empty,
+    refusal_of_name,
+)
 from app.json_texts import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
 from app.reasons import Reason, about
@@ -36,16 +46,18 @@ class Rules:
         partition_columns: are in the folders' names, not in the files.
         fixed: the types that the user has set, by column; the type in the schema takes precedence.
         timestamp_as: the column with the moment of the timestamp column, if there is one.
-        is_iceberg: whether it is an Iceberg table: a column never becomes ``double``, and no name has a dot.
         column_limit: the scalar fields of a table that no record adds to.
+        widens: whether a column of the table may change from ``bigint`` to ``double``.
+        refuse: why the catalog allows no column of a name, if so.
     """
 
     timestamp_column: str
     partition_columns: frozenset[str]
     fixed: Types = field(default_factory=dict)
     timestamp_as: str | None = None
-    is_iceberg: bool = False
     column_limit: int = MAX_SCALARS
+    widens: bool = True
+    refuse: RefuseName = lambda _: None
 
     def most_scalars(self, schema: TableSchema) -> int:
         """Returns how many scalar fields a table with this schema may have after one more batch."""
@@ -89,7 +101,7 @@ def convert(
         BadRowsError: records cannot be rows: names are not text or not Unicode.
     """
     left = (rules.most_scalars(schema) if most is None else most) - _scalars(schema)
-    growth = Growth(left, is_iceberg=rules.is_iceberg)
+    growth = Growth(left, rules.refuse)
     batch = _Conversion(rows, schema, rules, extra, growth)
     batch.add_fields()
     batch.add_timestamps()
@@ -157,7 +169,7 @@ class _Conversion:
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], growth: Growth) -> Column:
         """Fits a column into the table's type or, if the column is new, into the type that the user has set."""
         fixed = name in self._rules.fixed
-        growth.widens = not (self._rules.is_iceberg and name in self._known)
+        growth.widens = self._rules.widens or name not in self._known
         column = coerce_array(array, values, self._kind(name), fixed=fixed, growth=growth)
         return _appearing(column) if fixed and name not in self._known else column
 
@@ -226,7 +238,7 @@ class _Conversion:
         new = (name for name, its in self._columns.items() if name not in self._known and its.kind is not None)
         for name in sorted(new, key=self._first_seen):
             if name not in self._own:
-                refusal = refusal_of_name(name, folded, is_iceberg=self._rules.is_iceberg)
+                refusal = refusal_of_name(name, folded, self._rules.refuse)
                 if refusal is not None:
                     del self._columns[name]
                     self._rescued.pop(name, None)

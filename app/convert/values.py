@@ -20,13 +20,12 @@ from app.json_texts import to_json
 from app.reasons import Reason, about, shown
 from app.table.type_names import parts, scalar_count, type_name
 
-_ICEBERGS_OWN = frozenset(
-    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
-)
 FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of one list by the fields that each of them has: 8 bytes each
 _IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
 CASE = "has a name that differs only in case from another one"
+
+RefuseName = Callable[[str], str | None]
 
 
 @dataclass(slots=True)
@@ -35,12 +34,12 @@ class Growth:
 
     Attributes:
         left: how many scalar fields, at whatever depth, may still be added; counts them down.
-        is_iceberg: whether names must have no dot, as Iceberg reads them as paths.
+        refuse: why the catalog allows no field of a name, if so.
         widens: whether ``bigint`` may become ``double``.
     """
 
     left: float
-    is_iceberg: bool = False
+    refuse: RefuseName = lambda _: None
     widens: bool = True
 
     @property
@@ -194,7 +193,7 @@ class _Fitter:
 
     def _fit_new(self, name: str, value: Any, kind: Growing, depth: int, lists: int) -> Fit:
         """Fits the value of a field that the struct does not have; adds the field if the value has a type."""
-        refusal = refusal_of_name(name, kind.folded, full=self._fixed, is_iceberg=self._growth.is_iceberg)
+        refusal = refusal_of_name(name, kind.folded, self._growth.refuse, full=self._fixed)
         if refusal is not None:
             return None, None if is_empty(value) else Misfit(value, about(value, f" {refusal}"))
         field = Growing()
@@ -288,7 +287,7 @@ def _text(value: Any) -> str:
     return value.isoformat() if isinstance(value, date | time) else to_json(value)
 
 
-def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is_iceberg: bool = False) -> str | None:
+def refusal_of_name(name: str, folded: Container[str], refuse: RefuseName, *, full: bool = False) -> str | None:
     """Returns why no field of this name can be added to those whose names in lower case are ``folded``."""
     try:
         size = len(name.encode())
@@ -300,10 +299,8 @@ def refusal_of_name(name: str, folded: Container[str], *, full: bool = False, is
         return "has an empty name"  # DuckDB calls it C0, which another one may be called
     if "\0" in name:
         return "has a name with the character NUL"  # where Polars takes a table over from others, a name ends there
-    if is_iceberg and "." in name:
-        return "has a name with a dot, which Iceberg reads as a path"
-    if is_iceberg and name.lower() in _ICEBERGS_OWN:
-        return "has a name that Iceberg reserves"
+    if refusal := refuse(name):
+        return refusal
     if name.lower() in folded:
         return CASE
     return FULL if full else None

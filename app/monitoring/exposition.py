@@ -129,7 +129,8 @@ class Exposition:
 
 
 def _of_partitions(status: Status) -> Iterator[Metric]:
-    known = sorted((row.tp, row.position, row.age) for row in status.rows if row.position)
+    now, oldest = status.counts.at, status.live.consumption.oldest
+    known = [(tp, each, each.freshness(now, oldest.get(tp))) for tp, each in sorted(status.counts.positions.items())]
     for name, documentation, read in _PARTITION_GAUGES:
         values = {(tp.topic, str(tp.partition)): read(position, age) for tp, position, age in known}
         yield _gauge(name, documentation, ["topic", "partition"], values)

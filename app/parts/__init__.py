@@ -18,6 +18,14 @@ class Format(NamedTuple):
     also: str = ""  # another name of it
 
 
+class CatalogKind(NamedTuple):
+    """A kind of catalog: it lists a table of folders, or it is the table itself, with partitions, columns and types."""
+
+    new: str  # from its target, the store and the query API
+    is_table: bool = False
+    refusal_of_name: str = ""  # why no column can have a name, if so
+
+
 class Observer(NamedTuple):
     """What accompanies a run where one of the settings is not empty."""
 
@@ -41,10 +49,15 @@ FORMATS: Final[Mapping[str, Format]] = {
     "json-schema": Format("app.convert.json_parser:JsonSchemaMessages", is_of_keys=False),
     "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
-CATALOGS: Final = {"quix": "app.parts.quix.catalog:QuixCatalog", "iceberg": "app.parts.iceberg.table:IcebergTable"}
+CATALOGS: Final[Mapping[str, CatalogKind]] = {
+    "quix": CatalogKind("app.parts.quix.catalog:QuixCatalog"),
+    "iceberg": CatalogKind("app.parts.iceberg.table:IcebergTable", True, "app.parts.iceberg.names:refusal_of_name"),
+}
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
 REGISTRY: Final = "app.parts.registry:new_registry"
+CONSOLES: Final = ("app.parts.console.console:Console",)  # see ``app.monitoring.monitor.Console``
 KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
+RUN_END: Final = "app.parts.until.run_end:new_run_end"
 OBSERVERS: Final[Mapping[str, Observer]] = {
     "maintenance": Observer(("compact", "keep"), "app.parts.maintenance.schedule:SelfMaintenance"),
     "lineage": Observer(("lineage_url",), "app.parts.lineage.lineage:Lineage", "app.parts.lineage.lineage:ask"),

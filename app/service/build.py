@@ -1,8 +1,10 @@
 """Builds the parts from the settings."""
 
 import shutil
+from dataclasses import replace
 from math import inf
 from pathlib import Path
+from pkgutil import resolve_name
 
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
@@ -23,8 +25,10 @@ def new_stager(settings: Settings, lake: Lake, bad_records: BadRecords, formats:
     """Steps 1 and 2; without ``formats`` of rows alone."""
     spec = lake.spec
     columns, types = frozenset(spec.columns), settings.column_types
-    limit, is_iceberg = settings.column_limit, settings.is_iceberg
-    rules = Rules(spec.timestamp_column, columns, types, settings.timestamp_as, is_iceberg, limit)
+    limit, kind = settings.column_limit, settings.catalog_kind
+    rules = Rules(spec.timestamp_column, columns, types, settings.timestamp_as, limit, not kind.is_table)
+    if kind.refusal_of_name:
+        rules = replace(rules, refuse=resolve_name(kind.refusal_of_name))
     field_rules = settings.field_rules
     whole_batches = None
     if formats:

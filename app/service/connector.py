@@ -7,9 +7,10 @@ import gc
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
@@ -18,7 +19,7 @@ from quixstreams import Application
 from app import logs
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
-from app.consumer.sink_observer import KeyWatch
+from app.consumer.sink_observer import KeyWatch, RunEnd
 from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
 from app.delivery.limits import BatchLimits
@@ -34,13 +35,13 @@ from app.kafka.topics import listing_topics, prefix_of
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption, Health
+from app.parts import RUN_END
 from app.service.build import new_stager
 from app.service.customised import Customised
 from app.service.formats import Formats
 from app.service.kafka import open_group, what_is_written
 from app.service.lake import Lake, check_journals
 from app.service.process import Process
-from app.service.until import RunEnd
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
 from app.table.existing import TableLocation
@@ -93,6 +94,11 @@ class Connector:
         ours = what_is_written(self.settings, self.location, prefix_of(application))
         group = application.config.consumer_group
         self.runtime.metrics.waits.at_start("Kafka", partial(check_members, admin, group, ours, topics))
+
+    def new_run_end(self, application: Application, admin: AdminClient, topics: Collection[str]) -> RunEnd | None:
+        """With UNTIL: ask Kafka where these topics end."""
+        new: Callable[..., RunEnd] = resolve_name(RUN_END)
+        return None if self.settings.until is None else new(self.settings, self.runtime, application, admin, topics)
 
     def join_group(
         self,
@@ -154,23 +160,18 @@ class Connector:
         logger.info("ready to consume %s after %.1f s", self.settings.input_topic, self.process.seconds)
         self.spark.up.add_done_callback(self._can_write)
         self.spark.lost.add_done_callback(lambda lost: self.process.end_without_spark(lost.result(), lane.members.fail))
-        if lane.run_end:
-            lane.run_end.start()
-            self.ends.callback(lane.run_end.stop)
         _spare_the_garbage_collector()
-        try:
-            is_all_written = lane.run()
-        finally:
-            self.bad_records.log_total()
-        if not is_all_written:
-            raise RetryableError(
-                "stopping",
-                "the offsets of some rows could not be committed",
-                "The next start reads them again: none is lost",
-            )
-        if lane.run_end and not lane.run_end.is_reached:
-            hint = "The next start goes on where this run has ended"
-            raise RetryableError("running until UNTIL", "the run was stopped before that", hint)
+        with lane.run_end or nullcontext():
+            try:
+                is_all_written = lane.run()
+            finally:
+                self.bad_records.log_total()
+            if not is_all_written:
+                raise RetryableError(
+                    "stopping",
+                    "the offsets of some rows could not be committed",
+                    "The next start reads them again: none is lost",
+                )
         logger.info("stopped: everything consumed is in the lake and committed")
 
     def _can_write(self, spark_up: Future[None]) -> None:

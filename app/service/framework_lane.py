@@ -28,7 +28,6 @@ from app.model import TopicPartition
 from app.service.connector import Connector, Lane
 from app.service.customised import REPARTITIONED
 from app.service.kafka import new_application, open_input
-from app.service.until import RunEnd, new_until
 
 
 def new_framework_lane(connector: Connector) -> Lane:
@@ -40,7 +39,7 @@ def new_framework_lane(connector: Connector) -> Lane:
         connector.health.turn()
         if connector.process.stop.is_set():  # quixstreams forgets a stop that came before it ran
             application.stop()
-        if until:
+        if run_end:
             callbacks.assignment = [TopicPartition(each.topic, each.partition) for each in consumer.assignment()]
 
     callbacks = Callbacks(current, tick)
@@ -55,10 +54,10 @@ def new_framework_lane(connector: Connector) -> Lane:
     topics = {each.name: each for each in (topic, *built.topics)}
     internal = [name for name in topics if REPARTITIONED in name]
     current.watch(topics.values(), topic.name)
-    until = new_until(settings, runtime, application, admin, topics.keys() - internal)
-    if until:
+    run_end = connector.new_run_end(application, admin, topics.keys() - internal)
+    if run_end:
         for each in (topics[name] for name in topics.keys() - internal):
-            vars(each)["row_deserialize"] = until.only(each.row_deserialize)
+            vars(each)["row_deserialize"] = run_end.only(each.row_deserialize)
     consumer = built.processing_context.consumer
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
@@ -89,9 +88,8 @@ def new_framework_lane(connector: Connector) -> Lane:
         run(application)
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
 
-    run_end = None
-    if until:
-        run_end = RunEnd(until, runtime.metrics, lambda: callbacks.assignment, stop, member.group.offsets, internal)
+    if run_end:
+        run_end.watch(members, lambda: callbacks.assignment, stop)
     brokers = application.config.broker_address.bootstrap_servers
     return Lane(
         admin, brokers, [topic.name], members, lambda: sink.consumption(callbacks.assigned), stop, consume, run_end

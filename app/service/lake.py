@@ -22,7 +22,6 @@ from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
 from app.journal.journal import warn_of_other_groups
 from app.monitoring.waits import Waits
-from app.parts import CATALOGS
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
@@ -119,7 +118,7 @@ def new_catalog(settings: Settings, store: ObjectStore, query_api: QuixTarget | 
     """The catalog, without a request to it; ``None`` without one. Iceberg's metadata is kept in the store."""
     if (target := settings.catalog) is None:
         return None
-    new: Callable[..., Catalog] = resolve_name(CATALOGS[settings.catalog_type])
+    new: Callable[..., Catalog] = resolve_name(settings.catalog_kind.new)
     return new(target, store, query_api)
 
 
@@ -138,22 +137,22 @@ def new_lake(
     spec = open_table(store, known, location.root, settings.spec, default_null)
     if settings.transforms or (known and known.computed()):
         spec = replace(spec, computed_bytes=COMPUTED_BYTES)
-    if settings.is_iceberg and known and settings.partitions and {*settings.partitions} != {*known.partitions}:
+    if spec.keeps_columns and known and settings.partitions and {*settings.partitions} != {*known.partitions}:
         logger.warning(
             "HIVE_COLUMNS=%s is for a new table: this one stays partitioned by %s",
             ",".join(settings.partitions),
             ",".join(known.partitions) or "nothing",
         )
-    if not settings.is_iceberg and (hidden := [name for name in spec.columns if name.startswith("_")]):
+    if not spec.keeps_columns and (hidden := [name for name in spec.columns if name.startswith("_")]):
         logger.warning(
             "HIVE_COLUMNS: some engines, such as pyarrow, see no row in folders that begin with _: %s. See %s",
             ", ".join(hidden),
             f"{DOCUMENTS}/engines.md#what-each-engine-reads",
         )
-    of_iceberg = None
-    if settings.is_iceberg:
+    of_catalog = None
+    if settings.catalog_kind.is_table:
         columns = known.columns if known and known.columns is not None else pa.schema([])
-        of_iceberg = TableSchema.of_others(column for column in columns if column.name not in spec.columns)
+        of_catalog = TableSchema.of_others(column for column in columns if column.name not in spec.columns)
     registrar = Registrar(catalog if settings.auto_discover else None, location, spec, settings.input_topic, known)
-    schema = SchemaStore(store, location.root, settings.column_types, of_iceberg, spec.time_zone)
+    schema = SchemaStore(store, location.root, settings.column_types, of_catalog, spec.time_zone)
     return Lake(store, location, spec, schema, registrar)

@@ -27,7 +27,6 @@ from app.service.formats import Formats
 from app.service.kafka import new_application, open_input, partition_fetch
 from app.service.table_admission import topics_among
 from app.service.tables import Tables
-from app.service.until import RunEnd, new_until
 
 
 def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> Lane:
@@ -42,7 +41,7 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     topic, topics, subscribed = _open_inputs(connector, application, visible)
     observer = connector.key_watch.new_observer(application, visible, lambda tp: presence.is_there and loop.is_read(tp))
     connector.check_group(application, admin, topics)
-    until = new_until(settings, connector.runtime, application, admin, topics)
+    run_end = connector.new_run_end(application, admin, topics)
     presence = BrokerPresence()
     # "range" would give the first partitions of all topics to the first member; without it no member of one topic could
     # stay in the group while the others come.
@@ -66,11 +65,9 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
         connector.health.turn()
 
     intake = Intake(connector.limits.max_record_bytes, connector.bad_records, formats.size_of, observer, transformer)
-    loop = PlainLoop(client, intake, members, on_turn, until)
-    run_end = None
-    if until:
-        assigned, aside = (lambda: members.assigned), (lambda: {*members.aside, *members.left_out, *members.deleted})
-        run_end = RunEnd(until, connector.runtime.metrics, assigned, loop.stop, aside=aside)
+    loop = PlainLoop(client, intake, members, on_turn, run_end)
+    if run_end:
+        run_end.watch(members, lambda: members.assigned, loop.stop)
     brokers = application.config.broker_address.bootstrap_servers
     return Lane(admin, brokers, topics, members, loop.consumption, loop.stop, partial(loop.run, *subscribed), run_end)
 

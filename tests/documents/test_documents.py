@@ -25,7 +25,6 @@ from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES
 from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.history import History
 from app.monitoring.metrics import OPERATIONS, Metrics
 from app.monitoring.status import Consumption, Identity, Live, Status
 from app.service.process import LONGEST_STOP_SECONDS
@@ -316,7 +315,7 @@ def test_every_metric_has_a_row() -> None:
     metrics.committed({partition: 1})
     metrics.maintained(Maintenance())
     identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True, compaction_seconds=1.0)
-    status = Status(identity, Live(consumption=Consumption(due_in=1.0)), metrics.counts(), History(), 0.0)
+    status = Status(identity, Live(consumption=Consumption(due_in=1.0)), metrics.counts())
     text = Exposition(metrics.registry, lambda: status).text().decode()
     served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))
     cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))

@@ -16,8 +16,8 @@ import requests
 import yaml
 
 from app import DOCUMENTS
-from app.monitoring import documents
-from app.monitoring.status_page import render, render_partitions
+from app.parts.console import documents
+from app.parts.console.status_page import render, render_partitions
 from tests.support.status_views import VIEWS, served
 
 REPO = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def of_the_status_page() -> Iterator[str]:
     for new_view in VIEWS.values():
         yield from Page(render(new_view())).links
         yield from Page(render_partitions(new_view())).links
-    tree = ast.parse((REPO / "app/monitoring/sentences.py").read_text())
+    tree = ast.parse((REPO / "app/parts/console/sentences.py").read_text())
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Sentence"]
     pages = [call.args[2] for call in calls]
     assert pages
@@ -189,7 +189,7 @@ def test_the_address_that_is_set_at_the_build_is_that_of_messages_and_of_the_sta
     elsewhere = "https://example.com/docs"
     shown = told(
         "-c",
-        "from tests.support.status_views import VIEWS; from app.monitoring.status_page import render;"
+        "from tests.support.status_views import VIEWS; from app.parts.console.status_page import render;"
         "print(render(next(iter(VIEWS.values()))()))",
         DOCS_URL=f"{elsewhere}/",
     )

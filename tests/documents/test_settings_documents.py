@@ -13,9 +13,9 @@ import pytest
 from dotenv import dotenv_values
 
 from app.config.environment import load_settings
-from app.config.json_schema import json_schema
 from app.config.memory import ROOMY_CONTAINER_MB
 from app.config.settings import DEFAULT_PREFIX, VARIABLES
+from app.parts.schema.json_schema import json_schema
 from dev.generate import FILLED_IN, FORM, PLATFORM, outdated, sections
 
 REPO = Path(__file__).parents[2]

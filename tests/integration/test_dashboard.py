@@ -11,7 +11,6 @@ import pytest
 from app.errors import RetryableError
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.history import History
 from app.monitoring.metrics import DeliveredBatch, Metrics
 from app.monitoring.status import Consumption, Identity, Live, Status
 from dev.dashboard import DASHBOARD
@@ -41,7 +40,7 @@ def test_the_connector_has_each_metric() -> None:
     metrics.reaches({TopicPartition("sensors", 0): 1})
     identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True)
     live = Live(consumption=Consumption(due_in=1.0), java_pid=os.getpid())
-    status = Status(identity, live, metrics.counts(), History(), 0.0)
+    status = Status(identity, live, metrics.counts())
     text = Exposition(metrics.registry, lambda: status).text().decode()
     assert set(re.findall(r"^(?:# TYPE )?(\w+)[{ ]", text, re.MULTILINE)) >= NAMES
 

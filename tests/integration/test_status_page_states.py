@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.monitoring.status_page import render, render_partitions, render_tables
-from app.monitoring.tables import of_tables
+from app.parts.console.shown_status import of_tables
+from app.parts.console.status_page import render, render_partitions, render_tables
 from dev.browser import Browser
 from tests.support.status_views import VIEWS, served, several
 

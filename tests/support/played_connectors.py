@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.history import History
 from app.monitoring.metrics import DeliveredBatch, Metrics
 from app.monitoring.status import Aside, Consumption, Identity, Live, StateName, Status
 from app.monitoring.waits import Trouble
@@ -146,7 +145,7 @@ class Replica:
         consumption = Consumption(oldest=self._oldest, unclaimed=unclaimed, aside=aside, left_out=left_out)
         live = Live(self.state, consumption=consumption, waits=self.metrics.waits.current())
         self.metrics.members(1, self.programs)
-        return Status(identity, live, self.metrics.counts(), History(), self.now)
+        return Status(identity, live, self.metrics.counts())
 
 
 Event = Callable[[], None]

@@ -8,12 +8,13 @@ from typing import Any
 from app.errors import FatalError, RetryableError, SparkLostError
 from app.logs import Warned
 from app.model import TopicPartition
-from app.monitoring.history import History, Sample
 from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Metrics, Totals
 from app.monitoring.monitor import Monitor
-from app.monitoring.status import Aside, Consumption, Health, Identity, Live, Probe, Status
-from app.monitoring.status_page import View
+from app.monitoring.status import Aside, Consumption, Health, Identity, Live, Probe
 from app.monitoring.waits import Trouble
+from app.parts.console.history import History, Sample
+from app.parts.console.shown_status import ShownStatus
+from app.parts.console.status_page import View
 from dev.server import free_ports
 
 NOW = 1_700_000_000.0
@@ -132,7 +133,7 @@ def running() -> View:
     )
     samples = history(lambda ago: 900 + 8 * (ago % 30))
     return View(
-        Status(IDENTITY, live, _metrics(), samples, MONOTONIC),
+        ShownStatus(IDENTITY, live, _metrics(), samples, MONOTONIC),
         warned=(),
         uptime=11_520.0,
         seconds=11_400.0,
@@ -143,7 +144,7 @@ def running() -> View:
 
 def _starting() -> View:
     counts = replace(Metrics(lambda: NOW - 4).counts(), at=NOW)
-    status = Status(replace(IDENTITY, is_found=False), Live(java_pid=17), counts, History(), MONOTONIC)
+    status = ShownStatus(replace(IDENTITY, is_found=False), Live(java_pid=17), counts, History(), MONOTONIC)
     return replace(running(), status=status, uptime=4.0, seconds=4.0)
 
 

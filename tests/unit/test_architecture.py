@@ -37,6 +37,7 @@ PARTS = {
     "avro": "",
     "azure": "",
     "check": "try_out",
+    "console": "",
     "gcs": "",
     "iceberg": "",
     "lineage": "",
@@ -47,7 +48,8 @@ PARTS = {
     "replay": "",
     "schema": "",
     "stream_timeouts": "",
-    "try_out": "avro",
+    "try_out": "avro until",
+    "until": "",
 }
 
 # Library, or module of ours → the modules that may import it.
@@ -67,13 +69,13 @@ HOMES = {
     "polars": "app.parts.avro.avro_columns",
     "openlineage": "app.parts.lineage.lineage",
     "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
-    "jinja2": "app.monitoring.status_page",
-    "markdown_it": "app.monitoring.documents",
-    "starlette": "app.monitoring.http_server app.monitoring.monitor",
+    "jinja2": "app.parts.console.status_page",
+    "markdown_it": "app.parts.console.documents",
+    "starlette": "app.monitoring.http_server app.monitoring.monitor app.parts.console.console",
     "uvicorn": "app.monitoring.http_server",
     "quixstreams": "app.consumer.* app.kafka.* app.service.* app.parts.* app.transform",
     "app.config.environment": "main",
-    "app.config.settings": ("app.config.environment app.config.json_schema app.service.* app.commands app.parts.*"),
+    "app.config.settings": ("app.config.environment app.service.* app.commands app.parts.*"),
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
     "app.spark.writer": (

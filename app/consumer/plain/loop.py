@@ -18,7 +18,7 @@ from quixstreams.kafka.exceptions import KafkaConsumerException
 from app.bad_records.refusals import not_decompressed
 from app.consumer.offsets import Copies
 from app.consumer.plain.intake import TURN_SECONDS, Intake, Reading, Taken
-from app.consumer.until import Until
+from app.consumer.sink_observer import RunEnd
 from app.delivery.assignment import Assignment, Partition
 from app.delivery.members import Members
 from app.errors import ConnectorError, RetryableError
@@ -49,13 +49,13 @@ class PlainLoop:
         intake: Intake,
         members: Members,
         on_turn: Callable[[bool], None],
-        until: Until | None = None,
+        run_end: RunEnd | None = None,
     ) -> None:
         self._client = client
         self._intake = intake
         self._members = members
         self._on_turn = on_turn
-        self._until = until
+        self._run_end = run_end
         self._timings = members.runtime.timings
         self._reading = Reading(client, members, intake.observer)
         self._copies = Copies(client, members.runtime.metrics, self._timings)
@@ -74,7 +74,7 @@ class PlainLoop:
                 self._turn()
             self._members.flush(self._timings.stop_seconds)
             self._intake.observer.flushed()
-            self._members.raise_failure(also_aside=self._until is not None)
+            self._members.raise_failure(also_aside=self._run_end is not None)
             for topic in self._members.aside:
                 logger.warning(
                     "the table of topic %s is set aside: its records wait in Kafka for the next start", topic
@@ -179,8 +179,8 @@ class PlainLoop:
         assignment, partition = self._members.claimed_partition(tp)
         if assignment is None or partition is None:
             return Taken(0, 0)  # it was revoked, or assigned again, while these messages were fetched
-        if self._until:
-            messages = self._until.before(tp, messages, partition.taken)
+        if self._run_end:
+            messages = self._run_end.before(tp, messages, partition.taken)
             if not messages:
                 self._client.pause([KafkaTopicPartition(*tp)])
                 return Taken(0, 0)

@@ -55,7 +55,7 @@ def audit(settings: Settings, options: Namespace) -> int:
 
 def _files(settings: Settings, store: ObjectStore, root: str) -> Iterator[tuple[str, int]]:
     """The files that readers of the table read, by key and size."""
-    if not settings.is_iceberg:
+    if not settings.catalog_kind.is_table:
         yield from ((found.key, found.size) for found in store.list(f"{root}/") if is_data_file(found.key, root))
         return
     from app.parts.iceberg.rewrite import Rewrite  # noqa: PLC0415 - loads pyiceberg

@@ -22,13 +22,13 @@ from quixstreams.models.topics import Topic, TopicManager
 from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
+from app.consumer.errors import ROOT
 from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
 from app.kafka.topics import Topics, listing_topics, new_admin, open_topic, prefix_of
-from app.monitoring.documents import ROOT
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
@@ -278,8 +278,8 @@ class _Attempts:
         spec, known, column = lake.spec, lake.schema.would_be(), lake.spec.timestamp_column
         if column not in {*known.columns, *spec.order}:
             _warn("TIMESTAMP_COLUMN", column, known.columns, "have the Kafka timestamp there")
-        of_iceberg = self._known.partitions if self._known else (*spec.order, *self._settings.transforms)
-        partitions = ", ".join(of_iceberg if self._settings.is_iceberg else spec.order)
+        of_catalog = self._known.partitions if self._known else (*spec.order, *self._settings.transforms)
+        partitions = ", ".join(of_catalog if spec.keeps_columns else spec.order)
         columns = f"partitioned by {partitions}" if partitions else "without partitions"
         return f"at {self._location.uri}, {columns}"
 

@@ -27,7 +27,7 @@ _CODEC = "ZSTD"
 
 def compact(settings: Settings, options: Namespace) -> int:
     """Merge files, or list what would be merged; an error if folders had to be left as they are."""
-    if settings.is_iceberg:
+    if settings.catalog_kind.is_table:
         from app.parts.maintenance.iceberg import compact_iceberg  # noqa: PLC0415 - loads pyiceberg
 
         return compact_iceberg(settings, options)

@@ -32,7 +32,7 @@ the table. Older versions that the bucket keeps, and uploads that were cut off."
 
 def erase(settings: Settings, options: Namespace) -> int:
     """Delete rows, or count them; an error if not all could be searched."""
-    if settings.is_iceberg:
+    if settings.catalog_kind.is_table:
         from app.parts.maintenance.iceberg import erase_iceberg  # noqa: PLC0415 - loads pyiceberg
 
         return erase_iceberg(settings, options)

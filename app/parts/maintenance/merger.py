@@ -21,9 +21,9 @@ from app.parts.maintenance.batches_in_files import as_merged_metadata, batches_i
 from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder
 from app.parts.maintenance.spark_merge import Merge, Target, has_ended, merge_session
 from app.parts.maintenance.table import TableAtWork
-from app.service.stores import access_of_executors, uri_for_executors
 from app.spark.scratch import scratch_folder
 from app.storage.base import ChangedError, StoredObject
+from app.storage.targets import AzureTarget, S3Target, StorageTarget
 from app.table.layout import RESCUED_COLUMN, index_key, is_merged, merged_key
 from app.table.parquet_reader import schema_of
 from app.work_pool import side_by_side
@@ -263,3 +263,28 @@ def _write(record: FolderRecord, replacement: Replacement | None) -> None:
         record.write(replacement)
     except ChangedError:
         raise SkippedError from None
+
+
+def uri_for_executors(target: StorageTarget) -> str:
+    if isinstance(target, S3Target):
+        return f"s3a://{target.bucket}"
+    return target.dfs_uri if isinstance(target, AzureTarget) else target.uri
+
+
+def access_of_executors(target: StorageTarget) -> Mapping[str, str]:
+    """Settings of Hadoop's file systems by which executors reach the store.
+
+    For S3 it is all that we know. Google's and Azure's file systems, and S3 without fixed keys, use the identity of the
+    cluster's machines, or what the cluster is configured with.
+    """
+    if not isinstance(target, S3Target):
+        return {}
+    known = {
+        "endpoint": target.endpoint_url,
+        "path.style.access": "true" if target.endpoint_url else None,
+        "endpoint.region": target.region,
+        "access.key": target.access_key,
+        "secret.key": target.secret_key,
+        "session.token": target.session_token,
+    }
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in known.items() if value}

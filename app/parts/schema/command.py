@@ -13,9 +13,9 @@ from zlib import crc32
 import pyarrow as pa
 
 from app.commands import print_line
-from app.config.json_schema import json_schema
 from app.config.settings import Settings
 from app.errors import ConfigError
+from app.parts.schema.json_schema import json_schema
 from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
@@ -267,7 +267,7 @@ ENGINES: Final[Mapping[str, Callable[[Table], str]]] = {
 
 def schema(settings: Settings, options: Namespace) -> int:
     """Print the statement for the columns that the table has now."""
-    if settings.is_iceberg:
+    if settings.catalog_kind.is_table:
         raise ConfigError("reading the schema", "the table is in the Iceberg catalog", "Engines find its columns there")
     store = new_store(settings)
     catalog = new_catalog(settings, store)

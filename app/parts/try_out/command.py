@@ -28,7 +28,6 @@ from app.delivery.stage import Stager
 from app.errors import ConfigError
 from app.formatting import counted
 from app.json_texts import to_json
-from app.kafka.newest import newest
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import listing_topics, new_admin
 from app.model import (
@@ -47,6 +46,7 @@ from app.parts import REGISTRY
 from app.parts.avro.avro_file import AvroFile, is_avro_file
 from app.parts.try_out.offline import offline_reader
 from app.parts.try_out.plan import Planner
+from app.parts.until.newest import newest
 from app.service.build import new_batch_limits, new_stager
 from app.service.customised import Choice, choose_lane, load_customised
 from app.service.formats import new_formats

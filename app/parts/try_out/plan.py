@@ -176,7 +176,7 @@ class Planner:
         values = {name: {each[name] for each in self._folders} for name in self.settings.spec.columns}
         most = max(values, key=lambda name: len(values[name]), default="")
         if most and len(values[most]) >= _MANY:
-            instead = "" if self.settings.is_iceberg else f", or make it ~{most}"
+            instead = "" if self.settings.spec.keeps_columns else f", or make it ~{most}"
             return [
                 f"HIVE_COLUMNS: files are small, and {most} has {len(values[most]):,} values: leave it out{instead}"
             ]

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 from app.convert.rows import Conversion, convert
+from app.parts.iceberg.names import refusal_of_name
 from app.table.schema import EMPTY, TableSchema, join_types
 from tests.support.batches import row
 from tests.unit.convert.conversions import RULES, rescued
 
-ICEBERG = replace(RULES, is_iceberg=True)
+ICEBERG = replace(RULES, widens=False, refuse=refusal_of_name)
 LISTS = pa.list_(pa.struct([("x", pa.int64())]))
 
 

@@ -12,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.errors import RetryableError
 from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
-from app.monitoring.history import History
 from app.monitoring.metrics import OPERATIONS, STEPS, Metrics
 from app.monitoring.status import Aside, Consumption, Identity, Live, Status
 from app.monitoring.waits import Request, Trouble
@@ -45,9 +44,7 @@ class Scraped:
 
 
 def exposition(metrics: Metrics, live: Live | None = None, identity: Identity = IDENTITY) -> Exposition:
-    return Exposition(
-        metrics.registry, lambda: Status(identity, live or Live(), metrics.counts(), History(), metrics.counts().at)
-    )
+    return Exposition(metrics.registry, lambda: Status(identity, live or Live(), metrics.counts()))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Aside, Consumption, Health, Live, Probe, StateName
 from app.monitoring.waits import Request, Trouble
+from app.parts.console.console import Console
 from app.service.overview import live, new_monitor, replica_name
 from app.timings import Timings
 from tests.fakes.clock import Clock
@@ -154,7 +155,9 @@ def test_the_page_has_the_settings_of_the_log_and_no_secret(tmp_path: Path) -> N
     secret = {"CATALOG_URL": "http://catalog.example.com", "CATALOG_AUTH_TOKEN": "c0ffee-t0ken"}
     java: Any = SimpleNamespace(alive=True, is_up=False, jvm_pid=lambda: None)
     monitor = new_monitor(settings(tmp_path, **secret), Metrics(), Health(loop_seconds=1.0, clock=lambda: 0.0), java)
-    page = bytes(monitor._page().body).decode()
+    [console] = monitor.consoles
+    assert isinstance(console, Console)
+    page = bytes(console.page().body).decode()
     assert "<dt>CATALOG_URL</dt><dd>&#34;http://catalog.example.com&#34;</dd>" in page
     assert "c0ffee" not in page
     assert f"file://{tmp_path}/lake/data/readings" in page

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.monitoring.history import History, Point, Sample, lay_out, window
+from app.parts.console.history import History, Point, Sample, lay_out, window
 
 
 def history(*rows: int, lag: int | None = 0) -> History:

@@ -12,12 +12,12 @@ import pytest
 
 from app.logs import Warned
 from app.model import Maintenance, TopicPartition
-from app.monitoring.history import History
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
 from app.monitoring.status import STATES, Consumption, Identity, Live, StateName
-from app.monitoring.status_page import View, policy, render, render_partitions, render_tables
-from app.monitoring.tables import of_tables
 from app.monitoring.waits import Trouble
+from app.parts.console.history import History
+from app.parts.console.shown_status import of_tables
+from app.parts.console.status_page import View, policy, render, render_partitions, render_tables
 from tests.support.status_views import NOW, VIEWS, changed, running, several
 from tests.unit.monitoring.test_metrics import batch
 

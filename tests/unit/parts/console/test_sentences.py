@@ -7,10 +7,10 @@ import pytest
 
 from app.model import Maintenance
 from app.monitoring.metrics import Totals
-from app.monitoring.sentences import Sentence, headline, remarks
-from app.monitoring.status_page import View, render
-from app.monitoring.tables import of_tables
 from app.monitoring.waits import Trouble
+from app.parts.console.sentences import Sentence, headline, remarks
+from app.parts.console.shown_status import of_tables
+from app.parts.console.status_page import View, render
 from tests.support.status_views import KAFKA_AWAY, NOW, VIEWS, changed, running, several
 
 

@@ -21,12 +21,12 @@ from markupsafe import Markup
 from app import DOCUMENTS, __version__, formatting
 from app.errors import System
 from app.logs import Warned
-from app.monitoring.documents import Document
-from app.monitoring.history import lay_out, window
 from app.monitoring.metrics import DeliveredBatch
-from app.monitoring.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
-from app.monitoring.status import HINDRANCES, SparkState, Status, listed
-from app.monitoring.tables import of_tables
+from app.monitoring.status import SparkState
+from app.parts.console.documents import Document
+from app.parts.console.history import lay_out, window
+from app.parts.console.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
+from app.parts.console.shown_status import HINDRANCES, ShownStatus, listed, of_tables
 
 _REFRESH_SECONDS = 5
 _REFRESH_LIST_SECONDS = 30  # of the list of all partitions: somebody reads it
@@ -54,7 +54,7 @@ class View:
         is_of_table: ``status`` is that of one of several tables, all else that of the process.
     """
 
-    status: Status
+    status: ShownStatus
     warned: Sequence[Warned]
     uptime: float
     seconds: float
@@ -140,7 +140,7 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
     }
 
 
-def _systems(status: Status) -> list[tuple[str, Tone, str]]:
+def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
     """Returns name, colour and state of each system that the connector works with."""
     live, identity = status.live, status.identity
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
@@ -174,7 +174,7 @@ def _bars(batches: Sequence[DeliveredBatch]) -> list[list[tuple[str, float, floa
     return bars
 
 
-def _query(status: Status) -> str:
+def _query(status: ShownStatus) -> str:
     """Returns a statement for DuckDB that shows rows of the newest file; empty without one."""
     identity, files = status.identity, status.counts.last_files
     if not files:
@@ -183,7 +183,7 @@ def _query(status: Status) -> str:
     return f"FROM '{path}' LIMIT 20"
 
 
-def _compaction(status: Status) -> tuple[str, str] | None:
+def _compaction(status: ShownStatus) -> tuple[str, str] | None:
     """Returns what the last compaction did, and more about it; ``None`` without COMPACT."""
     if status.identity.compaction_seconds is None:
         return None
@@ -199,7 +199,7 @@ def _compaction(status: Status) -> tuple[str, str] | None:
     return f"{last.before:,.0f} → {last.after:,.0f} files", ", ".join(more)
 
 
-def _catching_up(status: Status) -> tuple[str, str]:
+def _catching_up(status: ShownStatus) -> tuple[str, str]:
     """Returns in how long all records are in the table, and how the lag changes."""
     seconds, change, is_consuming = status.catch_up_seconds, status.shrinks_by, status.live.state == "consuming"
     if status.is_up_to_date and (is_consuming or not status.counts.lag):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 _KINDS: Final = {".md": "text/html", ".png": "image/png", ".svg": "image/svg+xml"} | dict.fromkeys(
     (".json", ".yaml"), "text/plain"
 )

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from app.errors import RetryableError
-from app.kafka.newest import readable_ends
 from app.model import TopicPartition
+from app.parts.until.newest import readable_ends
 
 P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from quixstreams.models.serializers import IgnoreMessage
 
-from app.consumer.until import Until
 from app.model import TopicPartition
+from app.parts.until.run_end import RunEnd
 
 TP, ADDED = TopicPartition("readings", 0), TopicPartition("readings", 1)
 
@@ -27,35 +27,35 @@ def messages(*offsets: int, partition: int = 0) -> list[Any]:
 def test_the_first_record_behind_the_end_tells_that_no_other_comes_before_it(
     batches: list[list[int]], in_lake: int
 ) -> None:
-    until = Until({TP: 10})
-    assert until.left([TP], {TP: in_lake}) == {TP}
-    taken = [each.offset() for batch in batches for each in until.before(TP, messages(*batch))]
+    run_end = RunEnd({TP: 10})
+    assert run_end.left([TP], {TP: in_lake}) == {TP}
+    taken = [each.offset() for batch in batches for each in run_end.before(TP, messages(*batch))]
     assert taken == [offset for batch in batches for offset in batch if offset < 10]
-    assert until.left([TP], {TP: in_lake}) == set()
+    assert run_end.left([TP], {TP: in_lake}) == set()
 
 
 def test_what_an_earlier_assignment_read_is_not_waited_for_once_it_is_compacted_away() -> None:
     """Another member was assigned the partition meanwhile, and has written a part of it."""
-    until = Until({TP: 10})
-    until.before(TP, messages(4, 8), 0)
-    assert until.before(TP, messages(12), 5) == []
-    assert until.left([TP], {TP: 5}) == set()
+    run_end = RunEnd({TP: 10})
+    run_end.before(TP, messages(4, 8), 0)
+    assert run_end.before(TP, messages(12), 5) == []
+    assert run_end.left([TP], {TP: 5}) == set()
 
 
 def test_a_partition_that_was_added_later_is_of_a_later_run() -> None:
-    until = Until({TP: 10})
-    assert until.before(ADDED, messages(0, partition=1)) == []
-    assert until.left([ADDED], {}) == set()
+    run_end = RunEnd({TP: 10})
+    assert run_end.before(ADDED, messages(0, partition=1)) == []
+    assert run_end.left([ADDED], {}) == set()
 
 
 def test_a_run_without_partitions_has_no_record_but_those_of_topics_that_are_left_out() -> None:
-    until = Until({TP: 10, ADDED: 0})
-    assert not until.is_empty(())
-    assert until.is_empty(["readings"])
+    run_end = RunEnd({TP: 10, ADDED: 0})
+    assert not run_end.is_empty(())
+    assert run_end.is_empty(["readings"])
 
 
 def test_quixstreams_passes_over_what_is_of_a_later_run() -> None:
-    read = Until({TP: 10}).only(lambda message: message.offset())
+    read = RunEnd({TP: 10}).only(lambda message: message.offset())
     assert read(messages(9)[0]) == 9
     with pytest.raises(IgnoreMessage):
         read(messages(10)[0])

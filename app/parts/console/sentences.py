@@ -12,8 +12,8 @@ from typing import Final, Literal
 from app.errors import System
 from app.formatting import counted, duration, sentence, size
 from app.model import EACH_TOPIC
-from app.monitoring.status import Status, listed
 from app.monitoring.waits import Trouble
+from app.parts.console.shown_status import ShownStatus, listed
 
 Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act
 
@@ -93,12 +93,12 @@ class Sentence:
     commands: tuple[str, ...] = ()
 
 
-def headline(status: Status) -> Sentence:
+def headline(status: ShownStatus) -> Sentence:
     """Returns the most important thing about the connector now."""
     return next(chain(_ending(status), _in_part(status), _waiting(status), _consuming(status)))
 
 
-def _ending(s: Status) -> Iterator[Sentence]:
+def _ending(s: ShownStatus) -> Iterator[Sentence]:
     live, failure = s.live, s.live.failure
     if live.state == "stopping":
         yield Sentence(
@@ -130,7 +130,7 @@ def _ending(s: Status) -> Iterator[Sentence]:
     yield Sentence("bad", title, "operations#exit-codes", _reason(failure), next_, to_do, _kept(s))
 
 
-def _in_part(s: Status) -> Iterator[Sentence]:
+def _in_part(s: ShownStatus) -> Iterator[Sentence]:
     lane = s.live.consumption
     if lane.aside:
         aside = min(lane.aside.values(), key=lambda each: each.since)
@@ -158,7 +158,7 @@ def _in_part(s: Status) -> Iterator[Sentence]:
         )
 
 
-def _waiting(s: Status) -> Iterator[Sentence]:
+def _waiting(s: ShownStatus) -> Iterator[Sentence]:
     live, lane = s.live, s.live.consumption
     if live.waits:
         wait = live.waits[0]
@@ -225,7 +225,7 @@ def _waiting(s: Status) -> Iterator[Sentence]:
         yield Sentence("wait", sentence(live.ready.detail), "operations#http-endpoints", records=_kept(s))
 
 
-def _consuming(s: Status) -> Iterator[Sentence]:
+def _consuming(s: ShownStatus) -> Iterator[Sentence]:
     if s.counts.losses:
         at, lost = s.counts.losses[-1]
         yield Sentence(
@@ -272,7 +272,7 @@ def _consuming(s: Status) -> Iterator[Sentence]:
     )
 
 
-def remarks(s: Status) -> Iterator[Sentence]:
+def remarks(s: ShownStatus) -> Iterator[Sentence]:
     """Yields the remarks for an operator, the gravest first."""
     totals = s.counts.totals
     if totals.dead_letters:
@@ -317,7 +317,7 @@ def remarks(s: Status) -> Iterator[Sentence]:
     yield from _small_files(s)
 
 
-def _maintenance(s: Status) -> Iterator[Sentence]:
+def _maintenance(s: ShownStatus) -> Iterator[Sentence]:
     last, which = s.counts.maintenance, "a" if EACH_TOPIC in s.identity.name else "the"
     if s.identity.keep and last and last.refused:
         yield Sentence(
@@ -347,7 +347,7 @@ def _maintenance(s: Status) -> Iterator[Sentence]:
         )
 
 
-def _small_files(s: Status) -> Iterator[Sentence]:
+def _small_files(s: ShownStatus) -> Iterator[Sentence]:
     batches, wanted_mb = s.counts.last_batches, s.identity.target_file_mb
     files = sum(batch.files for batch in batches)
     average = sum(batch.size for batch in batches) // max(1, files)
@@ -386,7 +386,7 @@ def _not_available(waits: tuple[Trouble, ...]) -> str:
     return f"{together} {'are' if len(names) > 1 else 'is'} not available"
 
 
-def _next_try(s: Status, wait: Trouble) -> str:
+def _next_try(s: ShownStatus, wait: Trouble) -> str:
     if s.live.state == "starting":
         return (
             "The connector tries again for as long as its log says. If that does not help, the process ends with "
@@ -398,7 +398,7 @@ def _next_try(s: Status, wait: Trouble) -> str:
     return retry + (". Consuming is paused meanwhile" if s.live.state == "paused" else "")
 
 
-def _slowest(s: Status) -> tuple[str, str]:
+def _slowest(s: ShownStatus) -> tuple[str, str]:
     """Returns which step takes most of the time of the last batches, and what helps."""
     seconds = {step: sum(batch.seconds.get(step, 0.0) for batch in s.counts.last_batches) for step in STEPS}
     total = sum(seconds.values())
@@ -409,7 +409,7 @@ def _slowest(s: Status) -> tuple[str, str]:
     return f"the step {name} takes {seconds[step] / total:.0%} of the time", hint
 
 
-def _kept(s: Status) -> str:
+def _kept(s: ShownStatus) -> str:
     age = f". The oldest is {duration(s.age)} old" if s.age else ""
     return f"None is lost by this. Kafka has those that are not committed, as long as the topic keeps them{age}"
 

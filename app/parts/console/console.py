@@ -1,0 +1,115 @@
+"""The pages for people: the status page, those of partitions and tables, and the documents."""
+
+import logging
+import os
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from app.logs import RecentWarnings
+from app.monitoring.http_server import Pages, kept
+from app.monitoring.status import Status
+from app.monitoring.waits import OUTAGE_SECONDS
+from app.parts.console import documents
+from app.parts.console.history import History, Sample
+from app.parts.console.sentences import headline
+from app.parts.console.shown_status import ShownStatus, of_tables
+
+
+class Console:
+    """Shows what ``status`` returns; ``frame_ancestors`` are the origins that may show the pages in a frame."""
+
+    def __init__(
+        self, status: Callable[[], Status], clock: Callable[[], float], frame_ancestors: Collection[str]
+    ) -> None:
+        self._status = status
+        self._clock = clock
+        self._frame_ancestors = frame_ancestors
+        self._history = History()
+        self._warned = RecentWarnings()
+        self._begin = clock()
+        self._since = _Since(self._begin)
+        self._tables = kept(lambda: {each.identity.name: each for each in of_tables(self._shown(status()))})
+
+    def open(self, pages: Pages) -> Pages:
+        """Returns its pages around the others, and shows warnings from now on."""
+        logging.getLogger().addHandler(self._warned)
+        several = self._status().identity.has_tables
+        return {
+            "/": self.page,
+            "/partitions": partial(self.page, "render_partitions"),
+            **({"/tables": partial(self.page, "render_tables"), "/table-{table}": self._table} if several else {}),
+            **pages,
+            "/docs": partial(RedirectResponse, "docs/"),  # relative: a proxy may have put a path before it
+            **{path: partial(self._document, path) for path in documents.paths()},
+        }
+
+    def sample(self, status: Status) -> None:
+        shown = self._shown(status)
+        live, counts = shown.live, shown.counts
+        is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
+        totals = counts.totals
+        self._history.add(Sample(shown.monotonic, totals.rows, counts.lag, totals.size, is_outage, shown.age))
+        self._since.note(shown)
+
+    # --- on the thread of the server ---------------------------------------------------------------------------------
+
+    def _shown(self, status: Status) -> ShownStatus:
+        return ShownStatus(status.identity, status.live, status.counts, self._history, self._clock())
+
+    def _table(self, table: str) -> Response | None:
+        status = self._tables().get(table)
+        return self.page(of_table=status) if status else None  # it may be of another replica now
+
+    def page(self, name: str = "render", of_table: ShownStatus | None = None) -> Response:
+        from app.parts.console import status_page  # noqa: PLC0415 - loaded at the first view
+
+        status = self._shown(self._status())
+        java = status.live.java_pid
+        view = status_page.View(
+            of_table or status,
+            warned=self._warned.newest_first(),
+            uptime=status.monotonic - self._begin,
+            seconds=status.monotonic - self._since.note(status),
+            python_bytes=resident_bytes(os.getpid()),
+            java_bytes=resident_bytes(java) if java else None,
+            is_of_table=of_table is not None,
+        )
+        return HTMLResponse(getattr(status_page, name)(view), headers=status_page.policy(self._frame_ancestors))
+
+    def _document(self, path: str) -> Response:
+        from app.parts.console import status_page  # noqa: PLC0415
+
+        content, kind = documents.read(path)
+        shown = content if isinstance(content, bytes) else status_page.render_document(path, content)
+        return Response(shown, media_type=kind, headers=status_page.policy(self._frame_ancestors))
+
+
+class _Since:
+    """Knows since when the connector is as it is now, in monotonic seconds."""
+
+    def __init__(self, now: float) -> None:
+        self._begin = self._well_at = now
+        self._like_this = ""
+
+    def note(self, status: ShownStatus) -> float:
+        """Returns when this state began. The table is behind since it last had all records in time."""
+        state, now = status.live.state, status.monotonic
+        is_behind = state in ("consuming", "paused") and headline(status).tone == "wait"
+        like_this = "behind" if is_behind else state
+        if like_this != self._like_this:
+            self._like_this, self._begin = like_this, self._well_at if is_behind else now
+        if not is_behind:
+            self._well_at = now - (status.age or 0.0) if status.is_up_to_date else now
+        return self._begin
+
+
+def resident_bytes(pid: int) -> int | None:
+    """Returns the memory of the process in bytes; ``None`` if it has ended, or without ``/proc``."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,183 @@
+"""The connector at one moment, and each of several tables, as the status page and its sentences show them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from app import formatting
+from app.model import TopicPartition
+from app.monitoring.metrics import Counts, Position
+from app.monitoring.status import Status
+from app.parts.console.history import History
+
+_SLOPE_SECONDS = 300.0
+_FEW = 0.1  # of all partitions
+_LISTED = 10  # topics in a sentence
+_LATE_INTERVALS = 5
+_LATE_AT_LEAST_SECONDS = 30.0
+_HARDLY = 0.05  # messages a second; a lag that shrinks by less does not shrink
+_LONGEST = 7 * 86_400.0  # seconds; no forecast beyond it
+
+# Why a partition is not read, the worst first; empty if it is read.
+Hindrance = Literal["set aside", "taken over", "being claimed", "paused", ""]
+HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition on the page; ``position`` and ``age`` are ``None`` if unknown.
+
+    ``age`` is that of the oldest uncommitted record in seconds, 0 if none waits.
+    """
+
+    tp: TopicPartition
+    hindrance: Hindrance
+    position: Position | None
+    age: float | None
+
+    @property
+    def rank(self) -> tuple[int, float, int, TopicPartition]:
+        """Sorts the worst first: those that are not read, then by age, then by lag."""
+        lag = self.position.lag if self.position else None
+        return HINDRANCES.index(self.hindrance), -(self.age or 0.0), -(lag or 0), self.tp
+
+
+@dataclass(frozen=True)
+class ShownStatus(Status):
+    """The connector at one moment, and how it came to that.
+
+    Attributes:
+        history: that of the last half hour.
+        monotonic: the moment, in monotonic seconds; ``counts.at`` has it in seconds since the epoch.
+    """
+
+    history: History
+    monotonic: float
+
+    @cached_property
+    def rows(self) -> list[PartitionRow]:
+        """All assigned partitions, the worst first."""
+        positions, lane = self.counts.positions, self.live.consumption
+        rows = []
+        aside = {tp for tp in lane.tps if tp.topic in lane.aside}
+        for tp in positions.keys() | lane.unclaimed | lane.fenced.keys() | aside:
+            position = positions.get(tp)
+            age = position.freshness(self.counts.at, lane.oldest.get(tp)) if position else None
+            rows.append(PartitionRow(tp, self._hindrance(tp), position, age))
+        return sorted(rows, key=lambda row: row.rank)
+
+    def _hindrance(self, tp: TopicPartition) -> Hindrance:
+        if tp.topic in self.live.consumption.aside:
+            return "set aside"
+        if tp in self.live.consumption.fenced:
+            return "taken over"
+        if tp in self.live.consumption.unclaimed:
+            return "being claimed"
+        return "paused" if self.live.state == "paused" else ""
+
+    @cached_property
+    def age(self) -> float | None:
+        """The age of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if it is unknown."""
+        ages = [row.age for row in self.rows if row.hindrance != "set aside"]
+        return max(age or 0.0 for age in ages) if ages and None not in ages else None
+
+    @property
+    def oldest(self) -> TopicPartition | None:
+        """The partition of this record, if one waits."""
+        return next((row.tp for row in self.rows if self.age and row.age == self.age), None)
+
+    @property
+    def _fresh_seconds(self) -> float:
+        """Records since the last commits are no backlog."""
+        return 2 * self.identity.commit_interval + _LATE_AT_LEAST_SECONDS
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether no record waits longer than a commit takes."""
+        return self.counts.lag == 0 or (self.age is not None and self.age <= self._fresh_seconds)
+
+    def _is_behind(self, row: PartitionRow) -> bool:
+        return (row.age or 0.0) > self._fresh_seconds
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a record waits for more than a few commits."""
+        return (self.age or 0.0) > _LATE_INTERVALS * self.identity.commit_interval + _LATE_AT_LEAST_SECONDS
+
+    @property
+    def outstanding(self) -> list[PartitionRow]:
+        """The partitions that are not read or are behind, while others are well."""
+        found = [row for row in self.rows if row.hindrance or self._is_behind(row)]
+        return found if len(found) < len(self.rows) else []
+
+    @property
+    def stragglers(self) -> list[TopicPartition]:
+        """The partitions that are behind, if the others are not: at most a tenth of all."""
+        behind = [row.tp for row in self.rows if self._is_behind(row)]
+        return behind if len(behind) <= len(self.rows) * _FEW else []
+
+    @cached_property
+    def shrinks_by(self) -> float | None:
+        """Messages a second by which the lag shrinks, negative if it grows; ``None`` if unknown."""
+        change = self.history.lag_change(self.monotonic, max(_SLOPE_SECONDS, 3 * self.identity.commit_interval))
+        return change if change is None else -change if abs(change) >= _HARDLY else 0.0
+
+    @property
+    def catch_up_seconds(self) -> float | None:
+        """Seconds until nothing waits, at the present rate; ``None`` if the lag does not shrink, or is unknown."""
+        if self.is_up_to_date:
+            return 0.0
+        if self.counts.lag is None or self.shrinks_by is None or self.shrinks_by <= 0:
+            return None
+        seconds = self.counts.lag / self.shrinks_by
+        return seconds if seconds <= _LONGEST else None
+
+
+def of_tables(whole: ShownStatus) -> list[ShownStatus]:
+    """Returns what a process with each of several tables alone would show, without a history.
+
+    Tables that are set aside come first, then those that wait, then those with the oldest records.
+    """
+    of_topics: dict[str, list[PartitionRow]] = {topic: [] for topic in whole.live.consumption.aside}
+    for row in whole.rows if whole.identity.has_tables else ():
+        of_topics.setdefault(row.tp.topic, []).append(row)
+    found = [_of_table(whole, topic, rows) for topic, rows in of_topics.items()]
+    return sorted(found, key=lambda each: (not each.live.consumption.aside, not each.live.waits))
+
+
+def _of_table(whole: ShownStatus, topic: str, rows: Sequence[PartitionRow]) -> ShownStatus:
+    identity, live, lane, counts = whole.identity, whole.live, whole.live.consumption, whole.counts
+    name, tps = identity.table_of(topic), frozenset(row.tp for row in rows)
+    places: dict[str, Any] = {
+        each: f"{getattr(identity, each).rpartition('/')[0]}/{name}" for each in ("table", "root", "dead_letter")
+    }
+    lane = replace(
+        lane,
+        tps=tps,
+        unclaimed=lane.unclaimed & tps,
+        fenced={tp: lane.fenced[tp] for tp in tps if tp in lane.fenced},
+        aside={topic: lane.aside[topic]} if topic in lane.aside else {},
+        left_out={},
+        deleted=(),
+        oldest={tp: lane.oldest[tp] for tp in tps if tp in lane.oldest},
+    )
+    waits, state = tuple(wait for wait in live.waits if wait.table in ("", name)), live.state
+    if state in ("waiting", "consuming") and live.spark == "running":
+        state = "waiting" if waits or lane.aside or lane.unclaimed or lane.fenced else "consuming"
+    live = replace(live, state=state, consumption=lane, skipped=0, waits=waits)
+    positions = {row.tp: row.position for row in rows if row.position}
+    counts = replace(counts.of_tables.get(name, Counts()), at=counts.at, positions=positions)
+    identity = replace(identity, topic=topic, keep=None, compaction_seconds=None, **places)  # their last run is of all
+    return ShownStatus(identity, live, counts, History(), whole.monotonic)
+
+
+def listed(tps: Iterable[TopicPartition]) -> str:
+    """Formats partitions as ranges, by topic: ``sensors 0-23, 30``; of many topics it names some."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(tps):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    named = [f"{topic} {formatting.ranges(numbers)}" for topic, numbers in by_topic.items()]
+    if more := named[_LISTED:]:
+        named[_LISTED:] = [f"and {formatting.counted(len(more), 'more topic')}"]
+    return "; ".join(named)

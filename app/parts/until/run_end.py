@@ -1,0 +1,145 @@
+"""Ends the run once all records before ``UNTIL`` are in the lake.
+
+Each member ends once that holds for its own partitions. Those that it leaves are assigned to the others, which find
+them at their ends. A member without partitions waits for them.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from threading import Event, Thread
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from quixstreams import Application
+from quixstreams.models.serializers import IgnoreMessage
+
+from app.config.settings import Settings
+from app.consumer.plain.client import new_client
+from app.delivery.members import Members
+from app.delivery.runtime import Runtime
+from app.errors import ConnectorError, RetryableError
+from app.kafka.questions import GroupOffsets
+from app.model import Message, TopicPartition
+from app.monitoring.waits import Request
+from app.parts.until.newest import readable_ends
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+_TRANSACTION_SECONDS = 900.0  # brokers allow no longer transaction by default
+
+
+def new_run_end(
+    settings: Settings, runtime: Runtime, application: Application, admin: AdminClient, topics: Collection[str]
+) -> "RunEnd":
+    """Asks Kafka where the topics end now, or at the time of the setting."""
+    wanted = settings.until
+    moment = datetime.now(UTC) - wanted if isinstance(wanted, timedelta) else wanted
+    before = moment if isinstance(moment, datetime) else None
+    ends: dict[TopicPartition, int] = {}
+    waits = runtime.metrics.waits
+    with closing(new_client(application.config, {"enable.partition.eof": True})) as consumer:
+        offsets = GroupOffsets(consumer, admin, runtime.timings.kafka_answer_seconds)
+        last = {topic: waits.at_start("Kafka", partial(offsets.uncommitted_ends, topic)) for topic in topics}
+        for topic, last_of_topic in last.items():
+            question = partial(readable_ends, offsets, topic, last_of_topic, before)
+            ends |= waits.retry(Request("Kafka"), question, give_up_seconds=_TRANSACTION_SECONDS)
+    listed = ", ".join(f"{tp}: {end}" for tp, end in sorted(ends.items()))
+    logger.info("UNTIL=%s: this run ends before these offsets: %s", wanted, listed)
+    return RunEnd(ends)
+
+
+class RunEnd:
+    """``ends``: for each partition the offset after the last record of this run; 0 if it has none.
+
+    A partition that is not there was added later: its records are of a later run.
+    """
+
+    def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
+        self._ends = dict(ends)
+        self._next: dict[TopicPartition, int] = {}  # the offset after the last record that was read
+        self._is_reached = False
+        self._stop = Event()
+
+    def before(self, tp: TopicPartition, messages: Sequence[Message], taken: int | None = None) -> Sequence[Message]:
+        end = self._ends.get(tp, 0)
+        kept = messages if messages[-1].offset() < end else [each for each in messages if each.offset() < end]
+        if kept:
+            self._next[tp] = kept[-1].offset() + 1
+        if len(kept) < len(messages) and tp in self._ends:  # the last record of this run may have been compacted away
+            self._ends[tp] = self._next.get(tp, 0) if taken is None or kept else taken
+        return kept
+
+    def only(self, deserialize: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def row_deserialize(message: Any) -> Any:
+            if not self.before(TopicPartition(message.topic(), message.partition()), [message]):
+                raise IgnoreMessage
+            return deserialize(message)
+
+        return row_deserialize
+
+    def watch(
+        self, members: Members, assigned: Callable[[], Collection[TopicPartition]], stop: Callable[[], None]
+    ) -> None:
+        self._members = members
+        self._assigned = assigned
+        self._stop_lane = stop
+
+    def __enter__(self) -> None:
+        Thread(target=self._run, name="until", daemon=True).start()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._stop.set()
+        if kind is None and not self._is_reached:
+            hint = "The next start goes on where this run has ended"
+            raise RetryableError("running until UNTIL", "the run was stopped before that", hint)
+
+    def _run(self) -> None:
+        while not self._stop.wait(_LOOK_SECONDS):
+            try:
+                if self._has_all():
+                    self._is_reached = True
+                    aside = ", ".join(sorted(self._aside))
+                    missing = aside and f", but for those of topics that are not written: {aside}"
+                    logger.info("UNTIL is reached: all records before it are in the lake%s", missing)
+                    self._stop_lane()
+                    return
+            except ConnectorError as error:
+                logger.debug("%s", error)  # the next look asks again
+
+    @property
+    def _aside(self) -> Collection[str]:
+        """The topics whose tables have failed, and those that are left out."""
+        return {*self._members.aside, *self._members.left_out, *self._members.deleted}
+
+    def _has_all(self) -> bool:
+        assigned, aside, group = self._assigned(), self._aside, self._members.group
+        if not assigned:
+            return self.is_empty(aside)
+        assigned = [tp for tp in assigned if tp.topic not in aside]
+        if self._left(assigned):
+            return False
+        for topic in group.wanted.internal:  # they grow while the others are read
+            self._ends |= group.offsets.ends(topic)
+        return not self._left(assigned)
+
+    def _left(self, assigned: Collection[TopicPartition]) -> bool:
+        """Whether records of these partitions are missing: only a claim tells how far a partition is in the lake.
+
+        With state, the group tells of partitions without messages, which are not claimed.
+        """
+        group = self._members.group
+        in_lake = {tp: each.committed for tp, each in self._members.runtime.metrics.counts().positions.items()}
+        left = self.left(assigned, in_lake)
+        return bool(self.left(left, group.offsets.committed_offsets(left)) if group.wanted.keeps_state else left)
+
+    def left(self, assigned: Collection[TopicPartition], in_lake: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Returns the assigned partitions some of whose records are not in the lake; ``in_lake`` as ``ends``."""
+        return {tp for tp in assigned if in_lake.get(tp, 0) < self._ends.get(tp, 0)}
+
+    def is_empty(self, left_out: Collection[str]) -> bool:
+        """Whether this run has no record at all, but for those of topics that are left out."""
+        return not any(end for tp, end in self._ends.items() if tp.topic not in left_out)
