@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.kafka import ConnectionConfig
 from quixstreams.models.topics import Topic, TopicAdmin, TopicConfig, TopicManager
-from quixstreams.models.topics.exceptions import TopicNotFoundError, TopicPermissionError
+from quixstreams.models.topics.exceptions import TopicPermissionError
 
 from app.container import with_own_address
 from app.errors import ConfigError, FatalError, RetryableError
@@ -107,19 +107,6 @@ class _Admin(TopicAdmin):
 def prefix_of(application: Application) -> str:
     """What the platform puts before each topic's name."""
     return f"{application.config.consumer_group_prefix}-" if application.is_quix_app else ""
-
-
-def open_topic(
-    application: Application, name: str, visible: Collection[str], *, variable: str, **options: Any
-) -> Topic:
-    """Opens an existing topic, with further ``options`` of ``quixstreams.Application.topic``.
-
-    ``visible`` are the names that Kafka shows us, and ``variable`` the setting that names it.
-    """
-    try:
-        return application.topic(name, **options)
-    except TopicNotFoundError:
-        raise missing_topic(name, [found.removeprefix(prefix_of(application)) for found in visible], variable) from None
 
 
 def missing_topic(name: str, topics: Collection[str], variable: str = "input") -> ConfigError:

@@ -27,7 +27,7 @@ from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.connector import Connector, Lane
 from app.service.customised import REPARTITIONED
-from app.service.kafka import new_application, open_input
+from app.service.kafka import new_application, open_topic
 
 
 def new_framework_lane(connector: Connector) -> Lane:
@@ -115,7 +115,7 @@ def _built(
     Also returns whether quixstreams may align topics by time.
     """
     application = _application(connector, callbacks)
-    topic = open_input(connector.settings, application, visible, **connector.deserializers)
+    topic = open_topic(connector.settings, application, visible, **connector.deserializers)
     read = names_of_dataframes(application)
     given = application.dataframe(topic)
     callbacks.notice_records(given)

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 from quixstreams import Application
 from quixstreams.app import ApplicationConfig
 from quixstreams.models.topics import Topic
+from quixstreams.models.topics.exceptions import TopicNotFoundError
 from quixstreams.platforms.quix.env import QUIX_ENVIRONMENT
 
 from app.config.parsers import is_pem
@@ -26,7 +27,7 @@ from app.kafka.connection import (
 )
 from app.kafka.group import Writes
 from app.kafka.questions import GroupOffsets
-from app.kafka.topics import Topics, missing_topic, open_topic, prefix_of
+from app.kafka.topics import Topics, missing_topic, prefix_of
 from app.model import EACH_TOPIC, TopicPartition
 from app.table.existing import TableLocation
 from app.timings import DEFAULT, Timings
@@ -121,13 +122,23 @@ def what_is_written(settings: Settings, location: TableLocation, prefix: str = "
     return Writes(EACH_TOPIC if settings.has_several else settings.input_topic, location.uri, prefix)
 
 
-def open_input(settings: Settings, application: Application, visible: Collection[str], **deserializers: Any) -> Topic:
-    """Open the input topic, if it is one of the visible ones; else raise ``ConfigError``."""
+def open_topic(
+    settings: Settings, application: Application, visible: Collection[str], variable: str = "input", **options: Any
+) -> Topic:
+    """Open the topic that this variable names, if it is one of the visible ones; else raise ``ConfigError``.
+
+    ``options`` are further ones of ``quixstreams.Application.topic``.
+    """
+    name = settings.input_topic if variable == "input" else str(settings.stream_timeout_topic)
     prefix = prefix_of(application)
-    if f"{prefix}{settings.input_topic}" not in visible:  # quixstreams would create it
-        raise missing_topic(settings.input_topic, [name.removeprefix(prefix) for name in visible])
+    missing = missing_topic(name, [each.removeprefix(prefix) for each in visible], variable)
+    if f"{prefix}{name}" not in visible:  # quixstreams would create it
+        raise missing
     with asking_for_topics(settings):
-        return open_topic(application, settings.input_topic, visible, variable="input", **deserializers)
+        try:
+            return application.topic(name, **options)
+        except TopicNotFoundError:
+            raise missing from None
 
 
 def open_group(config: ApplicationConfig, admin: AdminClient, topic: str | None, timings: Timings) -> GroupOffsets:

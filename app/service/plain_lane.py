@@ -24,7 +24,7 @@ from app.delivery.members import Members
 from app.kafka.topics import new_admin, prefix_of
 from app.service.connector import Connector, Lane
 from app.service.formats import Formats
-from app.service.kafka import new_application, open_input, partition_fetch
+from app.service.kafka import new_application, open_topic, partition_fetch
 from app.service.table_admission import topics_among
 from app.service.tables import Tables
 
@@ -78,7 +78,7 @@ def _open_inputs(
     """Returns the deserializers, the names of the topics that are there, and what to subscribe to."""
     settings, prefix = connector.settings, prefix_of(application)
     if not settings.has_several:
-        topic = open_input(settings, application, visible, **connector.deserializers)
+        topic = open_topic(settings, application, visible, **connector.deserializers)
         return topic, [topic.name], [topic.name]
     topic = Topic("input", **connector.deserializers)
     topics = topics_among(settings, visible, prefix)

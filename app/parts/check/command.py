@@ -28,7 +28,7 @@ from app.formatting import counted
 from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
-from app.kafka.topics import Topics, listing_topics, new_admin, open_topic, prefix_of
+from app.kafka.topics import Topics, listing_topics, new_admin, prefix_of
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
@@ -37,7 +37,7 @@ from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
 from app.service.customised import choose_lane, load_customised
 from app.service.framework_lane import names_of_dataframes
-from app.service.kafka import asking_for_topics, new_application, open_input, what_is_written
+from app.service.kafka import new_application, open_topic, what_is_written
 from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.service.table_admission import topics_among
@@ -165,7 +165,7 @@ class _Attempts:
         self._topics = topics_among(self._settings, self._visible, self._prefix) if several else ()
         if self._topics:
             return counted(len(self._topics), "topic")
-        topic = open_input(self._settings, self._application, self._visible)  # an error where none of several is there
+        topic = open_topic(self._settings, self._application, self._visible)  # an error where none of several is there
         self._topic, self._topics = topic, [topic.name]
         return counted(topic.broker_config.num_partitions or 0, "partition")
 
@@ -179,9 +179,7 @@ class _Attempts:
         return f"may read what it is to, and no member writes another table{new}"
 
     def _find_silence_topic(self) -> str:
-        name = str(self._settings.stream_timeout_topic)
-        with asking_for_topics(self._settings):
-            topic = open_topic(self._application, name, self._visible, variable="STREAM_TIMEOUT_TOPIC")
+        topic = open_topic(self._settings, self._application, self._visible, "STREAM_TIMEOUT_TOPIC")
         connection = self._application.config.broker_address
         check_topic_rights(new_admin(connection), topic.name, right="Write")
         check_sending(connection)

@@ -10,10 +10,9 @@ from quixstreams.models import Deserializer
 from app.config.settings import Settings
 from app.consumer.sink_observer import NOBODY, IsHeard, SinkObserver
 from app.errors import ConfigError
-from app.kafka.topics import open_topic
 from app.parts.stream_timeouts.events import Announcer, EventTopic, Hook
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
-from app.service.kafka import asking_for_topics
+from app.service.kafka import open_topic
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +42,8 @@ class StreamTimeouts:
         if not (self._raw_keys and self._settings.stream_timeout_ms):
             return NOBODY
         events = None
-        if name := self._settings.stream_timeout_topic:
-            with asking_for_topics(self._settings):
-                topic = open_topic(application, name, visible, variable="STREAM_TIMEOUT_TOPIC")
+        if self._settings.stream_timeout_topic:
+            topic = open_topic(self._settings, application, visible, "STREAM_TIMEOUT_TOPIC")
             config = application.config
             events = EventTopic(config.broker_address, config.producer_extra_config, topic.name)
         announcer = Announcer(events, self._hook)

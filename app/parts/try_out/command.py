@@ -50,7 +50,7 @@ from app.parts.until.newest import newest
 from app.service.build import new_batch_limits, new_stager
 from app.service.customised import Choice, choose_lane, load_customised
 from app.service.formats import new_formats
-from app.service.kafka import new_application, open_input
+from app.service.kafka import new_application, open_topic
 from app.service.lake import new_lake, new_location
 from app.service.plain_lane import new_reader
 from app.service.stores import new_store
@@ -229,7 +229,7 @@ def _newest(settings: Settings, scratch: Path, count: int) -> tuple[list[Message
     application = new_application(Application, settings, new_location(settings, new_store(settings), None), scratch)
     connection = application.config.broker_address
     visible = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=_BROKER_SECONDS)
-    topic = open_input(settings, application, visible)
+    topic = open_topic(settings, application, visible)
     consumer = new_client(application.config, {"enable.partition.eof": True})
     try:
         return newest(GroupOffsets(consumer, new_admin(connection)), topic.name, count)

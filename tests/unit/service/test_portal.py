@@ -8,7 +8,7 @@ from quixstreams import Application
 
 from app.config.settings import Settings
 from app.errors import ConfigError
-from app.service.kafka import new_application, open_input
+from app.service.kafka import new_application, open_topic
 from app.service.lake import new_location
 from app.service.stores import new_store
 from tests.fakes.canned_server import Answer, CannedServer
@@ -39,7 +39,7 @@ def settings_of(server: CannedServer, folder: Path) -> Settings:
 def ask(settings: Settings, folder: Path) -> None:
     location = new_location(settings, new_store(settings), None)
     application = new_application(Application, settings, location, folder)
-    open_input(settings, application, ["acme-prod-sensors"])
+    open_topic(settings, application, ["acme-prod-sensors"])
 
 
 @pytest.mark.parametrize("first", [[], [BROKER]], ids=["about the broker", "about a topic"])

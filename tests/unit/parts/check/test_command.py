@@ -41,7 +41,7 @@ def test_programs_read_of_another_program_in_the_group(
         list_groups=lambda *_, **__: [],
     )
     topic = SimpleNamespace(name="readings", broker_config=SimpleNamespace(num_partitions=2))
-    for name, made in (("listing_topics", lambda: ["readings"]), ("open_input", topic), ("new_admin", admin)):
+    for name, made in (("listing_topics", lambda: ["readings"]), ("open_topic", topic), ("new_admin", admin)):
         monkeypatch.setattr(f"app.parts.check.command.{name}", lambda *_, made=made, **__: made)
     settings = local_settings(tmp_path, HTTP_PORT="0")
     assert run_command(settings, "check", "--without", "registry", "catalog", "store", "spark", "--json") == 0
