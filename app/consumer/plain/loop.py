@@ -199,17 +199,17 @@ class PlainLoop:
         passed_over = {*left}  # the client repeats an error
         for message in failed:
             failure, topic = KafkaConsumerException(error=message.error()), message.topic()
-            if cannot_be_decompressed(failure):
-                tp = TopicPartition(topic, message.partition())
-                assignment, partition = self._members.claimed_partition(tp)
-                if assignment and partition and tp not in passed_over:
-                    passed_over.add(tp)
-                    self._pass_over(assignment, partition, message)
-            elif not (self._has_topics and failure.code == KafkaError.UNKNOWN_TOPIC_OR_PART):
-                with self._members.else_aside(topic):
+            with self._members.else_aside(topic):
+                if cannot_be_decompressed(failure):
+                    tp = TopicPartition(topic, message.partition())
+                    assignment, partition = self._members.claimed_partition(tp)
+                    if assignment and partition and tp not in passed_over:
+                        passed_over.add(tp)
+                        self._pass_over(assignment, partition, message)
+                elif not (self._has_topics and failure.code == KafkaError.UNKNOWN_TOPIC_OR_PART):
                     consuming_failed(failure)
-            elif not topic.startswith("^"):
-                self._members.note_deleted(topic)
+                elif not topic.startswith("^"):
+                    self._members.note_deleted(topic)
 
     def _pass_over(self, assignment: Assignment, partition: Partition, message: Any) -> None:
         """Go on behind a message that Kafka's client cannot decompress; the dead letter gets its offset and the reason.
