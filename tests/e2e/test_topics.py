@@ -98,19 +98,6 @@ def test_each_topic_has_a_table_in_an_iceberg_catalog(new_scenario: NewScenario,
     assert ("paid" in names[0], "paid" in names[1]) == (False, True)
 
 
-def test_a_member_that_writes_one_of_the_topics_into_another_table_is_refused(new_scenario: NewScenario) -> None:
-    scenario = new_scenario(2)
-    scenario.produce(records(200, partitions=2))
-    several = {**scenario.local_store, "input": f"{scenario.topic},{_payments(scenario)}", "TABLE_NAME": "raw_{topic}"}
-    first = scenario.connector(several)
-    first.wait_for_log("batch 1 ")
-    other = scenario.connector()
-    assert other.wait() == TRY_AGAIN
-    assert "writes the same topic into another table" in other.log
-    assert first.stop() == 0
-    assert _table(scenario, f"raw_{scenario.topic}").numbers() == [*range(200)]
-
-
 def test_a_run_that_finds_no_topic_ends(new_scenario: NewScenario) -> None:
     """Kafka's own topics, which the expression matches, are none."""
     scenario = new_scenario()

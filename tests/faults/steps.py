@@ -36,12 +36,6 @@ class Step:
     def is_journal(self) -> bool:
         return self.matches(Request("PUT", f"{CLAIM}{LOG}", {}, _BODY))
 
-    @property
-    def method(self) -> str:
-        """The method of the requests to the store, which alone is let pass."""
-        possible = (Request(method, f"{CLAIM}{LOG}{DATA}?prefix=p%3D", {}, _BODY) for method in ("PUT", "GET"))
-        return next(request.method for request in possible if self.matches(request))
-
 
 # Named as in tests/model/assignment_model.py, where both have the step.
 STEPS: Mapping[str, Step] = {

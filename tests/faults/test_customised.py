@@ -150,14 +150,7 @@ def test_a_join_loses_nothing_that_was_fetched_while_its_store_was_away(place: P
     store = MoodyStore(place.store_folder)
     store.refuse = lambda _: RetryableError("uploading to the lake", "no route to host")
     never = threading.Event()
-    others = f"others-{place.topic}"
-    place.kafka.create_topic(others, place.partitions)
-    place.kafka.produce(others, [("key", json.dumps({"room": "kitchen"}), 1_000, 0)])
-
-    def slow(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
-        joined = sdf.join_asof(app.dataframe(app.topic(others, key_deserializer="str")), how="left")
-        return joined.apply(lambda value: (never.wait(0.01), value)[1])
-
+    slow = _joined(place, lambda value: (never.wait(0.01), value)[1])
     place.produce(200)
     error = place.connector(transform=slow, store=store, timings=_HASTY).wait()
     assert isinstance(error, RetryableError)

@@ -95,24 +95,6 @@ def test_each_topic_goes_into_the_table_of_its_name_and_on_from_there_with_one_t
     topics.assert_whole()
 
 
-def test_partitions_of_all_topics_are_shared_out_and_a_member_with_one_topic_may_be_replaced(place: Place) -> None:
-    topics = Topics(place, "orders", "payments")
-    old = place.connector(input=topics.of("orders"), TABLE_NAME="")
-    wait_until_consuming(old, 2)
-    first = topics.connector("orders", "payments")
-    wait_until_consuming(first, 3)
-    old.stop()
-    second = topics.connector("orders", "payments")
-    wait_until_consuming(second, 2)
-    wait_until_consuming(first, 2)
-    topics.produce("orders", 100)
-    topics.produce("payments", 100)
-    first.wait_until(topics.are_whole, "all records")
-    first.stop()
-    second.stop()
-    topics.assert_whole()
-
-
 class TestTopicsThatComeAndGo:
     def test_a_topic_that_appears_later_is_read_from_its_first_record(self, place: Place) -> None:
         topics = Topics(place, "orders")
@@ -151,37 +133,6 @@ class TestTopicsThatComeAndGo:
         connector.stop()
         topics.assert_whole("orders")
         assert f"topic {topics.of('payments')} does not exist" in caplog.text
-
-    def test_what_was_read_of_a_deleted_topic_and_is_not_written_holds_nothing_up(self, place: Place) -> None:
-        topics = Topics(place, "orders", "payments")
-        connector = topics.connector(variables=LAZY)
-        topics.produce("payments", 100)
-        wait_until_consuming(connector, 4)
-        assert connector.lane is not None
-        members = connector.lane.members
-        connector.wait_until(
-            lambda: sum(each.pipeline.gathering.size.records for each in members.all) == 100, "the rows wait"
-        )
-        topics.delete("payments")
-        wait_until_consuming(connector, 2)
-        connector.wait_until(lambda: topics.of("payments") in connector._now.deleted, "that the page tells of it")
-        topics.produce("orders", 100)
-        connector.wait_until(lambda: connector._now.consumed == 200, "the records of the other topic")
-        connector.stop()
-        topics.assert_whole("orders")
-
-    def test_a_topic_whose_name_cannot_be_that_of_a_table_leaves_the_others_alone(
-        self, place: Place, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        topics = Topics(place, "orders", "..odd")
-        connector = topics.connector()
-        topics.produce("..odd", 10)
-        topics.produce("orders", 10)
-        connector.wait_until(lambda: topics.are_whole("orders"), "the records")
-        connector.wait_until(lambda: topics.of("..odd") in connector._now.left_out, "that the page tells of the other")
-        connector.stop()
-        topics.assert_whole("orders")
-        assert f"topic {topics.of('..odd')} is passed over" in caplog.text
 
 
 def test_a_topic_beyond_the_limit_of_tables_is_left_out_and_tables_that_exist_come_first(place: Place) -> None:

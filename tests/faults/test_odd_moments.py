@@ -57,26 +57,3 @@ def test_a_failure_that_only_a_revocation_meets_ends_the_connector(place: Place,
     place.wait_until_committed(50, 50, by=second)
     second.stop()
     place.assert_whole()
-
-
-@two_partitions
-def test_a_partition_stays_paused_until_it_is_claimed_and_others_go_on(place: Place, store: MoodyStore) -> None:
-    store.refuse_small = lambda key: AWAY if key.endswith("/1.json") else None
-    place.produce(100)
-    connector = place.connector(store=store)
-    place.wait_until_committed(50, -1, by=connector)
-    assert connector.partitions == {0}
-
-    store.refuse = lambda _: AWAY
-    place.produce(100)
-    connector.wait_until(lambda: connector.is_paused, "back-pressure")
-    store.refuse = lambda _: None
-    place.wait_until_committed(100, -1, by=connector)  # back-pressure is over
-    place.produce(100)
-    place.wait_until_committed(150, -1, by=connector)
-    assert connector.partitions == {0}
-
-    store.refuse_small = lambda _: None
-    place.wait_until_committed(150, 150, by=connector)
-    connector.stop()
-    place.assert_whole()

@@ -51,17 +51,6 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_a_topic_is_opened_once_it_is_assigned_and_begins_once_its_table_is_open(bench: Bench) -> None:
-    bench.members.assign([A0, B0])
-    assert [*bench.members.assignments[0].partitions] == [A0]
-    bench.members.begin_waiting()
-    assert bench.opened == ["b"]
-    b = bench.new_member()
-    bench.members.begin_waiting()
-    assert bench.members.of("b") is b
-    assert {tp for each in bench.members.assignments for tp in each.partitions} == {A0, B0}
-
-
 def test_a_topic_without_a_table_is_asked_for_again_at_the_next_assignment(bench: Bench) -> None:
     bench.new.set_result("it has the name of another one")
     bench.members.assign([A0, B0])

@@ -114,19 +114,6 @@ def test_nothing_of_a_batch_leaves_the_machine_once_its_topic_was_recreated(new_
     assert len(asked) == 2
 
 
-def test_whether_a_topic_was_recreated_is_asked_until_kafka_answers(new_line: NewLine) -> None:
-    errors = [RetryableError("asking", "no route to host")] * 2
-
-    def recreated(_: Sequence[TopicPartition]) -> None:
-        if errors:
-            raise errors.pop()
-
-    line = new_line(recreated=recreated)
-    line.batches(1)
-    assert line.delivered()
-    assert line.values() == [1]
-
-
 def test_a_batch_of_a_topic_that_was_deleted_is_dropped_once_its_partitions_are_revoked(new_line: NewLine) -> None:
     """Though another topic has a part in the batch: its records are read again."""
 

@@ -1,6 +1,5 @@
 """A former owner's files get to the catalog as their owner would have registered them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from app.catalog.registrar import Registrar
 from app.errors import RetryableError
 from app.journal.settle import roll_forward
-from app.model import DataFile, Mark
+from app.model import DataFile
 from app.table.existing import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
@@ -54,18 +53,6 @@ def test_a_file_is_registered_with_what_the_journal_and_its_footer_say(tmp_path:
     )
     assert registered.last_modified.timestamp() == pytest.approx((tmp_path / KEY).stat().st_mtime)
     assert registered.footer == pq.read_metadata(tmp_path / KEY)
-
-
-def test_the_rows_are_not_counted_for_their_source_once_more(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    topics: list[str | None] = []
-
-    def add_files(files: Sequence[DataFile], topic: str | None, marks: Sequence[Mark] = ()) -> None:
-        topics.append(topic)
-
-    bench.catalog.add_files = add_files  # type: ignore[method-assign]
-    bench.register([bench.file(1)], ())
-    assert topics == [None]
 
 
 @pytest.mark.parametrize("has_catalog", [True, False])

@@ -51,21 +51,6 @@ def _told(column: pa.Array, ids: list[int] | None = None) -> bool:
 @pytest.mark.parametrize(
     "column",
     [
-        pa.array(range(ROWS), pa.int64()),
-        pa.array([n / 7 for n in range(ROWS)], pa.float64()),
-        pa.array([f"{n:032}" for n in range(ROWS)]),
-        pa.array(range(ROWS), pa.timestamp("us", "UTC")),
-        pa.array([None if n % 3 else n for n in range(ROWS)], pa.int64()),
-    ],
-    ids=lambda column: str(column.type),
-)
-def test_values_that_do_not_repeat_need_no_dictionary(column: pa.Array) -> None:
-    assert _told(column)
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
         pa.array([n % 500 for n in range(ROWS)], pa.int64()),
         pa.array([f"{n % 700:032}" for n in range(ROWS)]),
         pa.array([1.5] * ROWS, pa.float64()),

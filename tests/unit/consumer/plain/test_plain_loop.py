@@ -416,6 +416,12 @@ def test_it_ends_at_the_fourth_time(bench: Bench) -> None:
     assert len(bench.member.closed) == 4
 
 
+def test_logs_that_are_closed_now_and_then_are_no_end(bench: Bench) -> None:
+    bench.run(*[step for _ in range(8) for step in (bench.fence, lambda: bench.clock.advance(301))])
+    assert len(bench.member.closed) == 9
+    assert bench.client.committed == {P0: 3, P1: 2}
+
+
 def test_a_log_that_is_gone_is_not_claimed_again(bench: Bench) -> None:
     with pytest.raises(RetryableError, match="the table was deleted"):
         bench.run(lambda: bench.fence(FencedError("it is gone: the table was deleted")), bench.wait, None)

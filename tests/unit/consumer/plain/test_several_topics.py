@@ -205,18 +205,6 @@ class TestATableIsSetAside:
 
         both.run(_turn, recreate, look)
 
-    def test_for_longer_and_longer(self, bench: Bench) -> None:
-        bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
-        pauses: list[float] = []
-
-        def look() -> None:
-            aside = bench.loop.consumption().aside["b"]
-            pauses.append(aside.again_at - bench.clock())
-            bench.clock.advance(pauses[-1] + 1)
-
-        bench.run(_turn, *[look, _turn] * 8)
-        assert pauses == [60, 120, 240, 480, 960, 1800, 1800, 1800]
-
     def test_but_all_of_them_end_the_process(self, both: Bench) -> None:
         def fail() -> None:
             for member in (both.a, both.b):

@@ -115,18 +115,6 @@ def missing(answer: dict[str, Any]) -> list[tuple[int, int, int]]:
     return [(each["first"], each["last"], each["dead_letters"]) for each in answer["partitions"][0]["missing"]]
 
 
-@BOTH
-def test_batches_one_after_the_other_are_fine(table: Table, how: tuple[str, ...]) -> None:
-    table.add(10, 19, number=1, folder="place=b", offsets=range(10, 20, 2))
-    table.add(10, 19, number=1, folder="place=a", offsets=range(11, 20, 2))
-    table.add(0, 9, number=0)
-    table.add(0, 9, number=0, tp=TopicPartition("readings", 10))
-    table.add(5, 5, number=0, tp=TopicPartition("readings", 2))
-    code, answer = table.json(*how)
-    assert code == 0
-    assert whole(answer) == [(2, 5, 5, 1, 1, 0, 0), (3, 0, 19, 3, 2, 0, 0), (10, 0, 9, 1, 1, 0, 0)]
-
-
 def test_names_tell_the_first_and_last_offset_of_a_batch_and_the_column_each_of_them(table: Table) -> None:
     table.add(0, 9, A, offsets=[0, 2, 2, 4, 6], folder="place=a")  # a message may become several rows
     table.add(0, 9, A, offsets=[2, 8], folder="place=b")

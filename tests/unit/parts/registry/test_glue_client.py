@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.model import RegisteredSchema
 from app.parts.registry import new_registry
 from app.parts.registry.schema_registry import SchemaRegistry
 from app.reasons import reason_of
@@ -60,21 +59,6 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
             return server, new_registry(settings, tmp_path)
 
         yield open_registry
-
-
-def test_a_schema_is_found_by_the_id_of_its_version(opened: Opened) -> None:
-    server, registry = opened(LONG)
-    assert registry.find(VERSION) == RegisteredSchema("AVRO", '"long"', is_of_glue=True)
-    (request,) = server.requests
-    assert request.headers["x-amz-target"] == "AWSGlue.GetSchemaVersion"
-    assert request.json() == {"SchemaVersionId": str(VERSION)}
-    assert "/eu-west-1/glue/" in request.headers["authorization"]
-
-
-def test_of_protobuf_the_text_is_asked_for_once(opened: Opened) -> None:
-    server, registry = opened(answer(SchemaDefinition="message X {};", DataFormat="PROTOBUF"))
-    assert registry.find(VERSION) == RegisteredSchema("PROTOBUF", "message X {};", is_of_glue=True)
-    assert len(server.requests) == 1
 
 
 def test_the_latest_schema_has_the_name_of_the_topic(opened: Opened) -> None:

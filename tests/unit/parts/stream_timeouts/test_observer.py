@@ -14,7 +14,6 @@ from app.model import Rejected, TopicPartition
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from app.reasons import Reason
 from tests.fakes.clock import Clock
-from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON
 from tests.support.world import P0
 from tests.unit.consumer.framework import row_sink_bench
@@ -71,15 +70,6 @@ def test_rows_keep_their_keys_awake(bench: Bench) -> None:
     bench.listen(6)
     assert bench.told == [b"a"]
     assert bench.turns == 12, "answers of Kafka are taken at each"
-
-
-def test_messages_keep_their_keys_awake(bench: Bench) -> None:
-    bench.observer.assigned([P0])
-    bench.observer.messages_added(P0, [KafkaMessage(b"{}", key, at) for at, key in enumerate([b"a", None, b"b", b"a"])])
-    bench.listen(6)
-    bench.observer.messages_added(P0, [KafkaMessage(b"{}", b"b", 9)])
-    bench.listen(6)
-    assert bench.told == [b"a"]
 
 
 @pytest.mark.parametrize(
