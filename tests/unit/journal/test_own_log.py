@@ -12,6 +12,15 @@ from app.journal.own_log import OwnLog
 from tests.support.world import OURS, P0, P1, World, intent, key_of, progress_at
 
 
+def test_a_batch_that_the_next_one_has_finished_is_not_written_as_done(world: World) -> None:
+    owner = world.begun()
+    owner.intend(intent("1"))
+    owner.registered()
+    owner.intend(intent("2", batch=2, end=19))
+    owner.done()
+    assert (world.log().state, world.log().batch) == ("pending", 2)
+
+
 def test_offsets_without_rows_move_the_ends_and_never_back(world: World) -> None:
     owner = world.begun(tps=[P0, P1], end=9)
     owner.advance({P0: 20})

@@ -116,6 +116,14 @@ def test_what_is_taken_away_while_its_table_is_opened_is_not_begun(bench: Bench)
     assert bench.b.closed == []
 
 
+def test_a_topic_without_a_table_is_passed_over(bench: Bench) -> None:
+    bench.opening.set_result("its name is too long")
+    assert bench.run(_turn, _turn)
+    assert bench.client.committed == {A0: 3, A1: 3}
+    assert set(bench.loop.consumption().tps) == set()
+    assert bench.loop.consumption().left_out == {"b": "its name is too long"}
+
+
 def test_other_threads_see_all_assigned_partitions_while_their_tables_begin_and_end_one_by_one(both: Bench) -> None:
     seen: list[set[TopicPartition]] = []
     for member in (both.a, both.b):

@@ -197,6 +197,12 @@ def test_offsets_of_a_topic_that_was_created_again_are_others(bench: IcebergBenc
     assert [row["n"] for row in bench.rows("n")] == [1, 2]
 
 
+def test_two_groups_write_one_table(bench: IcebergBench) -> None:
+    bench.member().add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
+    bench.member(group="other").add_files([bench.file("two", {"n": [2]})], "readings", marks(9))
+    assert len(bench.rows()) == 2
+
+
 def test_a_batch_of_several_partitions_is_there_as_soon_as_one_has_moved_on(bench: IcebergBench) -> None:
     both = bench.file("both", {"n": [1, 2]})
     bench.member().add_files([both], "readings", marks(9, tps=[P0, P1]))
