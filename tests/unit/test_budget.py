@@ -7,12 +7,12 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_335
+MOST_LINES = 32_329
 MOST_LINES_OF_PARTS = {
     "audit": 712,
     "avro": 626,
     "azure": 347,
-    "check": 434,
+    "check": 432,
     "console": 1_246,
     "gcs": 305,
     "iceberg": 1_470,
@@ -23,13 +23,13 @@ MOST_LINES_OF_PARTS = {
     "registry": 300,
     "replay": 255,
     "schema": 382,
-    "stream_timeouts": 351,
+    "stream_timeouts": 349,
     "try_out": 621,
     "until": 265,
 }
-MOST_LINES_WITHOUT_PARTS = 21_827
-MOST_LINES_OF_CORE = 9_406
-MOST_LINES_OF_TESTS = 51_792
+MOST_LINES_WITHOUT_PARTS = 21_825
+MOST_LINES_OF_CORE = 9_404
+MOST_LINES_OF_TESTS = 51_836
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 
