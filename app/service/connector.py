@@ -169,7 +169,7 @@ class Connector:
             if not is_all_written:
                 raise RetryableError(
                     "stopping",
-                    "the offsets of some rows could not be committed",
+                    "some rows are not in the lake, or their offsets are not committed",
                     "The next start reads them again: none is lost",
                 )
         logger.info("stopped: everything consumed is in the lake and committed")
