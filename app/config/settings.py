@@ -29,6 +29,7 @@ from app.formatting import duration
 from app.logs import LogFormat
 from app.spark.options import SparkOptions
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
+from app.table.existing import TableLocation
 from app.table.layout import TIME_COLUMNS, PartitionSpec
 
 DEFAULT_PREFIX: Final = "data"
@@ -168,6 +169,11 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         return f"{self.workspace_id}/{prefix}" if self.workspace_id else prefix
 
     @property
+    def location(self) -> TableLocation:
+        """Of the table; of all tables with ``{topic}`` in it. A catalog may have another one."""
+        return TableLocation(self.storage.uri, f"{self.root}/{self.table}")
+
+    @property
     def spec(self) -> PartitionSpec:
         """The table's layout. A column with ``~`` has no folders, and ``.vidx/`` has the values of each file."""
         return PartitionSpec(
@@ -273,7 +279,7 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         found = f"limit {limit.mb:,} MB by {limit.source}" if limit else "no limit found"
         values = (self.by_variable() | {"SPARK_DRIVER_MEMORY": f"{self.heap_mb}m"}).items()
         return {
-            "table": f"{self.storage.uri}/{self.root}/{self.table}",
+            "table": self.location.uri,
             "store": str(self.storage),
             "memory": f"{found}, the settings need {self.memory.total_mb:,} MB",
             **{name: shown(name, value) or "set" for name, value in values if value not in (None, (), {})},

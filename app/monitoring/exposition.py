@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.process_collector import ProcessCollector
 
 from app.monitoring.metrics import Position
-from app.monitoring.status import STATES, Status
+from app.monitoring.status import STATES, VERSIONS, Status
 
 _Read = Callable[[Status], float | None]
 _ReadPartition = Callable[[Position, float | None], float | None]
@@ -60,7 +60,7 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
         "When the last compaction of the table ended, Unix time; at first, when consuming began.",
         lambda s: s.compacted_at,
     ),
-    ("compaction_interval_seconds", "Seconds between compactions: COMPACT.", lambda s: s.identity.compaction_seconds),
+    ("compaction_interval_seconds", "Seconds between compactions: COMPACT.", lambda s: s.compaction_seconds),
     ("compaction_merged_files", "Files that the last compaction merged.", _maintained("before")),
     ("compaction_new_files", "Files that they became.", _maintained("after")),
     ("compaction_later_files", "Small files that were too young for it.", _maintained("later")),
@@ -76,7 +76,7 @@ _GAUGES: Final[Iterable[tuple[str, str, _Read]]] = (
     ("erased_refused_percent", "Share of the table that KEEP refused to erase; 0: none.", _maintained("refused")),
     ("other_programs", "Other programs that have partitions in the group.", lambda s: len(s.counts.programs)),
     ("erased_clock_seconds", "How far ahead of the store it found this clock; 0: erased.", _maintained("clock")),
-    ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.identity.commit_interval),
+    ("commit_interval_seconds", "Seconds between two commits: COMMIT_INTERVAL.", lambda s: s.settings.commit_interval),
 )
 # The same for each partition, from its position and the age of its oldest message that is not committed.
 _PARTITION_GAUGES: Final[Iterable[tuple[str, str, _ReadPartition]]] = (
@@ -111,7 +111,6 @@ class Exposition:
     def collect(self) -> Iterator[Metric]:
         """Implements the collector's interface; the registry calls it."""
         status = self._status()
-        identity, versions = status.identity, status.identity.versions
         yield from self._counted.collect()
         for family, metrics in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
             for name, documentation, read in metrics:
@@ -121,11 +120,12 @@ class Exposition:
         yield from _of_tables(status)
         states = {(each,): each == status.live.state for each in STATES}
         yield _gauge("state", "1 for the state that the connector is in.", ["state"], states)
-        if identity.is_found:  # a changing table would look like a second deployment
-            names = {"topic": identity.topic, "consumer_group": identity.group, "table": identity.table}
+        if status.found:  # a changing table would look like a second deployment
+            settings, table = status.settings, status.found.uri
+            names = {"topic": settings.input_topic, "consumer_group": settings.consumer_group, "table": table}
             told = "Topic, consumer group and table, as labels of the value 1."
             yield _gauge("deployment_info", told, [*names], {(*names.values(),): 1})
-        yield _gauge("build_info", "Versions, as labels of the value 1.", [*versions], {(*versions.values(),): 1})
+        yield _gauge("build_info", "Versions, as labels of the value 1.", [*VERSIONS], {(*VERSIONS.values(),): 1})
 
 
 def _of_partitions(status: Status) -> Iterator[Metric]:
@@ -145,7 +145,7 @@ def _of_tables(status: Status) -> Iterator[Metric]:
         yield counter
     waits = {(wait.table, wait.system or ""): wait.seconds for wait in reversed(status.live.waits) if wait.table}
     yield _gauge("table_wait_seconds", "For how long a table waits for another system.", ["table", "system"], waits)
-    aside = {(status.identity.table_of(topic),): 1 for topic in status.live.consumption.aside}
+    aside = {(status.table_of(topic),): 1 for topic in status.live.consumption.aside}
     yield _gauge("table_aside", "1 for a table that is set aside.", ["table"], aside)
 
 

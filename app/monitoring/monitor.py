@@ -4,19 +4,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Protocol
 
 from starlette.responses import JSONResponse, Response
 
+from app.config.settings import Settings
 from app.errors import ConnectorError
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.http_server import AllowedHosts, Pages, kept, listen, serve
 from app.monitoring.metrics import Metrics
-from app.monitoring.status import Health, Identity, Live, Probe, Status
+from app.monitoring.status import Health, Live, Probe, Status
 from app.parts import CONSOLES
+from app.table.existing import TableLocation
 
 logger = logging.getLogger(__name__)
 
@@ -37,21 +38,18 @@ class Console(Protocol):
 
 
 class Monitor:
-    """Starts no thread before ``serve()``; ``live`` samples the connector's state until ``started`` replaces it.
-
-    ``frame_ancestors`` are the origins that may show pages in a frame.
-    """
+    """Starts no thread before ``serve()``; ``live`` samples the connector's state until ``started`` replaces it."""
 
     def __init__(
         self,
-        identity: Identity,
+        settings: Settings,
         metrics: Metrics,
         health: Health,
         live: Callable[[], Live],
         clock: Callable[[], float] = time.monotonic,
-        frame_ancestors: Collection[str] = (),
     ) -> None:
-        self._identity = identity
+        self._settings = settings
+        self._found: TableLocation | None = None
         self._metrics = metrics
         self._health = health
         self._live = live
@@ -59,11 +57,11 @@ class Monitor:
         self._clock = clock
         self._answered_at = clock()
         self._told_unanswered: frozenset[str] = frozenset()
-        self.consoles: list[Console] = [resolve_name(each)(self._status, clock, frame_ancestors) for each in CONSOLES]
+        self.consoles: list[Console] = [resolve_name(each)(self._status, clock) for each in CONSOLES]
 
-    def found(self, table: str, root: str, dead_letter: str) -> None:
-        """Shows this table and dead letter; the catalog may have other addresses than the settings."""
-        self._identity = replace(self._identity, table=table, root=root, dead_letter=dead_letter, is_found=True)
+    def found(self, location: TableLocation) -> None:
+        """Shows this location from now on; the catalog may have another one than the settings."""
+        self._found = location
 
     def serve(self, host: str, port: int, allowed_hosts: Collection[str]) -> None:
         """Opens the port, and answers on a thread; ``allowed_hosts`` as in ``AllowedHosts``.
@@ -136,7 +134,7 @@ class Monitor:
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
     def _status(self) -> Status:
-        return Status(self._identity, self._live(), self._metrics.counts())
+        return Status(self._settings, self._found, self._live(), self._metrics.counts())
 
 
 def _probed(probe: Probe) -> Response:

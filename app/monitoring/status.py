@@ -1,16 +1,28 @@
 """The connector at one moment, as the probes, the metrics and the status page show it."""
 
+import platform
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Final, Literal, get_args
 
+from app import __version__
+from app.config.settings import Settings
 from app.model import TopicPartition
 from app.monitoring.metrics import Counts
 from app.monitoring.waits import Trouble
+from app.table.existing import TableLocation
 
 StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
 STATES: tuple[StateName, ...] = get_args(StateName)
 SparkState = Literal["starting", "running", "gone"]
+
+VERSIONS: Final = {
+    "version": __version__,
+    "spark": version("pyspark"),
+    "quixstreams": version("quixstreams"),
+    "python": platform.python_version(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,46 +87,6 @@ STARTING: Final = Probe(ok=False, detail="starting")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """The identity of this connector: topic, group, table, versions, and commit interval.
-
-    Until ``is_found`` is true, the table's address is that of the settings; the catalog may have another one.
-
-    Attributes:
-        commit_interval: in seconds.
-        replica: the name of this replica, of its deployment where the platform gives one.
-        target_file_mb: TARGET_FILE_MB, in MiB.
-        compaction_seconds: between two times of COMPACT; ``None`` without it.
-        keep: KEEP.
-        settings: the effective ones as name and value, without secrets.
-        has_tables: there are several, one for each topic; their addresses end with their names.
-        table_of: the name of the table of a topic.
-    """
-
-    topic: str
-    group: str
-    table: str
-    root: str
-    versions: dict[str, str]
-    commit_interval: float
-    is_found: bool = False
-    replica: str = ""
-    dead_letter: str = ""
-    target_file_mb: int = 16
-    compaction_seconds: float | None = None
-    keep: str | None = None
-    has_catalog: bool = False
-    settings: tuple[tuple[str, str], ...] = ()
-    has_tables: bool = False
-    table_of: Callable[[str], str] = str
-
-    @property
-    def name(self) -> str:
-        """The table's."""
-        return self.root.rpartition("/")[2]
-
-
-@dataclass(frozen=True, slots=True)
 class Live:
     """The running parts.
 
@@ -142,16 +114,36 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The connector at one moment."""
+    """The connector at one moment.
 
-    identity: Identity
+    Attributes:
+        settings: for one of several tables without COMPACT and KEEP, and ``input`` is its topic as Kafka names it.
+        found: where the table is, once that is known: the catalog may have it elsewhere than the settings.
+    """
+
+    settings: Settings
+    found: TableLocation | None
     live: Live
     counts: Counts
 
     @property
+    def location(self) -> TableLocation:
+        return self.found or self.settings.location
+
+    def table_of(self, topic: str) -> str:
+        """Returns the name of the table of a topic, which has its name in Kafka."""
+        workspace = self.settings.workspace_id
+        return self.settings.of_topic(topic.removeprefix(f"{workspace}-" if workspace else "")).table
+
+    @property
+    def compaction_seconds(self) -> float | None:
+        """Between two times of COMPACT; ``None`` without it."""
+        return self.settings.compact.period.total_seconds() if self.settings.compact else None
+
+    @property
     def compacted_at(self) -> float | None:
         """When the last compaction ended, but not before consuming began; ``None`` without COMPACT."""
-        if self.identity.compaction_seconds is None:
+        if self.settings.compact is None:
             return None
         last = self.counts.maintenance
         return max(last.ended if last else 0.0, self.counts.consuming_since)

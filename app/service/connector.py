@@ -76,9 +76,7 @@ class Connector:
     @property
     def location(self) -> TableLocation:
         """Of the table; of all tables with ``{topic}`` in it."""
-        if self.lake:
-            return self.lake.location
-        return TableLocation(self.settings.storage.uri, f"{self.settings.root}/{self.settings.table}")
+        return self.lake.location if self.lake else self.settings.location
 
     @property
     def deserializers(self) -> Mapping[str, Any]:

@@ -26,15 +26,7 @@ from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
 from app.table.existing import CatalogTable, TableLocation, adopted, open_table
-from app.table.layout import (
-    COMPUTED_BYTES,
-    HIVE_NULL,
-    QUIX_NULL,
-    PartitionSpec,
-    dead_letter_root,
-    journal_folder,
-    object_roots,
-)
+from app.table.layout import COMPUTED_BYTES, HIVE_NULL, QUIX_NULL, PartitionSpec, journal_folder, object_roots
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 
@@ -79,10 +71,6 @@ def new_location(settings: Settings, store: ObjectStore, known: CatalogTable | N
     """The table's folder: where the catalog has it, else where the settings say."""
     configured = TableLocation(store.uri, f"{settings.root}/{settings.table}")
     return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
-
-
-def dead_letter_address(store_uri: str, table_root: str) -> str:
-    return f"{store_uri}/{dead_letter_root(table_root)}"
 
 
 def tables_of_group(settings: Settings, store: ObjectStore, known: Container[str] = ()) -> Iterator[Settings]:

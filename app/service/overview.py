@@ -1,59 +1,23 @@
 """Samples the running parts for the probes, the metrics and the status page."""
 
-import platform
-import socket
 from collections.abc import Sequence
-from importlib.metadata import version
 
-from app import __version__
 from app.config.settings import Settings
 from app.errors import SparkLostError
 from app.kafka.questions import end_offsets
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
-from app.monitoring.status import Consumption, Health, Identity, Live, Probe, SparkState, StateName
+from app.monitoring.status import Consumption, Health, Live, Probe, SparkState, StateName
 from app.monitoring.waits import OUTAGE_SECONDS, Trouble
 from app.service.connector import Connector, Lane
-from app.service.lake import dead_letter_address
 from app.spark.writer import SparkWriter
 
 
 def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: SparkWriter) -> Monitor:
-    root = f"{settings.root}/{settings.table}"
-    prefix = f"{settings.workspace_id}-" if settings.workspace_id else ""
-    identity = Identity(
-        topic=settings.input_topic,
-        group=settings.consumer_group,
-        table=f"{settings.storage.uri}/{root}",
-        root=root,
-        versions={
-            "version": __version__,
-            "spark": version("pyspark"),
-            "quixstreams": version("quixstreams"),
-            "python": platform.python_version(),
-        },
-        commit_interval=settings.commit_interval,
-        replica=replica_name(settings),
-        dead_letter=dead_letter_address(settings.storage.uri, root),
-        target_file_mb=settings.target_file_mb,
-        compaction_seconds=settings.compact.period.total_seconds() if settings.compact else None,
-        keep=settings.keep,
-        has_catalog=settings.catalog is not None,
-        settings=tuple(settings.summary().items()),
-        has_tables=settings.has_tables,
-        table_of=lambda topic: settings.of_topic(topic.removeprefix(prefix)).table,
-    )
-
     def live() -> Live:
         return Live(java_pid=java.jvm_pid(), spark=_spark_state(java), waits=metrics.waits.current())
 
-    return Monitor(identity, metrics, health, live, frame_ancestors=settings.http_frame_ancestors)
-
-
-def replica_name(settings: Settings) -> str:
-    """The platform's names of deployment and replica, else the name of the host."""
-    names = (settings.deployment_name, settings.replica_name)
-    return " / ".join(name for name in names if name) or socket.gethostname()
+    return Monitor(settings, metrics, health, live)
 
 
 def oversee(connector: Connector, lane: Lane) -> None:

@@ -24,7 +24,7 @@ from app.service.connector import Connector
 from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_formats, waiting
 from app.service.framework_lane import new_framework_lane
-from app.service.lake import dead_letter_address, open_lake
+from app.service.lake import open_lake
 from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
 from app.service.process import Process, StopRequested
@@ -121,8 +121,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         store,
         lake,
     )
-    location = connector.location
-    monitor.found(location.uri, location.root, dead_letter_address(location.store_uri, location.root))
+    monitor.found(connector.location)
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)
     with ExitStack() as observed:

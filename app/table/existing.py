@@ -68,6 +68,11 @@ class TableLocation:
         """The folder's own address, without a slash at its end."""
         return f"{self.store_uri}/{self.root}"
 
+    @property
+    def name(self) -> str:
+        """The table's."""
+        return self.root.rpartition("/")[2]
+
     def is_named_by(self, location: str) -> bool:
         """Whether a registered location is this folder; raises ``ConfigError`` if it is in another store, or none."""
         return _root_of(location, self.store_uri) == self.root

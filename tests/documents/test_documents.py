@@ -26,9 +26,10 @@ from app.config.settings import VARIABLES
 from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import OPERATIONS, Metrics
-from app.monitoring.status import Consumption, Identity, Live, Status
+from app.monitoring.status import Consumption, Live, Status
 from app.service.process import LONGEST_STOP_SECONDS
 from dev.image import DEFAULT_TAG, HARDENED
+from tests.support.environment import load
 
 REPO = Path(__file__).parents[2]
 DOCS = REPO / "docs"
@@ -314,8 +315,8 @@ def test_every_metric_has_a_row() -> None:
     metrics.begins(partition, 0)
     metrics.committed({partition: 1})
     metrics.maintained(Maintenance())
-    identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True, compaction_seconds=1.0)
-    status = Status(identity, Live(consumption=Consumption(due_in=1.0)), metrics.counts())
+    settings = load(COMPACT="1h")
+    status = Status(settings, settings.location, Live(consumption=Consumption(due_in=1.0)), metrics.counts())
     text = Exposition(metrics.registry, lambda: status).text().decode()
     served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))
     cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))

@@ -12,9 +12,10 @@ from app.errors import RetryableError
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import DeliveredBatch, Metrics
-from app.monitoring.status import Consumption, Identity, Live, Status
+from app.monitoring.status import Consumption, Live, Status
 from dev.dashboard import DASHBOARD
 from tests.integration.test_alerts import promtool_test
+from tests.support.environment import load
 from tests.support.played_connectors import MINUTE, Partition, Replica, World, selector
 
 PANELS: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
@@ -38,9 +39,9 @@ def test_the_connector_has_each_metric() -> None:
     metrics = Metrics()
     metrics.begins(TopicPartition("sensors", 0), 0)
     metrics.reaches({TopicPartition("sensors", 0): 1})
-    identity = Identity("sensors", "group", "s3://lake", "data", {}, 30.0, is_found=True)
+    settings = load()
     live = Live(consumption=Consumption(due_in=1.0), java_pid=os.getpid())
-    status = Status(identity, live, metrics.counts())
+    status = Status(settings, settings.location, live, metrics.counts())
     text = Exposition(metrics.registry, lambda: status).text().decode()
     assert set(re.findall(r"^(?:# TYPE )?(\w+)[{ ]", text, re.MULTILINE)) >= NAMES
 

@@ -7,16 +7,21 @@ may hang. What it counts goes through ``Metrics`` and ``Exposition``, so rules a
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
+from app.config.parsers import Schedule
 from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import DeliveredBatch, Metrics
-from app.monitoring.status import Aside, Consumption, Identity, Live, StateName, Status
+from app.monitoring.status import Aside, Consumption, Live, StateName, Status
 from app.monitoring.waits import Trouble
+from app.table.existing import TableLocation
+from tests.support.environment import load
 
 MINUTE = 60
 HOUR = 60 * MINUTE
 Sample = tuple[str, Mapping[str, str], float]
+_SETTINGS = load(input="sensors")
 
 
 @dataclass
@@ -128,24 +133,18 @@ class Replica:
         yield "process_start_time_seconds", {}, self.began
 
     def _status(self) -> Status:
-        is_found = self.state != "starting"
-        identity = Identity(
-            "sensors",
-            self.group,
-            self.table,
-            "data",
-            {"version": "1"},
-            self.interval,
-            is_found,
-            compaction_seconds=self.compacting,
+        compact = Schedule("", timedelta(seconds=self.compacting)) if self.compacting else None
+        settings = _SETTINGS.model_copy(
+            update={"consumer_group": self.group, "commit_interval": self.interval, "compact": compact}
         )
+        found = None if self.state == "starting" else TableLocation(*self.table.rsplit("/", 1))
         unclaimed = frozenset(_tp(number) for number in range(self.claiming))
         aside = {"orders": Aside(Trouble("store", "opening the table", "denied"), 0.0, 0.0, 1)} if self.is_aside else {}
         left_out = dict.fromkeys(self.left_out, "TABLE_LIMIT")
         consumption = Consumption(oldest=self._oldest, unclaimed=unclaimed, aside=aside, left_out=left_out)
         live = Live(self.state, consumption=consumption, waits=self.metrics.waits.current())
         self.metrics.members(1, self.programs)
-        return Status(identity, live, self.metrics.counts())
+        return Status(settings, found, live, self.metrics.counts())
 
 
 Event = Callable[[], None]

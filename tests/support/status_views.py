@@ -10,34 +10,28 @@ from app.logs import Warned
 from app.model import TopicPartition
 from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Metrics, Totals
 from app.monitoring.monitor import Monitor
-from app.monitoring.status import Aside, Consumption, Health, Identity, Live, Probe
+from app.monitoring.status import Aside, Consumption, Health, Live, Probe
 from app.monitoring.waits import Trouble
 from app.parts.console.history import History, Sample
 from app.parts.console.shown_status import ShownStatus
 from app.parts.console.status_page import View
 from dev.server import free_ports
+from tests.support.environment import load
 
 NOW = 1_700_000_000.0
 MONOTONIC = 5_000.0
 TOPIC = "sensor-data"
-TABLE = "s3://my-lake/data/sensor-data"
 
-IDENTITY = Identity(
-    topic=TOPIC,
-    group="sensor-data-to-lake",
-    table=TABLE,
-    root="data/sensor-data",
-    versions={"version": "1.0.0", "spark": "4.0.1", "quixstreams": "3.28.1", "python": "3.11.9"},
-    commit_interval=30.0,
-    is_found=True,
-    replica="lake-sink / lake-sink-7d9f5c-2",
-    dead_letter="s3://my-lake/data/_dead_letter/sensor-data",
-    has_catalog=True,
-    settings=(
-        ("store", "S3Target(bucket='my-lake', region='eu-central-1', endpoint_url=None, may_create=False)"),
-        ("KAFKA_SASL_PASSWORD", "set"),
-        ("HIVE_COLUMNS", '["year", "month", "day"]'),
-    ),
+SETTINGS = load(
+    input=TOPIC,
+    CONSUMER_GROUP="sensor-data-to-lake",
+    S3_BUCKET="my-lake",
+    AWS_REGION="eu-central-1",
+    KAFKA_BOOTSTRAP_SERVERS="kafka:9092",
+    CATALOG_URL="https://catalog.example.com",
+    HIVE_COLUMNS="year,month,day",
+    Quix__Deployment__Name="lake-sink",
+    Quix__Deployment__ReplicaName="lake-sink-7d9f5c-2",
 )
 
 KAFKA_AWAY = Trouble.of(
@@ -133,7 +127,7 @@ def running() -> View:
     )
     samples = history(lambda ago: 900 + 8 * (ago % 30))
     return View(
-        ShownStatus(IDENTITY, live, _metrics(), samples, MONOTONIC),
+        ShownStatus(SETTINGS, SETTINGS.location, live, _metrics(), samples, MONOTONIC),
         warned=(),
         uptime=11_520.0,
         seconds=11_400.0,
@@ -144,7 +138,7 @@ def running() -> View:
 
 def _starting() -> View:
     counts = replace(Metrics(lambda: NOW - 4).counts(), at=NOW)
-    status = ShownStatus(replace(IDENTITY, is_found=False), Live(java_pid=17), counts, History(), MONOTONIC)
+    status = ShownStatus(SETTINGS, None, Live(java_pid=17), counts, History(), MONOTONIC)
     return replace(running(), status=status, uptime=4.0, seconds=4.0)
 
 
@@ -156,7 +150,7 @@ def _starting_without_kafka() -> View:
         hint="Check KAFKA_BOOTSTRAP_SERVERS, the network and that the broker is up",
         seconds=32,
     )
-    return changed(_starting(), identity=IDENTITY, waits=(kafka,), uptime=38.0, seconds=38.0)
+    return changed(_starting(), found=SETTINGS.location, waits=(kafka,), uptime=38.0, seconds=38.0)
 
 
 def _away(trouble: Trouble, state: str) -> View:
@@ -217,7 +211,7 @@ def _many_partitions() -> View:
 
 def _joining() -> View:
     ready = Probe(ok=False, detail="no partitions assigned yet")
-    return changed(_starting(), identity=IDENTITY, state="waiting", ready=ready, seconds=3.0)
+    return changed(_starting(), found=SETTINGS.location, state="waiting", ready=ready, seconds=3.0)
 
 
 def _taking_over() -> View:
@@ -251,18 +245,11 @@ def several(tables: int) -> View:
         oldest={tp: NOW - 20 for tp in tps if tp.topic != aside} | {late: NOW - 400},
         due_in=10.0,
     )
-    identity = replace(
-        IDENTITY,
-        topic="^db[.]public[.].*",
-        table="s3://my-lake/data/raw_{topic}",
-        root="data/raw_{topic}",
-        dead_letter="s3://my-lake/data/_dead_letter/raw_{topic}",
-        has_tables=True,
-        table_of=lambda topic: f"raw_{topic}",
-    )
+    settings = SETTINGS.model_copy(update={"input_topic": "^db[.]public[.].*", "table_name": "raw_{topic}"})
     counts = replace(metrics.counts(), at=NOW)
     waits = (replace(CATALOG_AWAY, seconds=95.0, table=f"raw_{waiting}"),)
-    return changed(running(), identity=identity, counts=counts, consumption=consumption, state="waiting", waits=waits)
+    status = {"settings": settings, "found": settings.location, "counts": counts}
+    return changed(running(), consumption=consumption, state="waiting", waits=waits, **status)
 
 
 VIEWS: Mapping[str, Callable[[], View]] = {
@@ -303,6 +290,6 @@ VIEWS: Mapping[str, Callable[[], View]] = {
 def served() -> str:
     """The address at which a connector that starts serves its pages, until the process ends."""
     [port] = free_ports(1)
-    identity = replace(IDENTITY, has_tables=True)
-    Monitor(identity, Metrics(), Health(loop_seconds=60.0, clock=time.monotonic), Live).serve("127.0.0.1", port, [])
+    settings = SETTINGS.model_copy(update={"input_topic": "^db[.]public[.].*", "table_name": None})
+    Monitor(settings, Metrics(), Health(loop_seconds=60.0, clock=time.monotonic), Live).serve("127.0.0.1", port, [])
     return f"http://127.0.0.1:{port}/"

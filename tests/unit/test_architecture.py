@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 # Package → the other packages that it may import; all may import the modules in `app/` itself, and the table of parts.
 MAY_IMPORT = {
     "storage": "",
-    "monitoring": "",
+    "monitoring": "table config",
     "spark": "",
     "table": "storage",
     "config": "storage table catalog spark",
@@ -75,7 +75,7 @@ HOMES = {
     "uvicorn": "app.monitoring.http_server",
     "quixstreams": "app.consumer.* app.kafka.* app.service.* app.parts.* app.transform",
     "app.config.environment": "main",
-    "app.config.settings": ("app.config.environment app.service.* app.commands app.parts.*"),
+    "app.config.settings": "app.config.environment app.monitoring.* app.service.* app.commands app.parts.*",
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
     "app.spark.writer": (

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,24 +19,21 @@ from app.parts.console.shown_status import ShownStatus, of_tables
 
 
 class Console:
-    """Shows what ``status`` returns; ``frame_ancestors`` are the origins that may show the pages in a frame."""
+    """Shows what ``status`` returns."""
 
-    def __init__(
-        self, status: Callable[[], Status], clock: Callable[[], float], frame_ancestors: Collection[str]
-    ) -> None:
+    def __init__(self, status: Callable[[], Status], clock: Callable[[], float]) -> None:
         self._status = status
         self._clock = clock
-        self._frame_ancestors = frame_ancestors
         self._history = History()
         self._warned = RecentWarnings()
         self._begin = clock()
         self._since = _Since(self._begin)
-        self._tables = kept(lambda: {each.identity.name: each for each in of_tables(self._shown(status()))})
+        self._tables = kept(lambda: {each.location.name: each for each in of_tables(self._shown(status()))})
 
     def open(self, pages: Pages) -> Pages:
         """Returns its pages around the others, and shows warnings from now on."""
         logging.getLogger().addHandler(self._warned)
-        several = self._status().identity.has_tables
+        several = self._status().settings.has_tables
         return {
             "/": self.page,
             "/partitions": partial(self.page, "render_partitions"),
@@ -47,17 +44,15 @@ class Console:
         }
 
     def sample(self, status: Status) -> None:
-        shown = self._shown(status)
-        live, counts = shown.live, shown.counts
-        is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in live.waits)
-        totals = counts.totals
+        shown, counts, totals = self._shown(status), status.counts, status.counts.totals
+        is_outage = any(wait.seconds >= OUTAGE_SECONDS for wait in status.live.waits)
         self._history.add(Sample(shown.monotonic, totals.rows, counts.lag, totals.size, is_outage, shown.age))
         self._since.note(shown)
 
     # --- on the thread of the server ---------------------------------------------------------------------------------
 
     def _shown(self, status: Status) -> ShownStatus:
-        return ShownStatus(status.identity, status.live, status.counts, self._history, self._clock())
+        return ShownStatus(status.settings, status.found, status.live, status.counts, self._history, self._clock())
 
     def _table(self, table: str) -> Response | None:
         status = self._tables().get(table)
@@ -77,14 +72,14 @@ class Console:
             java_bytes=resident_bytes(java) if java else None,
             is_of_table=of_table is not None,
         )
-        return HTMLResponse(getattr(status_page, name)(view), headers=status_page.policy(self._frame_ancestors))
+        return HTMLResponse(getattr(status_page, name)(view), headers=status_page.policy(status.settings))
 
     def _document(self, path: str) -> Response:
         from app.parts.console import status_page  # noqa: PLC0415
 
         content, kind = documents.read(path)
         shown = content if isinstance(content, bytes) else status_page.render_document(path, content)
-        return Response(shown, media_type=kind, headers=status_page.policy(self._frame_ancestors))
+        return Response(shown, media_type=kind, headers=status_page.policy(self._status().settings))
 
 
 class _Since:

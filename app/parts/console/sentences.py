@@ -14,6 +14,7 @@ from app.formatting import counted, duration, sentence, size
 from app.model import EACH_TOPIC
 from app.monitoring.waits import Trouble
 from app.parts.console.shown_status import ShownStatus, listed
+from app.table.layout import dead_letter_root
 
 Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act
 
@@ -134,7 +135,7 @@ def _in_part(s: ShownStatus) -> Iterator[Sentence]:
     lane = s.live.consumption
     if lane.aside:
         aside = min(lane.aside.values(), key=lambda each: each.since)
-        names = sorted(map(s.identity.table_of, lane.aside))
+        names = sorted(map(s.table_of, lane.aside))
         when = "by the next run" if aside.again_at == inf else f"in {duration(aside.again_at - s.counts.at)}"
         yield Sentence(
             "bad",
@@ -149,7 +150,7 @@ def _in_part(s: ShownStatus) -> Iterator[Sentence]:
     if programs := s.counts.lasting_programs:
         yield Sentence(
             "bad",
-            f"Another program has partitions in the consumer group {s.identity.group}: {programs[0]}",
+            f"Another program has partitions in the consumer group {s.settings.consumer_group}: {programs[0]}",
             "troubleshooting#rows-of-some-partitions-are-missing",
             next="The connector writes the records of the other partitions",
             to_do="Stop that program, or set CONSUMER_GROUP to a group that only this connector uses",
@@ -276,11 +277,12 @@ def remarks(s: ShownStatus) -> Iterator[Sentence]:
     """Yields the remarks for an operator, the gravest first."""
     totals = s.counts.totals
     if totals.dead_letters:
+        dead_letter = f"{s.location.store_uri}/{dead_letter_root(s.location.root)}"
         yield Sentence(
             "wait",
             f"{counted(totals.dead_letters, 'record')} in the dead letter since the start",
             "commands#replay",
-            f"They could not become rows, and are kept with their reasons in {s.identity.dead_letter}. "
+            f"They could not become rows, and are kept with their reasons in {dead_letter}. "
             "The first command counts them by reason. After a fix, the second sends them to Kafka again",
             commands=("python main.py replay --dry-run", "python main.py replay"),
         )
@@ -318,15 +320,15 @@ def remarks(s: ShownStatus) -> Iterator[Sentence]:
 
 
 def _maintenance(s: ShownStatus) -> Iterator[Sentence]:
-    last, which = s.counts.maintenance, "a" if EACH_TOPIC in s.identity.name else "the"
-    if s.identity.keep and last and last.refused:
+    last, which = s.counts.maintenance, "a" if EACH_TOPIC in s.location.name else "the"
+    if s.settings.keep and last and last.refused:
         yield Sentence(
             "wait",
-            f"KEEP={s.identity.keep} would erase {last.refused:.0f} % of {which} table",
+            f"KEEP={s.settings.keep} would erase {last.refused:.0f} % of {which} table",
             "maintenance#keep-only-400-days",
             "Its last run has erased nothing. If all of that may go, set KEEP_CONFIRMED to the same as KEEP",
         )
-    if s.identity.keep and last and last.clock:
+    if s.settings.keep and last and last.clock:
         clock = f"KEEP has erased nothing: this machine's clock is {duration(abs(last.clock))} off the store's"
         yield Sentence("wait", clock, "maintenance#keep-only-400-days", "Set the clock of the machine (NTP)")
     if last and last.failed:
@@ -337,7 +339,7 @@ def _maintenance(s: ShownStatus) -> Iterator[Sentence]:
             "The log of the replica that ran it has the reasons. The command shows what the next run would do",
             commands=("python main.py compact --dry-run",),
         )
-    if s.compacted_at and s.counts.at - s.compacted_at > _MISSED * (s.identity.compaction_seconds or 0):
+    if s.compacted_at and s.counts.at - s.compacted_at > _MISSED * (s.compaction_seconds or 0):
         yield Sentence(
             "wait",
             f"No compaction came to its end for {duration(s.counts.at - s.compacted_at)}",
@@ -348,7 +350,7 @@ def _maintenance(s: ShownStatus) -> Iterator[Sentence]:
 
 
 def _small_files(s: ShownStatus) -> Iterator[Sentence]:
-    batches, wanted_mb = s.counts.last_batches, s.identity.target_file_mb
+    batches, wanted_mb = s.counts.last_batches, s.settings.target_file_mb
     files = sum(batch.files for batch in batches)
     average = sum(batch.size for batch in batches) // max(1, files)
     if files < _ENOUGH_FILES or average >= (wanted_mb or _DEFAULT_TARGET_MB) * _MB / _SMALL_SHARE:
@@ -357,14 +359,13 @@ def _small_files(s: ShownStatus) -> Iterator[Sentence]:
     fewer = f"So do fewer HIVE_COLUMNS: a batch makes {counted(in_each, 'file')}"
     advice = _together(
         "" if wanted_mb else f"TARGET_FILE_MB=0 writes files of any size: try {_DEFAULT_TARGET_MB}",
-        f"A longer COMMIT_INTERVAL (now {duration(s.identity.commit_interval)}) makes them larger",
+        f"A longer COMMIT_INTERVAL (now {duration(s.settings.commit_interval)}) makes them larger",
         fewer if in_each > max(1, len(s.counts.positions)) else "",
     )
-    compacts = s.identity.compaction_seconds is not None
-    title = f"Small files: {size(average)} on average"
+    compacts = s.settings.compact is not None
     yield Sentence(
         "quiet",
-        title,
+        f"Small files: {size(average)} on average",
         "commands#compact",
         _together(
             f"The last {files:,} files are slow to read",

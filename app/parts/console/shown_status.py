@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from app import formatting
 from app.model import TopicPartition
@@ -90,7 +90,7 @@ class ShownStatus(Status):
     @property
     def _fresh_seconds(self) -> float:
         """Records since the last commits are no backlog."""
-        return 2 * self.identity.commit_interval + _LATE_AT_LEAST_SECONDS
+        return 2 * self.settings.commit_interval + _LATE_AT_LEAST_SECONDS
 
     @property
     def is_up_to_date(self) -> bool:
@@ -103,7 +103,7 @@ class ShownStatus(Status):
     @property
     def is_late(self) -> bool:
         """Whether a record waits for more than a few commits."""
-        return (self.age or 0.0) > _LATE_INTERVALS * self.identity.commit_interval + _LATE_AT_LEAST_SECONDS
+        return (self.age or 0.0) > _LATE_INTERVALS * self.settings.commit_interval + _LATE_AT_LEAST_SECONDS
 
     @property
     def outstanding(self) -> list[PartitionRow]:
@@ -120,7 +120,7 @@ class ShownStatus(Status):
     @cached_property
     def shrinks_by(self) -> float | None:
         """Messages a second by which the lag shrinks, negative if it grows; ``None`` if unknown."""
-        change = self.history.lag_change(self.monotonic, max(_SLOPE_SECONDS, 3 * self.identity.commit_interval))
+        change = self.history.lag_change(self.monotonic, max(_SLOPE_SECONDS, 3 * self.settings.commit_interval))
         return change if change is None else -change if abs(change) >= _HARDLY else 0.0
 
     @property
@@ -140,18 +140,15 @@ def of_tables(whole: ShownStatus) -> list[ShownStatus]:
     Tables that are set aside come first, then those that wait, then those with the oldest records.
     """
     of_topics: dict[str, list[PartitionRow]] = {topic: [] for topic in whole.live.consumption.aside}
-    for row in whole.rows if whole.identity.has_tables else ():
+    for row in whole.rows if whole.settings.has_tables else ():
         of_topics.setdefault(row.tp.topic, []).append(row)
     found = [_of_table(whole, topic, rows) for topic, rows in of_topics.items()]
     return sorted(found, key=lambda each: (not each.live.consumption.aside, not each.live.waits))
 
 
 def _of_table(whole: ShownStatus, topic: str, rows: Sequence[PartitionRow]) -> ShownStatus:
-    identity, live, lane, counts = whole.identity, whole.live, whole.live.consumption, whole.counts
-    name, tps = identity.table_of(topic), frozenset(row.tp for row in rows)
-    places: dict[str, Any] = {
-        each: f"{getattr(identity, each).rpartition('/')[0]}/{name}" for each in ("table", "root", "dead_letter")
-    }
+    live, lane, counts = whole.live, whole.live.consumption, whole.counts
+    name, tps = whole.table_of(topic), frozenset(row.tp for row in rows)
     lane = replace(
         lane,
         tps=tps,
@@ -168,8 +165,10 @@ def _of_table(whole: ShownStatus, topic: str, rows: Sequence[PartitionRow]) -> S
     live = replace(live, state=state, consumption=lane, skipped=0, waits=waits)
     positions = {row.tp: row.position for row in rows if row.position}
     counts = replace(counts.of_tables.get(name, Counts()), at=counts.at, positions=positions)
-    identity = replace(identity, topic=topic, keep=None, compaction_seconds=None, **places)  # their last run is of all
-    return ShownStatus(identity, live, counts, History(), whole.monotonic)
+    # The last runs of COMPACT and KEEP are of all tables.
+    settings = whole.settings.model_copy(update={"input_topic": topic, "compact": None, "keep": None})
+    found = replace(whole.location, root=f"{whole.location.root.rpartition('/')[0]}/{name}")
+    return ShownStatus(settings, found, live, counts, History(), whole.monotonic)
 
 
 def listed(tps: Iterable[TopicPartition]) -> str:

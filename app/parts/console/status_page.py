@@ -7,7 +7,8 @@ a browser would not show or would show in another order.
 
 import base64
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,10 +20,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app import DOCUMENTS, __version__, formatting
+from app.config.settings import Settings
 from app.errors import System
 from app.logs import Warned
 from app.monitoring.metrics import DeliveredBatch
-from app.monitoring.status import SparkState
+from app.monitoring.status import VERSIONS, SparkState
 from app.parts.console.documents import Document
 from app.parts.console.history import lay_out, window
 from app.parts.console.sentences import STEPS, TOO_LONG_SECONDS, Tone, headline, remarks
@@ -63,10 +65,10 @@ class View:
     is_of_table: bool = False
 
 
-def policy(frame_ancestors: Collection[str]) -> dict[str, str]:
+def policy(settings: Settings) -> dict[str, str]:
     """Returns the headers that say what a browser may do with the page, and which pages may show it in a frame."""
-    if frame_ancestors:
-        return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors {' '.join(frame_ancestors)}"}
+    if origins := settings.http_frame_ancestors:
+        return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors {' '.join(origins)}"}
     return {"Content-Security-Policy": f"{_POLICY}; frame-ancestors 'none'", "X-Frame-Options": "DENY"}
 
 
@@ -82,7 +84,6 @@ def render(view: View) -> str:
         **_values(view, _REFRESH_SECONDS),
         warned=view.warned,
         uptime=view.uptime,
-        is_of_table=view.is_of_table,
         systems=_systems(status),
         tables=tables[:_WORST],
         all_tables=len(tables),
@@ -120,12 +121,16 @@ def render_document(path: str, document: Document) -> str:
 def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
     """Returns the values that both pages show."""
     status, top = view.status, headline(view.status)
+    names = (status.settings.deployment_name, status.settings.replica_name)
     groups = {"Assigned": [row.tp for row in status.rows]}
     groups |= {
         formatting.sentence(each): [row.tp for row in status.rows if row.hindrance == each] for each in HINDRANCES[:-1]
     }
     return {
-        "identity": status.identity,
+        "settings": status.settings,
+        "location": status.location,
+        "replica": " / ".join(name for name in names if name) or socket.gethostname(),
+        "is_of_table": view.is_of_table,
         "live": status.live,
         "counts": status.counts,
         "age": status.age,
@@ -142,7 +147,7 @@ def _values(view: View, refresh_seconds: int) -> dict[str, Any]:
 
 def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
     """Returns name, colour and state of each system that the connector works with."""
-    live, identity = status.live, status.identity
+    live, is_found = status.live, status.found is not None
     waits = {wait.system: wait.seconds for wait in reversed(live.waits)}
     tones: dict[SparkState, Tone] = {"running": "good", "starting": "quiet", "gone": "bad"}
 
@@ -155,8 +160,8 @@ def _systems(status: ShownStatus) -> list[tuple[str, Tone, str]]:
 
     return [
         state_of("Kafka", is_reached=live.state != "starting"),
-        state_of("store", is_reached=identity.is_found),
-        state_of("catalog", is_reached=identity.is_found) if identity.has_catalog else ("Catalog", "quiet", "not used"),
+        state_of("store", is_reached=is_found),
+        state_of("catalog", is_reached=is_found) if status.settings.catalog else ("Catalog", "quiet", "not used"),
         ("Spark", tones[live.spark], live.spark),
     ]
 
@@ -176,20 +181,20 @@ def _bars(batches: Sequence[DeliveredBatch]) -> list[list[tuple[str, float, floa
 
 def _query(status: ShownStatus) -> str:
     """Returns a statement for DuckDB that shows rows of the newest file; empty without one."""
-    identity, files = status.identity, status.counts.last_files
+    files = status.counts.last_files
     if not files:
         return ""
-    path = f"{identity.table.removesuffix(identity.root)}{files[0].key}".replace("'", "''")
+    path = f"{status.location.store_uri}/{files[0].key}".replace("'", "''")
     return f"FROM '{path}' LIMIT 20"
 
 
 def _compaction(status: ShownStatus) -> tuple[str, str] | None:
     """Returns what the last compaction did, and more about it; ``None`` without COMPACT."""
-    if status.identity.compaction_seconds is None:
+    if status.compaction_seconds is None:
         return None
     last = status.counts.maintenance
     if last is None:
-        return "none yet", f"one each {formatting.duration(status.identity.compaction_seconds)}"
+        return "none yet", f"one each {formatting.duration(status.compaction_seconds)}"
     begun = [f"one has begun {_ago(status.counts.at, last.begun)}"] if last.begun > last.ended else []
     if not last.ended:
         return "none yet", begun[0]
@@ -226,10 +231,6 @@ def _ago(now: float, at: float) -> str:
     return f"{formatting.duration(now - at)} ago"
 
 
-def _moment(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
-
-
 def _page(name: str) -> str:
     """Returns the address of a page of the documents, from its name and a heading, as in ``operations#memory``."""
     page, mark, heading = name.partition("#")
@@ -249,13 +250,13 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.globals |= {"style": _STYLE, "bar_width": _BAR}
+_ENVIRONMENT.globals |= {"style": _STYLE, "bar_width": _BAR, "versions": VERSIONS}
 _ENVIRONMENT.filters |= {
     "age": _if_known(lambda seconds: formatting.duration(seconds) if seconds else "none"),
     "counted": formatting.counted,
     "duration": formatting.duration,
     "headline": headline,
-    "moment": _moment,
+    "moment": lambda at: f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}",
     "number": _if_known("{:,}".format),
     "page": _page,
     "rate": formatting.rate,

@@ -20,7 +20,6 @@ from app.parts.maintenance.record import staged_files
 from app.parts.maintenance.retention import has_ended, note_erased, refuse_clock, refuse_most
 from app.parts.maintenance.spark_merge import may_match
 from app.parts.maintenance.table import TableAtWork
-from app.service.lake import dead_letter_address
 from app.table.layout import TIME_COLUMNS, dead_letter_root, journal_folder
 
 _TOGETHER = 256 << 20  # bytes
@@ -122,7 +121,7 @@ def _leave_what_is_never_searched(job: Job) -> None:
     keys |= {file.key for file in dead if file.rows}
     if keys:
         what = f"{counted(len(keys), 'file')} may have such records: delete them by hand"
-        job.leave(dead_letter_address(store.uri, table_root), what, "not searched")
+        job.leave(f"{store.uri}/{dead_letter_root(table_root)}", what, "not searched")
     if staged := len(list(staged_files(store, table_root))):
         what = f"{counted(staged, 'file')} of a run on a cluster: run it again a day later"
         job.leave(journal_folder(table_root), what, "not searched")

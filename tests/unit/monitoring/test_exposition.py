@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.config.settings import Settings
 from app.errors import RetryableError
 from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import OPERATIONS, STEPS, Metrics
-from app.monitoring.status import Aside, Consumption, Identity, Live, Status
+from app.monitoring.status import VERSIONS, Aside, Consumption, Live, Status
 from app.monitoring.waits import Request, Trouble
+from app.table.existing import TableLocation
 from app.timings import Timings
 from tests.fakes.clock import Clock
+from tests.support.environment import load
 from tests.unit.monitoring.test_metrics import batch
 
-IDENTITY = Identity("sensors", "group", "s3://lake/data/t", "data/t", {"version": "1.2.3", "spark": "4.0.0"}, 30.0)
+SETTINGS = load(input="sensors", CONSUMER_GROUP="group")
 TP = TopicPartition("sensors", 3)
 
 
@@ -43,8 +46,10 @@ class Scraped:
         return self.values[(name, *sorted(labels.items()))]
 
 
-def exposition(metrics: Metrics, live: Live | None = None, identity: Identity = IDENTITY) -> Exposition:
-    return Exposition(metrics.registry, lambda: Status(identity, live or Live(), metrics.counts()))
+def exposition(
+    metrics: Metrics, live: Live | None = None, settings: Settings = SETTINGS, found: TableLocation | None = None
+) -> Exposition:
+    return Exposition(metrics.registry, lambda: Status(settings, found, live or Live(), metrics.counts()))
 
 
 @pytest.fixture
@@ -98,8 +103,8 @@ def test_what_one_of_several_tables_waits_for_and_that_it_is_set_aside() -> None
         clock.advance(40)
         aside = {"ws-late": Aside(Trouble("store", "opening the table", "denied"), 0.0, 60.0, 1)}
         live = Live(consumption=Consumption(aside=aside), waits=metrics.waits.current())
-        identity = replace(IDENTITY, has_tables=True, table_of=lambda topic: topic.removeprefix("ws-"))
-        scraped = Scraped(exposition(metrics, live, identity).text())
+        several = load(input="late,orders", Quix__Workspace__Id="ws")
+        scraped = Scraped(exposition(metrics, live, several).text())
     assert scraped.of("lake_sink_table_wait_seconds", table="orders", system="store") == 100, "the longest"
     assert scraped.of("lake_sink_table_wait_seconds", table="payments", system="catalog") == 40
     assert scraped.of("lake_sink_table_retries_total", table="orders", operation="upload") == 2
@@ -181,9 +186,9 @@ def test_the_deployment_is_told_once_its_table_is_found(metrics: Metrics) -> Non
     scraped = Scraped(exposition(metrics).text())
     assert scraped["lake_sink_commit_interval_seconds"] == 30
     assert "lake_sink_deployment_info" not in scraped.kinds, "the table of the settings would be another deployment"
-    identity = replace(IDENTITY, table="s3://other/t", is_found=True)
+    found = TableLocation("s3://other", "t")
     labels = {"topic": "sensors", "consumer_group": "group", "table": "s3://other/t"}
-    assert Scraped(exposition(metrics, identity=identity).text()).of("lake_sink_deployment_info", **labels) == 1
+    assert Scraped(exposition(metrics, found=found).text()).of("lake_sink_deployment_info", **labels) == 1
 
 
 def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
@@ -200,7 +205,7 @@ def test_how_things_are_now(scrape: Callable[..., Scraped]) -> None:
     }
     expected |= {"claiming_partitions": 4, "next_commit_seconds": -2.5}
     assert {name: scraped[f"lake_sink_{name}"] for name in expected} == expected
-    assert scraped.of("lake_sink_build_info", version="1.2.3", spark="4.0.0") == 1
+    assert scraped.of("lake_sink_build_info", **VERSIONS) == 1
 
 
 def test_every_metric_is_documented_also_those_of_both_processes(
@@ -219,13 +224,13 @@ def test_every_metric_is_documented_also_those_of_both_processes(
 def test_the_last_compaction_with_compact_alone(metrics: Metrics, scrape: Callable[..., Scraped]) -> None:
     assert not [name for name, *_ in scrape().values if "compaction" in name]
     metrics.maintained(Maintenance(1_700_000_100.0, 1_700_000_200.0, 40, 2, later=5, failed=1))
-    identity = replace(IDENTITY, compaction_seconds=3_600.0)
-    found = Scraped(exposition(metrics, identity=identity).text())
+    compacting = load(COMPACT="1h")
+    found = Scraped(exposition(metrics, settings=compacting).text())
     assert found["lake_sink_compaction_timestamp_seconds"] == 1_700_000_200.0
     assert found["lake_sink_compaction_interval_seconds"] == 3_600.0
     names = ("merged_files", "new_files", "later_files", "failed_folders")
     assert [found[f"lake_sink_compaction_{name}"] for name in names] == [40, 2, 5, 1]
     metrics.maintained(Maintenance(erased=1_700_000_300.0, rows=7, left=2, refused=93.0))
-    found = Scraped(exposition(metrics, identity=identity).text())
+    found = Scraped(exposition(metrics, settings=compacting).text())
     names = ("timestamp_seconds", "rows", "failed_folders", "refused_percent")
     assert [found[f"lake_sink_erased_{name}"] for name in names] == [1_700_000_300.0, 7, 2, 93]

@@ -11,10 +11,11 @@ from app.errors import RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Ends, Monitor
-from app.monitoring.status import Health, Identity, Live
+from app.monitoring.status import Health, Live
 from app.timings import Timings
 from dev.server import free_ports
 from tests.fakes.clock import Clock
+from tests.support.environment import load
 
 TP = TopicPartition("sensors", 0)
 AWAY = RetryableError("asking Kafka for the ends of the partitions", "no answer within 10 s").of("Kafka")
@@ -28,9 +29,9 @@ class Bench:
         self.metrics = Metrics(self.clock, Timings(clock=self.clock))
         self.metrics.begins(TP, 0)
         self.live = Live("consuming")
-        identity = Identity("sensors", "group", "s3://lake/data/t", "data/t", {}, 30.0, has_tables=has_tables)
+        settings = load(input="a,b" if has_tables else "sensors")
         health = Health(loop_seconds=60.0, clock=time.monotonic)
-        self.monitor = Monitor(identity, self.metrics, health, self.look, self.clock)
+        self.monitor = Monitor(settings, self.metrics, health, self.look, self.clock)
 
     def look(self) -> Live:
         return replace(self.live, waits=self.metrics.waits.current())

@@ -14,7 +14,7 @@ from app.monitoring.metrics import Metrics
 from app.monitoring.status import Aside, Consumption, Health, Live, Probe, StateName
 from app.monitoring.waits import Request, Trouble
 from app.parts.console.console import Console
-from app.service.overview import live, new_monitor, replica_name
+from app.service.overview import live, new_monitor
 from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.support.batches import TP, UNBOUNDED
@@ -141,14 +141,6 @@ def test_it_is_ready_while_other_tables_than_those_set_aside_are_read(connector:
 
 def settings(tmp_path: Path, **variables: str) -> Settings:
     return load(BROKER_ALONE, input="readings", STORAGE_URL=f"file://{tmp_path}/lake", **variables)
-
-
-def test_the_replica_has_the_names_that_the_platform_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "host-1")
-    assert replica_name(settings(tmp_path)) == "host-1"
-    assert replica_name(settings(tmp_path, Quix__Deployment__ReplicaName="lake-sink-0")) == "lake-sink-0"
-    named = {"Quix__Deployment__Name": "Lake sink", "Quix__Deployment__ReplicaName": "lake-sink-0"}
-    assert replica_name(settings(tmp_path, **named)) == "Lake sink / lake-sink-0"
 
 
 def test_the_page_has_the_settings_of_the_log_and_no_secret(tmp_path: Path) -> None:

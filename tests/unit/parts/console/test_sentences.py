@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.config.parsers import schedule
 from app.model import Maintenance
 from app.monitoring.metrics import Totals
 from app.monitoring.waits import Trouble
@@ -107,8 +108,8 @@ def test_topics_that_are_not_written() -> None:
 def test_a_refusal_to_erase_most_of_the_table_says_how_to_confirm_it() -> None:
     view = running()
     counts = replace(view.status.counts, maintenance=Maintenance(refused=93.4))
-    identity = replace(view.status.identity, keep="400d")
-    [found] = remarks(changed(view, identity=identity, counts=counts).status)
+    settings = view.status.settings.model_copy(update={"keep": "400d"})
+    [found] = remarks(changed(view, settings=settings, counts=counts).status)
     assert found.title == "KEEP=400d would erase 93 % of the table"
     assert "set KEEP_CONFIRMED" in found.reason
     assert not list(remarks(changed(view, counts=counts).status)), "without KEEP"
@@ -116,15 +117,15 @@ def test_a_refusal_to_erase_most_of_the_table_says_how_to_confirm_it() -> None:
 
 def test_a_compaction_that_leaves_folders_or_does_not_end() -> None:
     view = running()
-    identity = replace(view.status.identity, compaction_seconds=3_600.0)
+    settings = view.status.settings.model_copy(update={"compact": schedule("1h")})
     since = NOW - 100 * 3_600
     failed = Maintenance(NOW - 60, NOW - 30, 40, 2, failed=3)
     counts = replace(view.status.counts, consuming_since=since, maintenance=failed)
-    assert [found.title for found in remarks(changed(view, identity=identity, counts=counts).status)] == [
+    assert [found.title for found in remarks(changed(view, settings=settings, counts=counts).status)] == [
         "The last compaction left 3 folders"
     ]
     counts = replace(counts, maintenance=Maintenance(NOW - 60, NOW - 3 * 3_600, 40, 2))
-    assert [found.title for found in remarks(changed(view, identity=identity, counts=counts).status)] == [
+    assert [found.title for found in remarks(changed(view, settings=settings, counts=counts).status)] == [
         "No compaction came to its end for 3 h"
     ]
     assert not list(remarks(view.status)), "without COMPACT"

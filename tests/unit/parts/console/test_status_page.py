@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
+from app.config.parsers import schedule
 from app.logs import Warned
 from app.model import Maintenance, TopicPartition
 from app.monitoring.metrics import Counts, DeliveredFile, Metrics
-from app.monitoring.status import STATES, Consumption, Identity, Live, StateName
+from app.monitoring.status import STATES, Consumption, Live, StateName
 from app.monitoring.waits import Trouble
 from app.parts.console.history import History
 from app.parts.console.shown_status import of_tables
 from app.parts.console.status_page import View, policy, render, render_partitions, render_tables
+from app.table.existing import TableLocation
+from tests.support.environment import load
 from tests.support.status_views import NOW, VIEWS, changed, running, several
 from tests.unit.monitoring.test_metrics import batch
 
@@ -25,11 +28,11 @@ HOSTILE = "<script>alert(1)</script>\"'&amp;<img src=x onerror=y>"
 
 
 def view(counts: Counts | None = None, live: Live | None = None, *warned: Warned, **others: Any) -> View:
-    versions = {"version": "1.2.3"}
-    identity = Identity("sensors", "group", "s3://lake/data/t", "data/t", versions, 30.0, replica="lake-sink-2")
-    others = {"identity": identity, "history": History(), "monotonic": 100.0, "seconds": 90.0} | others
+    settings = load(input="sensors", TABLE_NAME="t", Quix__Deployment__ReplicaName="lake-sink-2")
+    status = {"settings": settings, "found": settings.location, "history": History(), "monotonic": 100.0}
     counts = replace(counts or Counts(), at=NOW)
-    return changed(running(), live=live or Live("consuming"), counts=counts, warned=warned, **others)
+    others = {"live": live or Live("consuming"), "seconds": 90.0} | status | others
+    return changed(running(), counts=counts, warned=warned, **others)
 
 
 def counted() -> Counts:
@@ -58,24 +61,31 @@ def by_id(page: str, name: str) -> str:
     return unescape(found[1])
 
 
+def test_the_replica_has_the_names_that_the_platform_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "host-1")
+    assert by_id(render(view(settings=load())), "replica") == "host-1"
+    assert by_id(render(view()), "replica") == "lake-sink-2"
+    assert by_id(render(running()), "replica") == "lake-sink / lake-sink-7d9f5c-2"
+
+
 def test_the_last_compaction() -> None:
     assert "Compaction" not in text(render(view()))
-    identity = replace(view().status.identity, compaction_seconds=86_400.0)
-    assert by_id(render(view(identity=identity)), "compaction") == "none yet"
+    settings = load(COMPACT="1d")
+    assert by_id(render(view(settings=settings)), "compaction") == "none yet"
     done = Maintenance(NOW - 7_200, NOW - 3_600, 1_200, 40, later=31)
-    page = render(view(Counts(maintenance=done), identity=identity))
+    page = render(view(Counts(maintenance=done), settings=settings))
     assert by_id(page, "compaction") == "1,200 → 40 files"
 
 
 def test_what_was_too_old() -> None:
     assert 'id="erased"' not in render(view())
-    identity = replace(view().status.identity, keep="400d")
-    assert by_id(render(view(identity=identity)), "erased") == "none yet"
+    settings = load(KEEP="400d", HIVE_COLUMNS="year")
+    assert by_id(render(view(settings=settings)), "erased") == "none yet"
     refused = Maintenance(refused=93.0)
-    page = render(view(Counts(maintenance=refused), identity=identity))
+    page = render(view(Counts(maintenance=refused), settings=settings))
     assert by_id(page, "erased") == "none yet"
     done = Maintenance(erased=NOW - 3_600, rows=1_200, left=2)
-    page = render(view(Counts(maintenance=done), identity=identity))
+    page = render(view(Counts(maintenance=done), settings=settings))
     assert by_id(page, "erased") == "1,200"
     assert "erased 1 h ago, 2 folders left because of an error, KEEP=400d" in text(page)
 
@@ -131,7 +141,8 @@ def test_of_very_many_tables_those_that_need_a_look_are_on_the_page_and_all_on_a
 
 def test_the_page_of_one_of_several_tables_tells_of_it_alone() -> None:
     whole = several(60)
-    whole = changed(whole, identity=replace(whole.status.identity, keep="400d", compaction_seconds=3_600.0))
+    maintained = {"keep": "400d", "compact": schedule("1h")}
+    whole = changed(whole, settings=whole.status.settings.model_copy(update=maintained))
     pages = [render(replace(whole, status=each, is_of_table=True)) for each in of_tables(whole.status)]
     aside, waiting, late, fresh = pages[:4]
     assert [by_id(each, "state") for each in pages[:4]] == ["Waiting", "Waiting", "Consuming", "Consuming"]
@@ -166,7 +177,7 @@ def test_what_a_browser_does_not_show_is_written_out() -> None:
     """Text in another direction could make a topic's name, or what a catalog answers, read as something else."""
     live = Live("failing", failure=Trouble("catalog", "asking\x1b[31m", "\u202eno\u2066\x9b\ud800"))
     shown = view(counted(), live, Warned(NOW, "ERROR", "line\nanother\u2028"))
-    page = render(changed(shown, identity=replace(shown.status.identity, topic="t\u202egpj.exe")))
+    page = render(changed(shown, settings=load(input="t\u202egpj.exe", TABLE_NAME="t")))
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\ud800]", page)
     assert by_id(page, "reason") == "asking\\u001b[31m: \\u202eno\\u2066\\u009b\\ud800."
     assert "line\\u000aanother\\u2028" in page
@@ -206,16 +217,15 @@ def test_nothing_from_outside_becomes_part_of_the_page() -> None:
         return Live("failing", failure=Trouble("store", text, text, text, exit_code=1))
 
     def page(text: str, counts: Counts) -> str:
-        identity = Identity(  # the table's address is the catalog's
-            text, text, text, text, {"version": text}, 30.0, replica=text, settings=((text, text),)
-        )
-        return render(view(counts, failing(text), Warned(NOW, "ERROR", text), identity=identity))
+        settings = load(input=text, TABLE_NAME="t", CONSUMER_GROUP=text, Quix__Deployment__Name=text)
+        status = {"settings": settings, "found": TableLocation(text, text)}  # the table's address is the catalog's
+        return render(view(counts, failing(text), Warned(NOW, "ERROR", text), **status))
 
     hostile = page(HOSTILE, metrics.counts())
     harmless, found = Tags(page("x", counted())), Tags(hostile)
     assert found.open == []
     assert (found.tags, found.attributes) == (harmless.tags, harmless.attributes)
-    assert unescape(hostile).count(HOSTILE) == 15
+    assert unescape(hostile).count(HOSTILE) == 14
 
 
 def test_the_page_needs_nothing_but_itself() -> None:
@@ -239,16 +249,16 @@ def test_the_page_needs_nothing_but_itself() -> None:
 def test_the_policy_allows_this_style_sheet_and_no_other() -> None:
     [style] = re.findall(r"<style>(.*?)</style>", render(view()), re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    allowed = policy([])["Content-Security-Policy"]
+    allowed = policy(load())["Content-Security-Policy"]
     assert f"style-src 'sha256-{digest}';" in allowed
     assert "unsafe" not in allowed
     assert allowed.startswith("default-src 'none'")
 
 
 def test_no_page_may_show_it_in_a_frame_but_those_that_are_named() -> None:
-    alone = policy([])
+    alone = policy(load())
     assert alone["Content-Security-Policy"].endswith("; frame-ancestors 'none'")
     assert alone["X-Frame-Options"] == "DENY"
-    shown = policy(["https://a.example", "https://*.b.example"])
+    shown = policy(load(HTTP_FRAME_ANCESTORS="https://a.example,https://*.b.example"))
     assert shown["Content-Security-Policy"].endswith("; frame-ancestors https://a.example https://*.b.example")
     assert "X-Frame-Options" not in shown
