@@ -1,6 +1,6 @@
 """The memory and the disk that the records of all tables of this process share on their way."""
 
-from app.delivery.limits import BatchLimits
+from app.delivery.batch_limits import BatchLimits
 from app.delivery.runtime import Threads
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from app.delivery.assignment import Assignment
+from app.delivery.batch_limits import BatchEnds
 from app.delivery.buffer import Buffer
-from app.delivery.limits import BatchEnds
 from app.delivery.open_batch import Staged
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError

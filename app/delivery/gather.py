@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from app.convert.batch import Converted
 from app.delivery.assignment import Assignment, Piece, Portion
+from app.delivery.batch_limits import BatchSize
 from app.delivery.flow import SCHEMA, BatchInFlight, Flow, GatheredBatch
-from app.delivery.limits import BatchSize
 from app.delivery.open_batch import OpenBatch
 from app.delivery.runtime import Runtime
 from app.delivery.stage import Stager

@@ -14,7 +14,7 @@ from app.bad_records.dead_letter import write as write_dead_letter
 from app.convert.batch import Converted
 from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, nulls_of, values_of
-from app.delivery.limits import BatchSize
+from app.delivery.batch_limits import BatchSize
 from app.model import Batch, BatchPart, DataFile, LocalObject, OffsetRange, Rejected, StagedFile, TopicPartition
 from app.spark.parquet_options import without_dictionary
 from app.spark.staged_file import StagedWriter

@@ -13,7 +13,7 @@ from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
 from app.convert.whole_batches import WholeBatches
-from app.delivery.limits import BatchLimits
+from app.delivery.batch_limits import BatchLimits
 from app.delivery.stage import Stager
 from app.service.formats import Formats
 from app.service.lake import Lake

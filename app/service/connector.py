@@ -20,9 +20,9 @@ from app import logs
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.consumer.sink_observer import KeyWatch, RunEnd
+from app.delivery.batch_limits import BatchLimits
 from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
-from app.delivery.limits import BatchLimits
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime

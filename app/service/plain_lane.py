@@ -18,8 +18,8 @@ from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
+from app.delivery.batch_limits import BatchLimits
 from app.delivery.claimer import Wanted
-from app.delivery.limits import BatchLimits
 from app.delivery.members import Members
 from app.kafka.topics import new_admin, prefix_of
 from app.service.connector import Connector, Lane

@@ -25,8 +25,8 @@ from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_formats, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import open_lake
-from app.service.overview import new_monitor, oversee
 from app.service.plain_lane import new_plain_lane
+from app.service.probes import new_monitor, oversee
 from app.service.process import Process, StopRequested
 from app.service.stores import new_store
 from app.spark.scratch import scratch_folder

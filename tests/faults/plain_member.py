@@ -21,7 +21,7 @@ from app.consumer.plain.transformer import Transformer, stateless_dataframe
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches
-from app.delivery.limits import BatchLimits
+from app.delivery.batch_limits import BatchLimits
 from app.delivery.stage import Stager
 from app.model import Message, Row, TopicPartition
 from tests.fakes.kafka_message import KafkaMessage

@@ -9,7 +9,7 @@ import pyarrow as pa
 from app.bad_records.refusals import BadRecords, OnBadRecord, ReadMessage
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
-from app.delivery.limits import BatchLimits
+from app.delivery.batch_limits import BatchLimits
 from app.delivery.open_batch import Staged
 from app.delivery.stage import Stager
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition

@@ -79,7 +79,7 @@ HOMES = {
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
     "app.spark.writer": (
-        "app.service.connector app.service.overview app.service.run app.parts.check.* app.spark.class_archive"
+        "app.service.connector app.service.probes app.service.run app.parts.check.* app.spark.class_archive"
     ),
 }
 

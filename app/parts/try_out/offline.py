@@ -11,7 +11,7 @@ from quixstreams.sinks import BaseSink
 
 from app.config.settings import Settings
 from app.consumer.plain.transformer import Transformer
-from app.delivery.limits import BatchLimits
+from app.delivery.batch_limits import BatchLimits
 from app.service.customised import Customised
 from app.service.formats import Formats
 from app.timings import DEFAULT

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from app.bad_records.refusals import OnBadRecord
 from app.consumer.plain.row_message import row_of
 from app.delivery.assignment import Assignment, Piece
+from app.delivery.batch_limits import BatchLimits
 from app.delivery.claimer import Group
-from app.delivery.limits import BatchLimits
 from app.delivery.runtime import Threads
 from app.errors import ConnectorError
 from app.journal.entry import is_log

@@ -14,7 +14,7 @@ from app.monitoring.metrics import Metrics
 from app.monitoring.status import Aside, Consumption, Health, Live, Probe, StateName
 from app.monitoring.waits import Request, Trouble
 from app.parts.console.console import Console
-from app.service.overview import live, new_monitor
+from app.service.probes import live, new_monitor
 from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.support.batches import TP, UNBOUNDED

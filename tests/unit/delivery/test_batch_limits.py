@@ -1,11 +1,11 @@
-"""When and why a batch ends: each row of the tables in ``app.delivery.limits``."""
+"""When and why a batch ends: each row of the tables in ``app.delivery.batch_limits``."""
 
 from dataclasses import replace
 from math import inf
 
 import pytest
 
-from app.delivery.limits import BatchEnds, BatchLimits, BatchSize
+from app.delivery.batch_limits import BatchEnds, BatchLimits, BatchSize
 from tests.fakes.clock import Clock
 
 MB = 2**20
