@@ -7,17 +7,17 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_335
+MOST_LINES = 32_275
 MOST_LINES_OF_PARTS = {
     "audit": 712,
     "avro": 626,
     "azure": 347,
     "check": 434,
-    "console": 1_246,
+    "console": 1_242,
     "gcs": 305,
     "iceberg": 1_470,
     "lineage": 165,
-    "maintenance": 2_170,
+    "maintenance": 2_169,
     "protobuf": 386,
     "quix": 409,
     "registry": 300,
@@ -27,9 +27,9 @@ MOST_LINES_OF_PARTS = {
     "try_out": 621,
     "until": 265,
 }
-MOST_LINES_WITHOUT_PARTS = 21_827
-MOST_LINES_OF_CORE = 9_406
-MOST_LINES_OF_TESTS = 51_792
+MOST_LINES_WITHOUT_PARTS = 21_772
+MOST_LINES_OF_CORE = 9_351
+MOST_LINES_OF_TESTS = 51_791
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 
