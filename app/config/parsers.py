@@ -262,7 +262,6 @@ def until(text: str) -> str | datetime | timedelta:
 
 
 def _time(text: str, complaint: str, *words: str) -> str | datetime | timedelta:
-    """Returns the word, the moment, in UTC where it names no zone, or how long ago it was."""
     if text.lower() in words:
         return text.lower()
     try:

@@ -54,7 +54,10 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
         process = Process(clean_up)
         try:
             process.handle_signals()
-            _log_settings(settings)
+            for name, value in settings.summary().items():
+                logger.info("%s: %s", name, value)
+            for warning in settings.warnings:
+                logger.warning("%s", warning)
             runtime = Runtime(scratch, Metrics(timings=timings), timings, settings.max_write_workers)
             consume(settings, runtime, spark, process, ends)
         except StopRequested:
@@ -136,10 +139,3 @@ def _failed(error: ConnectorError, process: Process) -> int:
     if not process.connected.is_set():
         logs.announce_failure(error)
     return error.exit_code
-
-
-def _log_settings(settings: Settings) -> None:
-    for name, value in settings.summary().items():
-        logger.info("%s: %s", name, value)
-    for warning in settings.warnings:
-        logger.warning("%s", warning)

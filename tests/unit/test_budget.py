@@ -7,7 +7,7 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_274
+MOST_LINES = 32_269
 MOST_LINES_OF_PARTS = {
     "audit": 712,
     "avro": 626,
@@ -27,8 +27,8 @@ MOST_LINES_OF_PARTS = {
     "try_out": 621,
     "until": 265,
 }
-MOST_LINES_WITHOUT_PARTS = 21_775
-MOST_LINES_OF_CORE = 9_353
+MOST_LINES_WITHOUT_PARTS = 21_770
+MOST_LINES_OF_CORE = 9_349
 MOST_LINES_OF_TESTS = 51_833
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
