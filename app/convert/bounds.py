@@ -4,7 +4,8 @@ from typing import Final
 
 # Since 1970, in days and microseconds: the years 1 to 9999, which Python's calendar has.
 DAYS: Final = (-719_162, 2_932_896)
-MICROSECONDS: Final = (DAYS[0] * 86_400_000_000, (DAYS[1] + 1) * 86_400_000_000 - 1)
+DAY_MICROS: Final = 86_400_000_000
+MICROSECONDS: Final = (DAYS[0] * DAY_MICROS, (DAYS[1] + 1) * DAY_MICROS - 1)
 
 MAX_DEPTH: Final = 32  # levels of lists and structs; pyarrow reads no more than 100 of Parquet, where each list has two
 MAX_SCALARS: Final = 5_000  # of the table: 5,000 columns take Spark 5 s per batch

@@ -116,6 +116,9 @@ def _schema_id(named: bytes) -> SchemaId:
 
 
 class _Reads(Protocol):
+    def __init__(self, registered: RegisteredSchema, /) -> None:
+        """Raises ``ValueError`` with the reason if what the registry has is of no use."""
+
     def read(self, data: bytes, /) -> Any: ...
 
 
@@ -130,6 +133,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
     """Knows the schemas of a format by their ids; ``find`` asks the registry."""
 
     _format: str
+    _schema: type[_Schema]
 
     def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
@@ -142,10 +146,6 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         self._highest = 0  # number of those that the registry has: it counts them
         # By topic, and whether the id is likely: when, and for how long.
         self._asked_in_vain: dict[tuple[str, bool], deque[tuple[float, float]]] = {}
-
-    @abstractmethod
-    def _parse(self, registered: RegisteredSchema) -> _Schema:
-        """Makes a schema of what the registry has; raises ``ValueError`` with the reason if it is of no use."""
 
     def ask_with(self, patiently: Callable[[Callable[[], Any]], Any]) -> None:
         """Lets this thread ask the registry by ``patiently``, which repeats a call until the registry answers."""
@@ -196,7 +196,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
             begun, told = self._clock(), f" (id {schema})"
             if found.kind != self._format.upper():
                 raise ValueError(OtherFormat(f"its schema is {found.kind} and not {self._format}"))  # noqa: TRY301
-            made = self._parse(found)
+            made = self._schema(found)
             size = max(_LEAST_TEXT, sum(map(len, (found.text, *found.references))))
             if self._known_text + size > _MOST_TEXT:
                 self._known.clear()

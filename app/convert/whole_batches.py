@@ -108,7 +108,8 @@ class WholeBatches:
         arrays = {name: self._stored(name, array, schema.columns) for name, array in fields.items()}
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
-        origins = _origins(messages, headers) if self._metadata else []
+        pairs = zip(messages, headers, strict=True) if self._metadata else ()
+        origins = [Row({}, None, one.timestamp()[1], one.offset(), its) for one, its in pairs]
         is_own = moments is fields[self._rules.timestamp_column]
         times = moments if is_own else moments.cast(pa.timestamp("ms", "UTC"))
         extra = self._extra_columns(times, origins, tps, schema.columns)
@@ -230,11 +231,6 @@ class WholeBatches:
         if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
             raise OneByOneError
         return pc.coalesce(found, _text(values, column))
-
-
-def _origins(messages: Sequence[Message], headers: AllHeaders) -> list[Row]:
-    """Returns what metadata columns are made of."""
-    return [Row({}, None, one.timestamp()[1], one.offset(), its) for one, its in zip(messages, headers, strict=True)]
 
 
 def _usable(timestamps: pa.Array) -> pa.Array:

@@ -277,7 +277,7 @@ a value that is in the partition alone is lost by a merge of Iceberg files
 - ids.get(name) in sources
 + False
 files with other ids of columns become one in an Iceberg table
-- any(map(_has_ids, (one, other)))
+- b"PARQUET:field_id" in (field.metadata or {})
 + False
 
 [app/parts/iceberg/entries.py: iceberg_rewrite]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from app.model import RegisteredSchema
 from app.parts.avro.avro_columns import NotReadError
 from app.parts.avro.avro_messages import AvroMessages, AvroSchema
 from app.table.field_rules import FieldRules
@@ -74,7 +75,7 @@ def test_datums_that_do_not_fit_their_schema_are_never_read_at_once_in_another_w
     # Of an option, Polars takes an unknown branch for the second.
     while '["null"' in (text := json.dumps(drawn)) or '"null"]' in text:
         drawn = draw.record()
-    schema = AvroSchema.parse(json.dumps(drawn))
+    schema = AvroSchema(RegisteredSchema("AVRO", json.dumps(drawn)))
     for _ in range(10):
         datums = [draw.datum(drawn) for _ in range(5)]
         datums[draw.random.randrange(5)] = draw.spoiled(datums[0])
@@ -278,7 +279,7 @@ def test_keys_of_several_kinds(keys: list[tuple[Any, Any]], hive: tuple[str, ...
 
 def test_an_optional_fixed_takes_no_more_memory_than_the_bound() -> None:
     large = {"type": "fixed", "name": "Large", "size": 2**20}
-    columns = AvroSchema.parse(json.dumps(record(("large", ["null", large])))).columns
+    columns = AvroSchema(RegisteredSchema("AVRO", json.dumps(record(("large", ["null", large]))))).columns
     assert columns is not None
     with pytest.raises(NotReadError):  # of 1,000 bytes in all; the column would take a gigabyte
         columns.read([b"\0"] * 1_000)

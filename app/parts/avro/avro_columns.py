@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from polars.exceptions import PanicException
 
-from app.convert.bounds import DAYS, MAX_DEPTH, MAX_SCALARS, MICROSECONDS, MOST_CELLS
+from app.convert.bounds import DAY_MICROS, DAYS, MAX_DEPTH, MAX_SCALARS, MICROSECONDS, MOST_CELLS
 from app.convert.scalars import UNZONED, ZONED
 from app.parts.avro.avro_fit import Node
 from app.table.type_names import MAX_DIGITS
@@ -31,7 +31,6 @@ _MARK_BYTES = 12
 _SMALL = 0b0011_1110  # not negative, and not above 31
 _DECIMAL_BYTES = 16
 _CELL_BYTES = 8
-_DAY_MICROS = 86_400_000_000
 _BYTE = {"type": "fixed", "size": 1}
 
 _Convert = Callable[[pa.Array], pa.Array]
@@ -230,7 +229,7 @@ def _times(micros: int) -> _Convert:
     """Converts to text, as ``time.isoformat()`` has it: Spark writes no time of day to Parquet."""
 
     def convert(array: pa.Array) -> pa.Array:
-        numbers = pc.multiply(_within(array, 0, _DAY_MICROS // micros - 1), micros)
+        numbers = pc.multiply(_within(array, 0, DAY_MICROS // micros - 1), micros)
         texts = numbers.cast(pa.time64("us")).cast(pa.string())
         return pc.replace_substring_regex(texts, r"\.000000$", "")
 

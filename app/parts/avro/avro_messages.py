@@ -9,7 +9,6 @@ the first way, as ``OutOfRange``.
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact
 from typing import Any
@@ -19,6 +18,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.read import LOGICAL_READERS
 
+from app.convert.bounds import DAY_MICROS
 from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payloads
 from app.convert.scalars import OutOfRange, moment_at
 from app.model import RegisteredSchema, SchemaId
@@ -29,32 +29,24 @@ from app.reasons import Reason
 _EXACT = Context(prec=1_000, traps=[Inexact])
 _LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_DAY_MICROS = 86_400_000_000
 _SIZE_OF_UUID = 16
 _KEPT = ("name", "namespace", "symbols", "size", "precision", "scale")
 
 
-@dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """The schema of a writer; ``columns`` reads many datums at once, and is ``None`` where Polars cannot."""
+    """The schema of a writer; ``columns`` reads many datums at once, and is ``None`` where Polars cannot.
 
-    columns: ColumnReader | None
-    _parsed: Any
-    _check: DatumCheck
+    Raises:
+        ValueError: it is no schema of Avro, or no datum can be read safely with it.
+    """
 
-    @classmethod
-    def parse(cls, text: str, references: Sequence[str] = ()) -> "AvroSchema":
-        """Parses a schema from JSON; ``references`` are those that it names, each behind those that it names itself.
-
-        Raises:
-            ValueError: it is no schema of Avro, or no datum can be read safely with it.
-        """
+    def __init__(self, registered: RegisteredSchema) -> None:
         named: dict[str, Any] = {}
-        parsed = None
         try:
-            for source in (*references, text):
-                parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
-            return cls(columns_of(parsed, named), parsed, DatumCheck(parsed, named))
+            for source in (*registered.references, registered.text):
+                self._parsed = fastavro.parse_schema(_cleaned(json.loads(source)), named)
+            self.columns = columns_of(self._parsed, named)
+            self._check = DatumCheck(self._parsed, named)
         except Exception as error:  # of many kinds, for a schema may have any form
             raise ValueError(Reason("its schema is no schema of Avro").also("", f": {error!r}")) from error
 
@@ -103,7 +95,7 @@ def _date(days: int) -> date | OutOfRange:
 
 
 def _time(number: int, micros: int) -> time | OutOfRange:
-    if not 0 <= number * micros < _DAY_MICROS:
+    if not 0 <= number * micros < DAY_MICROS:
         return OutOfRange(number)
     return (datetime.min + timedelta(microseconds=number * micros)).time()
 
@@ -135,9 +127,7 @@ for _name, _reader in _READERS.items():
 
 class AvroMessages(RegisteredSchemas[AvroSchema]):
     _format = "Avro"
-
-    def _parse(self, registered: RegisteredSchema) -> AvroSchema:
-        return AvroSchema.parse(registered.text, registered.references)
+    _schema = AvroSchema
 
     def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Mapping[str, pa.Array]:
         return self._reader(schema).read(data)

@@ -1,7 +1,6 @@
 """Translates errors of Azure's libraries into the connector's own."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from urllib.parse import parse_qsl
@@ -22,27 +21,21 @@ _NO_CREDENTIALS = (
     "Set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, "
     f"or give this machine a managed or workload identity with the role {_ROLE}"
 )
-_NETWORK_HINT = (
-    "Let this network in: the storage account's firewall (Networking) refuses it, or allows no public access"
-)
 _CLOCK_HINT = "Set this machine's clock (NTP): it is more than 15 minutes off the service's"
 _TLS_HINT = (
     "Check http:// or https:// in AZURE_ENDPOINT_URL; for a private authority set REQUESTS_CA_BUNDLE to its file"
 )
 
-# The service is busy, or got a damaged request: the same request may pass a moment later, as after a 5xx.
-_PASSING = (
-    "AccountBeingCreated",
-    "BlobOverwritten",
-    "ConditionNotMet",  # in a read: the object was replaced between two chunks
-    "ContainerBeingDeleted",
-    "InvalidBlobOrBlock",  # another writer stored the object while its blocks were sent
-    "InvalidBlockList",
-    "Md5Mismatch",
-)
 _RULES = ErrorRules(
     {
-        **dict.fromkeys(_PASSING, PASSES),
+        # The service is busy, or got a damaged request: the same request may pass a moment later, as after a 5xx.
+        "AccountBeingCreated": PASSES,
+        "BlobOverwritten": PASSES,
+        "ConditionNotMet": PASSES,  # in a read: the object was replaced between two chunks
+        "ContainerBeingDeleted": PASSES,
+        "InvalidBlobOrBlock": PASSES,  # another writer stored the object while its blocks were sent
+        "InvalidBlockList": PASSES,
+        "Md5Mismatch": PASSES,
         "ContainerNotFound": Rule(
             MissingBucketError, f"Check STORAGE_URL; create the container, then restart. {_ADDRESS_HINT}"
         ),
@@ -99,7 +92,7 @@ def access_of(target: AzureTarget) -> Access:
 
 def error_code(error: azure.HttpResponseError) -> str:
     """Returns the service's name for the error, ``BlobNotFound``; empty where the answer has none."""
-    code = getattr(error, "error_code", None) or _headers(error).get("x-ms-error-code", "")
+    code = getattr(error, "error_code", None) or getattr(error.response, "headers", {}).get("x-ms-error-code", "")
     return str(getattr(code, "value", code))
 
 
@@ -117,18 +110,13 @@ def translate(error: azure.AzureError, doing: str, access: Access, *, was_author
     return RetryableError(doing, f"the answer arrived damaged: {_reason(error)}", PROXY_HINT)
 
 
-def _headers(error: azure.HttpResponseError) -> Mapping[str, str]:
-    """Returns the headers of the answer, their names in lower case."""
-    headers: Mapping[str, str] = getattr(error.response, "headers", {})
-    return {name.lower(): value for name, value in headers.items()}
-
-
 def _from_answer(error: azure.HttpResponseError, doing: str, access: Access) -> ConnectorError:
     """Translates errors that the service itself reported."""
     code = error_code(error)
     status = error.status_code or 0
     cause = _cause(error, code, status)
-    if known := _RULES.error(code, status, doing, cause, "" if code else PROXY_HINT, _headers(error)):
+    headers = getattr(error.response, "headers", {})
+    if known := _RULES.error(code, status, doing, cause, "" if code else PROXY_HINT, headers):
         return known
     if not code:
         return FatalError(doing, cause, PROXY_HINT)
@@ -144,7 +132,10 @@ def _from_refusal(code: str, doing: str, cause: str, access: Access) -> Connecto
     if code in {"AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}:
         return FatalError(doing, cause, access.if_too_little)
     if code == "AuthorizationFailure":
-        return FatalError(doing, cause, f"{_NETWORK_HINT}. {access.if_too_little}")
+        network = (
+            "Let this network in: the storage account's firewall (Networking) refuses it, or allows no public access"
+        )
+        return FatalError(doing, cause, f"{network}. {access.if_too_little}")
     return FatalError(doing, cause, access.if_wrong)
 
 

@@ -17,7 +17,6 @@ _CREDENTIALS_HINT = (
     "Set GCS_CREDENTIALS_JSON to the text of a service account's key or GOOGLE_APPLICATION_CREDENTIALS to its file, "
     "or give the machine a service account; check that account and key exist and are enabled"
 )
-_BUCKET_HINT = "Check STORAGE_URL; create the bucket, then restart"
 _SHOWN_CHARACTERS = 300
 
 OF_GOOGLE = (
@@ -48,16 +47,9 @@ _RULES = ErrorRules(
             "or hold off the bucket",
         ),
     },
-    # 410: the session of a resumable upload is gone, so it begins again. 409: another request writes the object.
-    passing=frozenset(
-        {
-            HTTPStatus.PERMANENT_REDIRECT,  # Google's 308: a resumable upload is incomplete
-            HTTPStatus.REQUEST_TIMEOUT,
-            HTTPStatus.CONFLICT,
-            HTTPStatus.GONE,
-            HTTPStatus.TOO_MANY_REQUESTS,
-        }
-    ),
+    # 308: a resumable upload is incomplete. 409: another request writes the object. 410: the session of a resumable
+    # upload is gone, so it begins again.
+    passing=frozenset({HTTPStatus.PERMANENT_REDIRECT, HTTPStatus.CONFLICT, HTTPStatus.GONE}),
 )
 
 
@@ -93,11 +85,10 @@ def _from_answer(response: requests.Response, doing: str) -> ConnectorError:
     message, reason = _said(response)
     cause = f"{message} ({reason or f'HTTP {status}'})" if message else f"HTTP {status}"
     words = next((each for each in _RULES.by_name if each in reason or each in message), "")
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    if error := _RULES.error(words, status, doing, cause, "" if message else PROXY_HINT, headers):
+    if error := _RULES.error(words, status, doing, cause, "" if message else PROXY_HINT, response.headers):
         return error
     if status == HTTPStatus.NOT_FOUND:  # a missing object is handled by the callers
-        return MissingBucketError(doing, cause, _BUCKET_HINT)
+        return MissingBucketError(doing, cause, "Check STORAGE_URL; create the bucket, then restart")
     if status == HTTPStatus.UNAUTHORIZED:
         return FatalError(doing, cause, _CREDENTIALS_HINT)
     if status == HTTPStatus.FORBIDDEN:

@@ -304,12 +304,9 @@ def _joined(metadata: TableMetadata, spec_id: int, one: pa.Schema, other: pa.Sch
 
 def _is_alike(one: pa.Schema, other: pa.Schema) -> bool:
     """Whether both have no field ids, and the columns of the same names the same types."""
+    have_ids = any(b"PARQUET:field_id" in (field.metadata or {}) for field in (*one, *other))
     shared = (name for name in one.names if name in other.names)
-    return not any(map(_has_ids, (one, other))) and all(one.field(name) == other.field(name) for name in shared)
-
-
-def _has_ids(columns: pa.Schema) -> bool:
-    return any(b"PARQUET:field_id" in (field.metadata or {}) for field in columns)
+    return not have_ids and all(one.field(name) == other.field(name) for name in shared)
 
 
 def _is_copied(kind: pa.DataType) -> bool:

@@ -282,9 +282,7 @@ _WELL_KNOWN: Final[dict[str, _Read]] = {
 
 class ProtobufMessages(RegisteredSchemas[ProtobufSchema]):
     _format = "Protobuf"
-
-    def _parse(self, registered: RegisteredSchema) -> ProtobufSchema:
-        return ProtobufSchema(registered)
+    _schema = ProtobufSchema
 
     def _columns(self, schema: SchemaId, data: Sequence[bytes]) -> Columns:
         rows = self.get(schema).read_all(data)

@@ -19,26 +19,23 @@ _KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _SESSION_HINT = "Check AWS_SESSION_TOKEN: it must be the one issued with AWS_ACCESS_KEY_ID"
 _ROLE_HINT = "The keys of a role renew themselves; check the role if this goes on"
 
-# The store is busy, or got a damaged request: a retry may succeed, as after a 5xx.
-_PASSING = (
-    "SlowDown",
-    "Throttling",
-    "ThrottlingException",
-    "RequestThrottled",
-    "RequestLimitExceeded",
-    "RequestTimeout",
-    "OperationAborted",
-    "ConditionalRequestConflict",  # another request writes the same object
-    "TemporaryRedirect",  # a new bucket, before DNS knows its region
-    "BadDigest",
-    "IncompleteBody",
-    "XAmzContentSHA256Mismatch",
-    "NoSuchUpload",  # the upload was completed with a lost answer, or cleaned up
-)
 _BUCKET_IN_ADDRESS = "AWS_ENDPOINT_URL has the name of a bucket, as its path or a sub-domain: leave it out there"
 _RULES = ErrorRules(
     {
-        **dict.fromkeys(_PASSING, PASSES),
+        # The store is busy, or got a damaged request: a retry may succeed, as after a 5xx.
+        "SlowDown": PASSES,
+        "Throttling": PASSES,
+        "ThrottlingException": PASSES,
+        "RequestThrottled": PASSES,
+        "RequestLimitExceeded": PASSES,
+        "RequestTimeout": PASSES,
+        "OperationAborted": PASSES,
+        "ConditionalRequestConflict": PASSES,  # another request writes the same object
+        "TemporaryRedirect": PASSES,  # a new bucket, before DNS knows its region
+        "BadDigest": PASSES,
+        "IncompleteBody": PASSES,
+        "XAmzContentSHA256Mismatch": PASSES,
+        "NoSuchUpload": PASSES,  # the upload was completed with a lost answer, or cleaned up
         "ExpiredToken": Rule(RetryableError, _ROLE_HINT),
         "ExpiredTokenException": Rule(RetryableError, _ROLE_HINT),
         # Also for a request signed before the machine slept: a new signature succeeds.

@@ -102,7 +102,7 @@ def test_each_type_becomes_a_column(name: str, tmp_path: Path) -> None:
     kind, data, value, column = TYPES[name]
     schema = record(("ts_ms", "long"), ("x", kind))
     value = str(uuid.UUID(int=5)) if value is None else value
-    parsed = AvroSchema.parse(json.dumps(schema))
+    parsed = AvroSchema(RegisteredSchema("AVRO", json.dumps(schema)))
     assert repr(parsed.read(b"\2" + data)) == repr({"ts_ms": 1, "x": value})
     assert (parsed.columns is None) == (name in READ_ONE_BY_ONE)
     for at_once in (True, False):
@@ -137,21 +137,21 @@ def wide(levels: int) -> Any:
     ids=str,
 )
 def test_what_no_column_can_hold_is_not_read_at_once(kind: Any, is_read: bool) -> None:
-    assert (AvroSchema.parse(json.dumps(record(("x", kind)))).columns is not None) == is_read
+    assert (AvroSchema(RegisteredSchema("AVRO", json.dumps(record(("x", kind))))).columns is not None) == is_read
 
 
 # --- numbers that a type cannot show --------------------------------------------------------------------------------
 
 
 def test_no_number_is_cut_off() -> None:
-    schema = AvroSchema.parse(json.dumps(record(("x", "int"))))
+    schema = AvroSchema(RegisteredSchema("AVRO", json.dumps(record(("x", "int")))))
     assert schema.columns
     assert schema.columns.read([encoded(2**40)])["x"].to_pylist() == [schema.read(encoded(2**40))["x"]] == [2**40]
 
 
 def test_no_digit_of_a_decimal_is_lost() -> None:
     schema = logical("bytes", "decimal", precision=4, scale=2)
-    read = AvroSchema.parse(json.dumps(record(("x", schema)))).read(b"\x10" + b"\x7f" * 8)
+    read = AvroSchema(RegisteredSchema("AVRO", json.dumps(record(("x", schema))))).read(b"\x10" + b"\x7f" * 8)
     assert read == {"x": Decimal("91872019504357374.71")}
 
 
@@ -286,7 +286,7 @@ def test_a_moment_after_the_year_9999_is_in_no_folder(at_once: bool, tmp_path: P
 @pytest.mark.parametrize("text", ["", "7", '{"type":"record"}', '{"type":"unknown"}', "[" * 100_000])
 def test_no_schema(text: str) -> None:
     with pytest.raises(ValueError, match="no schema of Avro"):
-        AvroSchema.parse(text)
+        AvroSchema(RegisteredSchema("AVRO", text))
 
 
 def why_not(registry: MemoryRegistry, raw: bytes) -> str:
@@ -322,7 +322,9 @@ def test_a_value_that_is_no_record_is_no_row(tmp_path: Path) -> None:
 def test_a_schema_may_name_others() -> None:
     unit = json.dumps({"type": "enum", "name": "lab.Unit", "symbols": ["C", "F"]})
     value = json.dumps(record(("unit", "lab.Unit"), ("degrees", "double"), name="lab.Value"))
-    schema = AvroSchema.parse(json.dumps(record(("x", "lab.Value"), ("u", "lab.Unit"))), [unit, value])
+    schema = AvroSchema(
+        RegisteredSchema("AVRO", json.dumps(record(("x", "lab.Value"), ("u", "lab.Unit"))), [unit, value])
+    )
     data = b"\2" + bytes(8) + b"\0"
     assert schema.read(data) == {"x": {"unit": "F", "degrees": 0.0}, "u": "C"}
     assert schema.columns
@@ -422,7 +424,7 @@ def test_a_key_has_a_header_of_its_own() -> None:
     "item", ["null", {"type": "record", "name": "Empty", "fields": []}, {"type": "fixed", "name": "No", "size": 0}]
 )
 def test_items_that_take_no_byte_are_not_endless(item: Any) -> None:
-    schema = AvroSchema.parse(json.dumps(record(("x", {"type": "array", "items": item}))))
+    schema = AvroSchema(RegisteredSchema("AVRO", json.dumps(record(("x", {"type": "array", "items": item})))))
     assert len(schema.read(encoded(20) + b"\0")["x"]) == 20
     with pytest.raises(ValueError, match="does not fit"):
         schema.read(encoded(1_000) + b"\0")
