@@ -238,8 +238,10 @@ class Members:
         if self._failure:
             raise self._failure
         if found := self.group.watch.take_found():
-            with self.else_aside(found.topic or ""):
+            if not found.topic:
                 raise found
+            if self.of(found.topic):  # else it was given away meanwhile, or is set aside already
+                self.set_aside(found.topic, found)
         for topic, member in self.by_topic:
             if failure := member.flow.failure:
                 self.set_aside(topic, failure)
