@@ -125,10 +125,7 @@ def what_is_written(settings: Settings, location: TableLocation, prefix: str = "
 def open_topic(
     settings: Settings, application: Application, visible: Collection[str], variable: str = "input", **options: Any
 ) -> Topic:
-    """Open the topic that this variable names, if it is one of the visible ones; else raise ``ConfigError``.
-
-    ``options`` are further ones of ``quixstreams.Application.topic``.
-    """
+    """Open the topic that this variable names; raises ``ConfigError`` if it is none of the visible ones."""
     name = settings.input_topic if variable == "input" else str(settings.stream_timeout_topic)
     prefix = prefix_of(application)
     missing = missing_topic(name, [each.removeprefix(prefix) for each in visible], variable)
