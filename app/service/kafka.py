@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -128,14 +128,10 @@ def open_topic(
     """Open the topic that this variable names; raises ``ConfigError`` if it is none of the visible ones."""
     name = settings.input_topic if variable == "input" else str(settings.stream_timeout_topic)
     prefix = prefix_of(application)
-    missing = missing_topic(name, [each.removeprefix(prefix) for each in visible], variable)
-    if f"{prefix}{name}" not in visible:  # quixstreams would create it
-        raise missing
-    with asking_for_topics(settings):
-        try:
+    if f"{prefix}{name}" in visible:  # else quixstreams would create it
+        with asking_for_topics(settings), suppress(TopicNotFoundError):
             return application.topic(name, **options)
-        except TopicNotFoundError:
-            raise missing from None
+    raise missing_topic(name, [each.removeprefix(prefix) for each in visible], variable)
 
 
 def open_group(config: ApplicationConfig, admin: AdminClient, topic: str | None, timings: Timings) -> GroupOffsets:
