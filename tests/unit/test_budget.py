@@ -6,8 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
@@ -33,7 +31,7 @@ MOST_LINES_OF_PARTS = {
 }
 MOST_LINES_WITHOUT_PARTS = 21_755
 MOST_LINES_OF_CORE = 9_344
-MOST_LINES_OF_TESTS = 51_850
+MOST_LINES_OF_TESTS = 51_849
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 
@@ -85,13 +83,13 @@ def test_the_code_is_not_heavier_than_it_may_be() -> None:
     assert lines_of("", of=TESTS) <= MOST_LINES_OF_TESTS
 
 
-@pytest.mark.parametrize("commit", ["HEAD", "HEAD^"])
-def test_a_bound_rises_only_where_another_falls_by_as_much(commit: str) -> None:
+def test_a_bound_rises_only_where_another_falls_by_as_much() -> None:
     """Compares with the last commit and the one before it, as far as this checkout has them."""
-    command = ["git", "show", f"{commit}:tests/unit/test_budget.py"]
-    former = subprocess.run(command, cwd=APP, capture_output=True, text=True, check=False).stdout
-    bounds = re.findall(r"^MOST_LINES(?:_OF_TESTS)? = ([\d_]+)$", former, re.MULTILINE)
-    assert not bounds or sum(map(int, bounds)) >= MOST_LINES + MOST_LINES_OF_TESTS
+    for commit in ("HEAD", "HEAD^"):
+        command = ["git", "show", f"{commit}:tests/unit/test_budget.py"]
+        former = subprocess.run(command, cwd=APP, capture_output=True, text=True, check=False).stdout
+        bounds = re.findall(r"^MOST_LINES(?:_OF_TESTS)? = ([\d_]+)$", former, re.MULTILINE)
+        assert not bounds or sum(map(int, bounds)) >= MOST_LINES + MOST_LINES_OF_TESTS
     assert sum(MOST_LINES_OF_PARTS.values()) + MOST_LINES_WITHOUT_PARTS <= MOST_LINES
 
 
