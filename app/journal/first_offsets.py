@@ -135,7 +135,7 @@ class FirstOffsets:
         offset = beginning.of(tp, kafka)
         if offset is None:
             return self._at_low(tp, kafka, "it was added, or the topic recreated, after the consumer group began")
-        return min(max(offset, kafka.low), kafka.high)
+        return max(self._existing(tp, offset, kafka), kafka.low)
 
     def followed(self, tp: TopicPartition, kafka: PartitionOffsets, text: str) -> PartitionOffsets | None:
         """What is to be followed with this text: the group's offset, or the time as if a tool had set it.
@@ -154,7 +154,7 @@ class FirstOffsets:
         if not beginning.offsets:
             return kafka
         offset = beginning.of(tp, kafka)
-        return None if offset is None else replace(kafka, committed=min(offset, kafka.high), is_set=True)
+        return None if offset is None else replace(kafka, committed=self._existing(tp, offset, kafka), is_set=True)
 
     def first_topics(self, tables: Mapping[str, str], text: str) -> dict[str, FirstTopics]:
         """The first topics of this group, under an empty text, and those of the text; the journal's folder has tables.
@@ -174,6 +174,10 @@ class FirstOffsets:
         return found
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _existing(self, tp: TopicPartition, offset: int, kafka: PartitionOffsets) -> int:
+        """The offset, or the end of a partition that lost records; ``kafka`` may be older than the offset."""
+        return offset if offset <= kafka.high else min(offset, self._kafka.ends(tp.topic).get(tp, kafka.high))
 
     def _is_read(self, topic: str, table: str) -> bool:
         folder = topic_folder(f"{self._journal.table_root}/{table}", self._journal.group, topic)

@@ -27,6 +27,7 @@ def produce(place: Place, codec: str, *values: bytes, key: bytes = b"key") -> No
             "linger.ms": 60_000,  # until the flush: with less, a slow machine sends the first one by itself
         }
     )
+    producer.list_topics(place.topic, PATIENCE)  # without the partition's leader, a flush may send the first few alone
     for value in values:
         producer.produce(place.topic, value, key, 0, headers=[("trace", b"1")])
     assert not producer.flush(PATIENCE)

@@ -613,6 +613,16 @@ def test_a_table_that_is_set_aside_from_the_start_begins_where_the_group_began_t
     assert not state.violations
 
 
+def test_records_that_arrive_while_the_first_offsets_are_chosen_are_passed_over_by_latest() -> None:
+    state = SeveralFaults()
+    state.begin(["a"], share=False, reset="latest", is_broken=True, is_added=True)
+    state.crash(which=0, arrives=False, moves=[])
+    state.assign(which=0, count=1, moves=[(1, 3, Fate.ANSWERED)])
+    state.expel_at_work(which=0, kinds=["a", "a", "a"], turns=[])
+    state.teardown()
+    assert not state.violations
+
+
 def test_all_topics_follow_the_time_of_the_first_start_with_a_text() -> None:
     state = SeveralFaults()
     state.begin(["a", "b"], share=False)
