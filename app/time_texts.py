@@ -1,4 +1,4 @@
-"""Reads times from text: one grammar for columns, that of docs/records.md, for settings and for options.
+"""Reads times from text: one grammar for columns, that of docs/guarantees.md, for settings and for options.
 
 Python alone takes any character between date and time, and digits alone for a date. Arrow reads a part of the grammar,
 and nothing else.

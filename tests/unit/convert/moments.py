@@ -38,7 +38,7 @@ _FORMS = {"0000-00-00"} | {f"0000-00-00{t}{clock}{zone}" for t in "Tt " for cloc
 
 
 def micros_of(text: str) -> int | None:
-    """Microseconds since 1970 of a text, by the forms in docs/records.md and the calendar alone; ``None``: no time."""
+    """Microseconds since 1970 of a text, by the forms in docs/guarantees.md and the calendar; ``None``: no time."""
     form = re.sub(r"[.,]0{1,30}", ".0", re.sub("[0-9]", "0", text))
     if form in _BASIC_FORMS:
         clock = re.sub(r"(\d\d)(?=\d\d)", r"\1:", re.split("[.,Zz+-]", text[9:])[0])
