@@ -130,7 +130,7 @@ def test_memory_is_told_to_the_connector_and_is_enough() -> None:
     [told] = [one["valueFrom"] for one in CONTAINER["env"] if one["name"] == "Quix__Deployment__Limits__Memory"]
     assert told == {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}
     assert CONTAINER["resources"]["limits"]["memory"] == CONTAINER["resources"]["requests"]["memory"] == "2Gi"
-    with patch.dict(os.environ, _loaded("S3-compatible stores") | {"Quix__Deployment__Limits__Memory": "2048"}, clear=True):
+    with patch.dict(os.environ, _loaded("Amazon S3") | {"Quix__Deployment__Limits__Memory": "2048"}, clear=True):
         memory = load_settings().memory
     assert (memory.heap_mb, memory.buffer_mb, memory.sort_mb) == (512, 64, 145)
 
