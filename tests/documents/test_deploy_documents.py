@@ -130,7 +130,7 @@ def test_memory_is_told_to_the_connector_and_is_enough() -> None:
     [told] = [one["valueFrom"] for one in CONTAINER["env"] if one["name"] == "Quix__Deployment__Limits__Memory"]
     assert told == {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}
     assert CONTAINER["resources"]["limits"]["memory"] == CONTAINER["resources"]["requests"]["memory"] == "2Gi"
-    with patch.dict(os.environ, _loaded("minio.md") | {"Quix__Deployment__Limits__Memory": "2048"}, clear=True):
+    with patch.dict(os.environ, _loaded("Amazon S3") | {"Quix__Deployment__Limits__Memory": "2048"}, clear=True):
         memory = load_settings().memory
     assert (memory.heap_mb, memory.buffer_mb, memory.sort_mb) == (512, 64, 145)
 
@@ -236,16 +236,25 @@ def test_the_connector_of_the_compose_file_has_a_scratch_folder_on_a_disk_and_th
 # --- the pages ------------------------------------------------------------------------------------------------------
 
 
-def _loaded(page: str) -> dict[str, str]:
-    [block] = re.findall(r"```dotenv\n(.*?)```", (DEPLOY / page).read_text(), re.DOTALL)
+def _loaded(store: str) -> dict[str, str]:
+    """The settings that the store's section shows."""
+    section = (DEPLOY / "stores.md").read_text().partition(f"\n## {store}\n")[2].partition("\n## ")[0]
+    [block] = re.findall(r"```dotenv\n(.*?)```", section, re.DOTALL)
     return {name: value or "" for name, value in dotenv_values(stream=StringIO(block)).items()}
 
 
 @pytest.mark.parametrize(
-    ("page", "uri"), [("gcs.md", "gs://my-lake"), ("azure.md", "az://my-container"), ("minio.md", "s3://my-lake")]
+    ("store", "uri"),
+    [
+        ("Amazon S3", "s3://my-lake"),
+        ("S3-compatible stores", "s3://my-lake"),
+        ("Google Cloud Storage", "gs://my-lake"),
+        ("Azure Blob Storage", "az://my-container"),
+        ("Local folder", "file:///data/lake"),
+    ],
 )
-def test_the_example_of_a_page_is_valid(page: str, uri: str) -> None:
-    with patch.dict(os.environ, _loaded(page), clear=True):
+def test_the_example_of_a_store_is_valid(store: str, uri: str) -> None:
+    with patch.dict(os.environ, _loaded(store), clear=True):
         settings = load_settings()
     assert settings.storage.uri == uri
     assert settings.root == "data"

@@ -1,6 +1,6 @@
 """The same records through the dependency's sink and through ours leave the same table and the same catalog.
 
-Only names of files and of the writer differ. ``docs/dependency-sink.md`` says which records the two treat differently.
+Only names of files and of the writer differ. ``docs/coming-from-another-sink.md`` lists the records that differ.
 """
 
 import os
