@@ -13,7 +13,7 @@ NAME = "destinations/quix-ts-datalake-sink"
 # Beside what goes into the image: the form, and what the pages tell to copy, to run or to read.
 BESIDE = (
     *("Dockerfile", ".dockerignore", "library.json", "icon.png", "dotenv.example", "docker-compose.yml"),
-    *("deploy", ":!deploy/sample", "bench/results/*.md", "bench/results/*.svg"),
+    *("deploy", ":!deploy/sample", ":!docs/tutorial.md", "bench/results/*.md", "bench/results/*.svg"),
 )
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s#:]+)[^)\s:]*\)")
 
