@@ -20,14 +20,14 @@ from dev.connector import REPO
 
 PLATFORM = "Quix__"
 REQUIRED = "input"
-# The fields of the form, those that most deployments need first. Quix Cloud sets the broker, and the catalog's address.
+# The fields of the form, in the order in which people decide. Quix Cloud sets the broker.
 FORM = (
     *("input", "TABLE_NAME", "HIVE_COLUMNS", "TIMESTAMP_COLUMN"),
     *("AUTO_OFFSET_RESET", "CONSUMER_GROUP", "COMMIT_INTERVAL", "COMPACT"),
-    *("S3_BUCKET", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"),
+    *("S3_BUCKET", "S3_PREFIX", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL"),
     *("KAFKA_KEY_DESERIALIZER", "KAFKA_VALUE_DESERIALIZER"),
     *("SCHEMA_REGISTRY_URL", "SCHEMA_REGISTRY_USERNAME", "SCHEMA_REGISTRY_PASSWORD"),
-    *("CATALOG_NAMESPACE", "LOGLEVEL"),
+    *("CATALOG_URL", "CATALOG_AUTH_TOKEN", "CATALOG_NAMESPACE", "LOGLEVEL"),
 )
 LONGEST_IN_FORM = 150  # characters of a description
 # What a first run needs, with values to be replaced.
