@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 OUTAGE_SECONDS: Final = 20.0  # a wait from here on is an outage, and the connector is not ready
 _FEWEST_TRIES: Final = 30  # in a wait that has an end
 
-# Operations with retries; docs/operations.md explains each of them.
+# Operations with retries; docs/monitoring.md explains each of them.
 Operation = Literal["schema", "journal", "upload", "register", "claim", "commit", "kafka"]
 _T = TypeVar("_T")
 

@@ -173,7 +173,7 @@ def test_one_command_gives_each_alert_a_link_to_its_section_at_another_address()
     linked = subprocess.run(shlex.split(command), cwd=alerts.parent, capture_output=True, text=True, check=True).stdout
     rules = [rule for group in yaml.safe_load(linked)["groups"] for rule in group["rules"] if "alert" in rule]
     links = {rule["alert"]: rule["annotations"].get("runbook_url") for rule in rules}
-    assert links == {alert: f"https://ADDRESS/docs/operations.md#{alert.lower()}" for alert in links}
+    assert links == {alert: f"https://ADDRESS/docs/monitoring.md#{alert.lower()}" for alert in links}
     assert len(links) > 10
 
 

@@ -324,21 +324,21 @@ def test_every_metric_has_a_row() -> None:
     status = Status(settings, settings.location, Live(consumption=Consumption(due_in=1.0)), metrics.counts())
     text = Exposition(metrics.registry, lambda: status).text().decode()
     served = set(re.findall(r"^# TYPE (lake_sink_\w+) ", text, re.MULTILINE))
-    cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
+    cells = " ".join(first_cells(DOCS / "monitoring.md", "Metrics"))
     assert served == {one for one in re.findall(r"`(lake_sink_\w+)", cells) if "_java_" not in one}
 
 
 def test_every_operation_that_is_tried_again_has_a_row() -> None:
-    cells = " ".join(first_cells(DOCS / "operations.md", "Metrics"))
+    cells = " ".join(first_cells(DOCS / "monitoring.md", "Metrics"))
     assert sorted(re.findall(r"`([a-z]+)`", cells)) == sorted(OPERATIONS)
 
 
 def test_every_alert_leads_to_its_heading() -> None:
-    headings = re.findall(r"^### (LakeSink\w+)$", (DOCS / "operations.md").read_text(), re.MULTILINE)
+    headings = re.findall(r"^### (LakeSink\w+)$", (DOCS / "monitoring.md").read_text(), re.MULTILINE)
     assert headings == [rule["alert"] for rule in ALERTS]
     for rule in ALERTS:
         annotations = rule["annotations"]
-        page = f"docs/operations.md#{rule['alert'].lower()}"
+        page = f"docs/monitoring.md#{rule['alert'].lower()}"
         served, said = f"http://{{{{ $labels.instance }}}}/{page}", f"See {page} in the checkout or the image"
         assert (annotations.get("runbook_url"), annotations.get("description")) in [(served, None), (None, said)]
 

@@ -140,7 +140,7 @@ def _in_part(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "bad",
             f"{counted(len(names), 'table')} set aside: {', '.join(names[:_NAMED])}",
-            "operations#lakesinktableaside",
+            "monitoring#lakesinktableaside",
             reason=_reason(aside.trouble),
             next=f"It is tried again {when}, after {counted(aside.tries, 'try', 'tries')}. Other tables go on",
             to_do=aside.trouble.hint,
@@ -177,7 +177,7 @@ def _waiting(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"Another member of the group writes {listed(lane.fenced)}",
-            "scaling",
+            "operations#replicas",
             reason=next(iter(lane.fenced.values())),
             next="Kafka takes these partitions away from this replica within seconds. Else the process ends with code "
             "75 after 20 s, and its platform starts it again",
@@ -208,7 +208,7 @@ def _waiting(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "quiet",
             f"Taking over {counted(len(lane.unclaimed), 'partition')}",
-            "scaling",
+            "operations#replicas",
             reason=f"They are being claimed in the journal: {listed(lane.unclaimed)}",
             next="Each is consumed as soon as it is claimed",
         )
@@ -216,14 +216,14 @@ def _waiting(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "quiet",
             "No partition is assigned to this replica",
-            "scaling",
+            "operations#replicas",
             next="Kafka assigns partitions within half a minute. A replica too many gets none: it is a spare one",
         )
     elif live.spark == "starting":
         next_ = "Records are consumed meanwhile, and written as soon as Spark is up"
         yield Sentence("quiet", "Spark is starting", "operations", next=next_)
     else:
-        yield Sentence("wait", sentence(live.ready.detail), "operations#http-endpoints", records=_kept(s))
+        yield Sentence("wait", sentence(live.ready.detail), "monitoring#http-endpoints", records=_kept(s))
 
 
 def _consuming(s: ShownStatus) -> Iterator[Sentence]:
@@ -250,23 +250,22 @@ def _consuming(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"Running, but behind in {listed(s.stragglers)}",
-            "scaling",
+            "operations#replicas",
             reason=behind,
             next="The other partitions are up to date",
             to_do="See whether most records have keys of these partitions, and whether their brokers are slow",
             records=_kept(s),
         )
     tone: Tone = "wait" if s.is_late else "good"
-    if s.shrinks_by is None:
-        yield Sentence(tone, "Running: catching up", "scaling", reason=behind)
-    if s.catch_up_seconds:
-        yield Sentence(tone, f"Running: caught up in about {duration(s.catch_up_seconds)}", "scaling", reason=behind)
+    if s.shrinks_by is None or s.catch_up_seconds:
+        end = f"caught up in about {duration(s.catch_up_seconds)}" if s.catch_up_seconds else "catching up"
+        yield Sentence(tone, f"Running: {end}", "operations#replicas", reason=behind)
     full = "the buffer is full: consuming waits for room" if s.live.consumption.is_full else ""
     slowest, hint = _slowest(s)
     yield Sentence(
         "wait",
         "Running, but the lag does not shrink",
-        "scaling",
+        "operations#replicas",
         reason=_together(behind, full, slowest),
         to_do=_together(hint, "Add replicas, up to the number of partitions, or cores"),
         records=_kept(s),
@@ -281,7 +280,7 @@ def remarks(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"{counted(totals.dead_letters, 'record')} in the dead letter since the start",
-            "commands#replay",
+            "dead-letters",
             f"They could not become rows, and are kept with their reasons in {dead_letter}. "
             "The first command counts them by reason. After a fix, the second sends them to Kafka again",
             commands=("python main.py replay --dry-run", "python main.py replay"),
@@ -305,7 +304,7 @@ def remarks(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"Other members took over partitions {totals.fenced:,} times since the start",
-            "scaling",
+            "operations#replicas",
             "Does another deployment use the same CONSUMER_GROUP and table? Then stop one of them",
         )
     if totals.rescued:
@@ -335,7 +334,7 @@ def _maintenance(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"The last compaction left {counted(int(last.failed), 'folder')}",
-            "commands#compact",
+            "maintenance#compact",
             "The log of the replica that ran it has the reasons. The command shows what the next run would do",
             commands=("python main.py compact --dry-run",),
         )
@@ -343,7 +342,7 @@ def _maintenance(s: ShownStatus) -> Iterator[Sentence]:
         yield Sentence(
             "wait",
             f"No compaction came to its end for {duration(s.counts.at - s.compacted_at)}",
-            "commands#compact",
+            "maintenance#compact",
             "The log has the reasons, in lines that begin with compact. It may need more than a tenth of a core, "
             "or a longer interval in COMPACT",
         )
@@ -366,7 +365,7 @@ def _small_files(s: ShownStatus) -> Iterator[Sentence]:
     yield Sentence(
         "quiet",
         f"Small files: {size(average)} on average",
-        "commands#compact",
+        "maintenance#compact",
         _together(
             f"The last {files:,} files are slow to read",
             "COMPACT merges those of the past" if compacts else "The command merges those of the past",
