@@ -39,7 +39,7 @@ DOTENV_HEAD = """\
 # In a container localhost is the container itself. For a server on its host write host.docker.internal instead, or
 # start the container with --network host: see docs/troubleshooting.md.
 """
-GENERATED = "<!-- The rest of this page is made of the settings by `make generate`. -->\n"
+GENERATED = "<!-- The rest of this page is generated from the settings. -->\n"
 
 Fields = Mapping[str, FieldInfo]
 
