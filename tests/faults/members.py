@@ -14,7 +14,6 @@ from typing import Any, Self
 import pyarrow.parquet as pq
 
 from app.catalog.registrar import Registrar
-from app.catalog.rest_client import Patience
 from app.catalog.targets import QuixTarget
 from app.delivery.assignment import Assignment, Piece
 from app.delivery.buffer import Buffer
@@ -26,6 +25,7 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
+from app.parts.http.rest_client import Patience
 from app.parts.quix.catalog import QuixCatalog
 from app.storage.base import ObjectStore
 from app.table.existing import TableLocation

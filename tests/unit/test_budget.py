@@ -17,6 +17,7 @@ MOST_LINES_OF_PARTS = {
     "check": 432,
     "console": 1_242,
     "gcs": 296,
+    "http": 234,
     "iceberg": 1_467,
     "lineage": 165,
     "maintenance": 2_169,

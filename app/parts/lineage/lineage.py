@@ -19,10 +19,10 @@ from openlineage.client.transport.http import HttpTransport
 from openlineage.client.uuid import generate_new_uuid
 
 from app import __version__
-from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.config.settings import Settings
 from app.errors import ConnectorError, cut, innermost, one_line
 from app.monitoring.metrics import Counts, Totals
+from app.parts.http.rest_client import Credentials, Patience, RestClient, Service
 from app.redaction import add_secrets, redact
 from app.service.connector import Connector, Lane
 from app.service.lake import Lake

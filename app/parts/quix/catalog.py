@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import quote
 
 from app.catalog.base import Catalog, TooLargeError
-from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.formatting import counted
 from app.model import DataFile, Mark
+from app.parts.http.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.parts.quix.file_entries import MOST_BYTES, column_stats, entry, portions
 from app.parts.quix.query_api import QueryApi
 from app.table.existing import CatalogTable

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from urllib.parse import quote
 
-from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError
 from app.model import DataFile
+from app.parts.http.rest_client import Credentials, Patience, RestClient, Service
 from app.parts.quix.file_entries import entry, portions
 from app.work_pool import WorkPool
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from app.catalog.rest_client import Credentials, RestClient
 from app.config.parsers import is_pem
 from app.config.settings import Settings
+from app.parts.http.rest_client import Credentials, RestClient
 from app.parts.registry.schema_registry import SERVICE, SchemaRegistry
 
 

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from app.catalog.rest_client import Credentials, RestClient
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
+from app.parts.http.rest_client import Credentials, RestClient
 from app.parts.registry.schema_registry import SERVICE, SchemaRegistry
 from app.reasons import reason_of
 from tests.fakes.canned_server import Answer, CannedServer, Request
