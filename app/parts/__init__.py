@@ -46,7 +46,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "json": Format("app.convert.json_parser:JsonMessages"),
     "quix": Format(),
     "avro": Format("app.parts.avro.avro_messages:AvroMessages", keys_at_once=True, needs_registry=True),
-    "json-schema": Format("app.convert.json_parser:JsonSchemaMessages", is_of_keys=False),
+    "json-schema": Format("app.parts.registry.json_schema_messages:JsonSchemaMessages", is_of_keys=False),
     "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
 CATALOGS: Final[Mapping[str, CatalogKind]] = {
@@ -54,7 +54,9 @@ CATALOGS: Final[Mapping[str, CatalogKind]] = {
     "iceberg": CatalogKind("app.parts.iceberg.table:IcebergTable", True, "app.parts.iceberg.names:refusal_of_name"),
 }
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
-REGISTRY: Final = "app.parts.registry:new_registry"
+REGISTRY: Final = "app.parts.registry.connection:new_registry"
+# Of a message in one of the formats that quixstreams has not: its value may be packed.
+UNPACKED_SIZE: Final = "app.parts.registry.registered_schemas:unpacked_size"
 CONSOLES: Final = ("app.parts.console.console:Console",)  # see ``app.monitoring.monitor.Console``
 KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
 RUN_END: Final = "app.parts.until.run_end:new_run_end"

@@ -34,7 +34,7 @@ MAY_IMPORT = {
 # Part → the other parts that it may import.
 PARTS = {
     "audit": "iceberg maintenance",
-    "avro": "",
+    "avro": "registry",
     "azure": "",
     "check": "try_out",
     "console": "",
@@ -43,7 +43,7 @@ PARTS = {
     "iceberg": "http",
     "lineage": "http",
     "maintenance": "iceberg",
-    "protobuf": "",
+    "protobuf": "registry",
     "quix": "http",
     "registry": "http",
     "replay": "",

@@ -22,7 +22,6 @@ from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.consumer.plain.intake import Intake
-from app.convert.registered_schemas import Find
 from app.delivery.assignment import Assignment, Portion
 from app.delivery.stage import Stager
 from app.errors import ConfigError
@@ -33,6 +32,7 @@ from app.kafka.topics import listing_topics, new_admin
 from app.model import (
     Batch,
     BatchPart,
+    FindSchema,
     Message,
     OffsetRange,
     Rejected,
@@ -125,7 +125,12 @@ class _Trial:
     """Puts the records through all steps but Spark's, of a table that begins empty in the scratch folder."""
 
     def __init__(
-        self, settings: Settings, scratch: Path, messages: Sequence[Any], find: Find | None, planner: Planner | None
+        self,
+        settings: Settings,
+        scratch: Path,
+        messages: Sequence[Any],
+        find: FindSchema | None,
+        planner: Planner | None,
     ) -> None:
         self._planner = planner
         self._settings = settings = settings.offline(scratch / "lake")

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.parts.registry import new_registry
+from app.parts.registry.connection import new_registry
 from app.parts.registry.schema_registry import SchemaRegistry
 from app.reasons import reason_of
 from tests.fakes.canned_server import Answer, CannedServer

@@ -20,8 +20,9 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from app.convert.chunks import AllHeaders, Values
 from app.convert.columns import CONVERSION_ERRORS, Columns, in_types
-from app.model import Headers, Message, RegisteredSchema, SchemaId
+from app.model import FindSchema, Headers, Message, RegisteredSchema, SchemaId
 from app.reasons import OtherFormat, Reason, reason_of
 from app.table.type_names import Types
 
@@ -39,9 +40,6 @@ _AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, 
 _LONG_SECONDS = 1.0  # to make a schema, which count as in vain: an enemy may have more of these
 
 _NOT_ASKED = Reason(f"its schema id is new, and too many others were asked for in vain within {_AT_ONCE_SECONDS:g} s")
-
-Values = Sequence[bytes]
-AllHeaders = Sequence[Headers | None]
 
 
 def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> tuple[SchemaId, bytes]:
@@ -124,10 +122,6 @@ class _Reads(Protocol):
 
 _Schema = TypeVar("_Schema", bound=_Reads)
 
-Find = Callable[[SchemaId], RegisteredSchema]
-"""Asks the registry: raises ``ValueError`` with the reason for an id without a usable schema, and ``RetryableError``
-without an answer."""
-
 
 class RegisteredSchemas(ABC, Generic[_Schema]):
     """Knows the schemas of a format by their ids; ``find`` asks the registry."""
@@ -135,7 +129,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
     _format: str
     _schema: type[_Schema]
 
-    def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, find: FindSchema, clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
         self._clock = clock
         self._here = threading.local()  # tables take turns, also while one of them waits
