@@ -5,16 +5,16 @@ What the user sets wins over what the platform injects. A variable that is empty
 
 import json
 import re
-from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
-from app.catalog.targets import IcebergTarget, QuixTarget
+from app.catalog.base import CatalogTarget
 from app.config import parsers as parse
 from app.config.catalog import Catalog
 from app.config.fields import Area, Contradictions, env
@@ -194,47 +194,10 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         return SparkOptions(self.spark_master, heap_mb, off_heap_mb, self.parquet_compression, self.row_group_rows)
 
     @property
-    def catalog(self) -> QuixTarget | IcebergTarget | None:
-        """The catalog to register in, if there is one.
-
-        The platform's token is sent only to the platform's host.
-        """
-        if self.catalog_type == "iceberg":
-            return self._iceberg
-        url, token = self.catalog_url or self.platform_catalog_url, self.catalog_auth_token
-        if url is None:
-            return None
-        if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
-            token = self.platform_catalog_token
-        return QuixTarget(url, token, self.catalog_namespace, self.table, self.workspace_id or "", self.stats_columns)
-
-    @property
-    def _iceberg(self) -> IcebergTarget:
-        properties = {
-            "uri": self.catalog_url,
-            "token": self.catalog_auth_token,
-            "credential": f"{self.catalog_client_id}:{self.catalog_client_secret}" if self.catalog_client_id else None,
-            "warehouse": self.catalog_warehouse,
-        }
-        store = self.storage
-        return IcebergTarget(
-            url=self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT",
-            properties={name: value for name, value in properties.items() if value is not None},
-            address=store.dfs_uri if isinstance(store, AzureTarget) else store.uri,
-            namespace=self.catalog_namespace,
-            table=self.table,
-            group=self.consumer_group,
-            keep_days=self.snapshot_days,
-            transforms=[(words, name, self.types_at_start.get(name)) for words, name in self.transforms.values()],
-        )
-
-    @property
-    def query_api(self) -> QuixTarget | None:
-        """The query API to notify of new files, if any are registered and the platform names one."""
-        catalog, url = self.catalog, self.platform_query_url
-        if url is None or not self.auto_discover or not isinstance(catalog, QuixTarget):
-            return None
-        return replace(catalog, url=url, token=self.platform_query_token)
+    def catalog(self) -> CatalogTarget | None:
+        """The catalog to register in, if there is one."""
+        target: CatalogTarget | None = resolve_name(self.catalog_kind.target)(self)
+        return target
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
@@ -296,11 +259,6 @@ def shown(variable: str, value: Any) -> str:
     if isinstance(value, timedelta):
         value = f"{duration(value.total_seconds())} ago"
     return json.dumps(value, default=str, ensure_ascii=False)
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _unencrypted(settings: Settings) -> list[str]:

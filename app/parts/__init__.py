@@ -21,7 +21,8 @@ class Format(NamedTuple):
 class CatalogKind(NamedTuple):
     """A kind of catalog: it lists a table of folders, or it is the table itself, with partitions, columns and types."""
 
-    new: str  # from its target, the store and the query API
+    target: str  # from the settings: its address and the table in it, or ``None`` without a catalog
+    new: str  # from its target, the store, and whether it announces new files
     is_table: bool = False
     refusal_of_name: str = ""  # why no column can have a name, if so
 
@@ -50,8 +51,13 @@ FORMATS: Final[Mapping[str, Format]] = {
     "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
 CATALOGS: Final[Mapping[str, CatalogKind]] = {
-    "quix": CatalogKind("app.parts.quix.catalog:QuixCatalog"),
-    "iceberg": CatalogKind("app.parts.iceberg.table:IcebergTable", True, "app.parts.iceberg.names:refusal_of_name"),
+    "quix": CatalogKind("app.parts.quix.target:new_target", "app.parts.quix.catalog:QuixCatalog"),
+    "iceberg": CatalogKind(
+        "app.parts.iceberg.target:new_target",
+        "app.parts.iceberg.table:IcebergTable",
+        True,
+        "app.parts.iceberg.names:refusal_of_name",
+    ),
 }
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
 REGISTRY: Final = "app.parts.registry.connection:new_registry"

@@ -15,7 +15,6 @@ import pyarrow as pa
 from app import DOCUMENTS
 from app.catalog.base import Catalog
 from app.catalog.registrar import Registrar
-from app.catalog.targets import QuixTarget
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.journal.entry import group_folder
@@ -49,7 +48,7 @@ class Lake:
 
 def open_lake(settings: Settings, waits: Waits, store: ObjectStore, ends: ExitStack) -> Lake:
     """Connect to the catalog, then to the table's store, and compare the settings with the table."""
-    if catalog := new_catalog(settings, store, settings.query_api):
+    if catalog := new_catalog(settings, store, announces=True):
         ends.callback(catalog.close, _LAST_WORDS_SECONDS)
     known = waits.at_start("catalog", catalog.check) if catalog else None
     location = new_location(settings, store, known)
@@ -102,12 +101,12 @@ def require_table(store: ObjectStore, location: TableLocation) -> None:
         raise ConfigError("looking for the table", f"there is nothing in {location.uri}", CHECK_THE_NAME)
 
 
-def new_catalog(settings: Settings, store: ObjectStore, query_api: QuixTarget | None = None) -> Catalog | None:
-    """The catalog, without a request to it; ``None`` without one. Iceberg's metadata is kept in the store."""
+def new_catalog(settings: Settings, store: ObjectStore, *, announces: bool = False) -> Catalog | None:
+    """The catalog, without a request to it; ``None`` without one. One that ``announces`` tells others of new files."""
     if (target := settings.catalog) is None:
         return None
     new: Callable[..., Catalog] = resolve_name(settings.catalog_kind.new)
-    return new(target, store, query_api)
+    return new(target, store, announces)
 
 
 def new_lake(
@@ -121,7 +120,7 @@ def new_lake(
 
     ``known`` is the table as the catalog has it. The schema is not read yet.
     """
-    default_null = QUIX_NULL if isinstance(settings.catalog, QuixTarget) else HIVE_NULL
+    default_null = QUIX_NULL if settings.catalog else HIVE_NULL
     spec = open_table(store, known, location.root, settings.spec, default_null)
     if settings.transforms or (known and known.computed()):
         spec = replace(spec, computed_bytes=COMPUTED_BYTES)

@@ -112,7 +112,8 @@ class Lineage(Thread):
         columns = {**lake.schema.current.columns, **dict.fromkeys(lake.spec.columns, pa.string())}
         facets: dict[str, Any] = {"schema": facet_v2.schema_dataset.SchemaDatasetFacet(_fields(pa.struct(columns)))}
         if catalog and "://" in catalog.url:
-            link = facet_v2.symlinks_dataset.Identifier(catalog.url, f"{catalog.namespace}.{name}", "TABLE")
+            in_catalog = f"{self._settings.catalog_namespace}.{name}"
+            link = facet_v2.symlinks_dataset.Identifier(catalog.url, in_catalog, "TABLE")
             facets["symlinks"] = facet_v2.symlinks_dataset.SymlinksDatasetFacet([link])
         names = target.dfs_uri if isinstance(target, AzureTarget) else target.uri, table.root
         if isinstance(target, LocalTarget):

@@ -6,10 +6,10 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
-from app.catalog.targets import QuixTarget
 from app.config.environment import SettingsError
 from app.config.settings import Settings
 from app.container import MemoryLimit
+from app.parts.quix.target import QuixTarget
 from app.storage.targets import S3Target
 from tests.support.environment import CONNECTION, ENOUGH, ON_PLATFORM, load, problems
 
