@@ -35,8 +35,11 @@ class Observer(NamedTuple):
     check: str = ""  # for ``check``, from the settings: a few words about the system at the address in the first one
 
 
-NewCommand = Callable[..., ArgumentParser]  # see ``app.commands.command_line``
+NewCommand = Callable[..., ArgumentParser]  # see ``app.parts.commands.command_line``
 
+# What reads the arguments of ``main.py``, and what runs the command that they name.
+NEW_PARSER: Final = "app.parts.commands.command_line:new_parser"
+RUN_COMMAND: Final = "app.parts.commands:run"
 # Parts whose function ``add_commands`` extends the command line, of Python's own library alone; in the order of --help.
 COMMANDS: Final = ("check", "try_out", "audit", "replay", "maintenance", "schema")
 FORMATS: Final[Mapping[str, Format]] = {

@@ -27,29 +27,29 @@ MAY_IMPORT = {
     "delivery": "storage table catalog bad_records convert journal monitoring spark kafka",
     "consumer": "bad_records journal monitoring kafka delivery",
     "service": "*",
-    "commands": "*",
     "parts": "*",
 }
 
 # Part → the other parts that it may import.
 PARTS = {
-    "audit": "iceberg maintenance",
+    "audit": "commands iceberg maintenance",
     "avro": "registry",
     "azure": "",
-    "check": "try_out",
+    "check": "commands try_out",
+    "commands": "",
     "console": "",
     "gcs": "",
     "http": "",
     "iceberg": "http",
     "lineage": "http",
-    "maintenance": "iceberg",
+    "maintenance": "commands iceberg",
     "protobuf": "registry",
     "quix": "http",
     "registry": "http",
-    "replay": "",
-    "schema": "",
+    "replay": "commands",
+    "schema": "commands",
     "stream_timeouts": "",
-    "try_out": "avro until",
+    "try_out": "avro commands until",
     "until": "",
 }
 
@@ -79,7 +79,7 @@ HOMES = {
     "uvicorn": "app.monitoring.http_server",
     "quixstreams": "app.consumer.* app.kafka.* app.service.* app.parts.* app.transform",
     "app.config.environment": "main",
-    "app.config.settings": "app.config.environment app.monitoring.* app.service.* app.commands app.parts.*",
+    "app.config.settings": "app.config.environment app.monitoring.* app.service.* app.parts.*",
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.stores",
     "app.spark.writer": (

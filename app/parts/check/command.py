@@ -19,7 +19,6 @@ from typing import Final
 from quixstreams import Application
 from quixstreams.models.topics import Topic, TopicManager
 
-from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
 from app.consumer.errors import ROOT
@@ -34,6 +33,7 @@ from app.monitoring.waits import Request, Waits
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
 from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.parts.check.rights import check_group_rights, check_sending
+from app.parts.commands import print_line, warnings_alone
 from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
 from app.service.customised import choose_lane, load_customised

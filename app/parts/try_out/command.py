@@ -18,7 +18,6 @@ from quixstreams import Application, message_context
 from quixstreams.models import Topic
 
 from app.bad_records.refusals import BadRecords
-from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.consumer.plain.intake import Intake
@@ -44,6 +43,7 @@ from app.model import (
 from app.monitoring.waits import Request, Waits
 from app.parts import REGISTRY
 from app.parts.avro.avro_file import AvroFile, is_avro_file
+from app.parts.commands import print_line, warnings_alone
 from app.parts.try_out.offline import offline_reader
 from app.parts.try_out.plan import Planner
 from app.parts.until.newest import newest
