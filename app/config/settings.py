@@ -21,12 +21,12 @@ from app.config.fields import Area, Contradictions, env
 from app.config.input import Input
 from app.config.kafka_login import Kafka
 from app.config.memory import MemoryPlan
-from app.config.platform_connection import parse_connection
 from app.config.store import Store, Url
 from app.config.table import Table
 from app.container import OWN_ADDRESS, MemoryLimit, memory_limit
 from app.formatting import duration
 from app.logs import LogFormat
+from app.parts import PLATFORM_STORE
 from app.spark.options import SparkOptions
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
 from app.table.existing import TableLocation
@@ -133,7 +133,8 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
     def storage(self) -> StorageTarget:
         """The store to write to. The platform's own is never created."""
         if self.platform_connection is not None and self.uses_platform_storage:
-            return parse_connection(self.platform_connection, default_region=self.aws_region)
+            target: StorageTarget = resolve_name(PLATFORM_STORE)(self.platform_connection, self.aws_region)
+            return target
         scheme, _, name = (self.storage_url or f"s3://{self.s3_bucket}").partition("://")
         match scheme:
             case "s3":
