@@ -4,7 +4,6 @@ What the user sets wins over what the platform injects. A variable that is empty
 """
 
 import json
-import re
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +38,6 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 COMMAND = "COMMAND"  # main.py reads it, before any other
 _LIMIT = "Quix__Deployment__Limits__Memory"
-_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
@@ -122,12 +120,6 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         """What no message may have, whoever repeats it."""
         names = (name for name, field in type(self).model_fields.items() if not field.repr and name != "command")
         return tuple(str(value) for name in names if (value := getattr(self, name)) is not None)
-
-    @property
-    def msk_region(self) -> str:
-        """The region to sign the IAM login of Amazon MSK for: that in the brokers' names, else ``AWS_REGION``."""
-        found = _MSK_HOST.search(self.broker_address or "")
-        return found[1] if found else self.aws_region
 
     @property
     def storage(self) -> StorageTarget:

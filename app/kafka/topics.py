@@ -14,7 +14,7 @@ from quixstreams.models.topics.exceptions import TopicPermissionError
 
 from app.container import with_own_address
 from app.errors import ConfigError, FatalError, RetryableError
-from app.kafka.connection import EVERY_CLIENT, MSK_HINT, client_words, token_failure
+from app.kafka.connection import EVERY_CLIENT, client_words, token_failure
 from app.kafka.login_errors import is_refused, login_hint
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def listing_topics(connection: ConnectionConfig, answer_seconds: float = 5.0) ->
             client.poll(0)  # the client reports the causes only here, through ``error_cb``
             refused = next((seen for seen in errors if is_refused(seen)), None)
             if refused is not None and (failure := token_failure(connection)) is not None:
-                raise ConfigError(doing, f"no token for the login: {failure}", MSK_HINT) from None
+                raise ConfigError(doing, f"no token for the login: {failure[0]}", failure[1]) from None
             if refused is not None:
                 raise ConfigError(doing, refused.str(), login_hint(refused.str())) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]

@@ -22,6 +22,7 @@ MOST_LINES_OF_PARTS = {
     "iceberg": 1_467,
     "lineage": 165,
     "maintenance": 2_169,
+    "msk_iam": 1,
     "protobuf": 384,
     "quix": 409,
     "registry": 300,

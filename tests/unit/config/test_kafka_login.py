@@ -51,20 +51,6 @@ class TestMechanisms:
         assert password.startswith("KAFKA_SASL_PASSWORD: has no effect without")
 
 
-class TestRegion:
-    @pytest.mark.parametrize(
-        ("broker", "region"),
-        [
-            ("b-1.a.b2c3.c2.kafka.eu-west-1.amazonaws.com:9098,b-2.a.example.com:9098", "eu-west-1"),
-            ("boot-a.c1.kafka-serverless.us-gov-east-1.amazonaws.com:9098", "us-gov-east-1"),
-            ("b-1.a.b2c3.c2.kafka.cn-north-1.amazonaws.com.cn:9098", "cn-north-1"),
-            ("kafka.example.com:9098", "eu-west-3"),
-        ],
-    )  # fmt: skip
-    def test_is_that_in_the_names_of_brokers_else_that_of_the_store(self, broker: str, region: str) -> None:
-        assert load(KAFKA_BOOTSTRAP_SERVERS=broker, AWS_REGION="eu-west-3").msk_region == region
-
-
 class TestClientCertificate:
     PAIR: ClassVar = {
         "KAFKA_SECURITY_PROTOCOL": "SSL",
