@@ -2,10 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from app.catalog.base import Catalog, NotTakenError, RestartError, TooLargeError
 from app.errors import ConfigError, blaming, cut
 from app.formatting import counted
 from app.model import DataFile, LocalObject, Mark
+from app.parts import VIRTUAL_INDEX
 from app.table.existing import CatalogTable, Computed, TableLocation, check_catalog_table
 from app.table.layout import PartitionSpec, index_key
 
@@ -112,8 +114,11 @@ class Registrar:
 
     def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:
         """Writes the indexes of virtual partitions that go beside these local files into this folder."""
-        indexes = []
-        for number, file in enumerate(files if self._wanted.virtual else ()):
+        indexes: list[LocalObject] = []
+        if not self._wanted.virtual:
+            return indexes
+        write_index = resolve_name(VIRTUAL_INDEX)
+        for number, file in enumerate(files):
             path = folder / f"index-{number}.parquet"
             if write_index(file.path, self._wanted.virtual, file.partition_values, path):
                 indexes.append(LocalObject(path, index_key(file.key)))
@@ -207,30 +212,3 @@ class Registration:
         else:
             for file in files:
                 del self._missing[file.key]
-
-
-def write_index(
-    data_file: Path, virtual_columns: Sequence[str], partition_values: Mapping[str, str], path: Path
-) -> bool:
-    """Writes the index of virtual partitions that goes beside a data file: which of their values it holds.
-
-    Virtual partition columns have no folders, so the catalog's partition tree is read from these files. They hold no
-    data and are no reason to keep a batch from being written.
-
-    It has the distinct values of the virtual columns, in the order of the partition tree, without those that the file
-    has not, or that are lists or structs. Each row has the file's own partition values too, unescaped, as strings.
-    Returns whether there was anything to write.
-    """
-    with pq.ParquetFile(data_file) as file:
-        schema = file.schema_arrow
-        known = [name for name in virtual_columns if name in schema.names]
-        present = [name for name in known if not pa.types.is_nested(schema.field(name).type)]
-        if not present:
-            return False
-        table = file.read(columns=present).select(present)
-    index = table.group_by(present).aggregate([])
-    for name, value in partition_values.items():
-        if name not in present:
-            index = index.append_column(name, pa.repeat(pa.scalar(value, pa.string()), index.num_rows))
-    pq.write_table(index, path)
-    return True

@@ -65,6 +65,7 @@ CATALOGS: Final[Mapping[str, CatalogKind]] = {
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
 MSK_LOGIN: Final = "app.parts.msk_iam.msk_token:MskToken"  # from the settings: a callback that makes tokens
 PLATFORM_STORE: Final = "app.parts.quix.platform_connection:parse_connection"  # bound to the deployment
+VIRTUAL_INDEX: Final = "app.parts.quix.virtual_index:write_index"  # of a data file, for columns with ~
 REGISTRY: Final = "app.parts.registry.connection:new_registry"
 # Of a message in one of the formats that quixstreams has not: its value may be packed.
 UNPACKED_SIZE: Final = "app.parts.registry.registered_schemas:unpacked_size"

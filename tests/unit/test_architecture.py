@@ -42,7 +42,7 @@ PARTS = {
     "http": "",
     "iceberg": "http",
     "lineage": "http",
-    "maintenance": "commands iceberg",
+    "maintenance": "commands iceberg quix",
     "msk_iam": "",
     "protobuf": "registry",
     "quix": "http",
