@@ -37,12 +37,6 @@ def test_https_to_a_server_that_speaks_http_names_the_setting(server: CatalogSer
         QuixCatalog(QuixTarget(url, server.token, "default", "sensors")).check()
 
 
-def test_a_token_that_the_catalog_repeats_is_not_shown(server: CatalogServer, catalog: QuixCatalog) -> None:
-    server.trouble(Trouble(status=401, body=b'{"error": "bad token catalog-token"}'))
-
-    assert "bad token ***" in error_of_registering(catalog, FatalError).cause
-
-
 def test_what_the_catalog_says_is_one_line_that_steers_no_terminal(server: CatalogServer, catalog: QuixCatalog) -> None:
     server.trouble(Trouble(status=401, body=b'{"error": "no\\u001b[2J\\u0085INFO app: all is well \\u202egpj"}'))
 
