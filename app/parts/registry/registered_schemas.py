@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.convert.chunks import AllHeaders, Values
-from app.convert.columns import CONVERSION_ERRORS, Columns, in_types
+from app.convert.columns import CONVERSION_ERRORS, Columns, accepts, recast
 from app.model import FindSchema, Headers, Message, RegisteredSchema, SchemaId
 from app.reasons import OtherFormat, Reason, reason_of
 from app.table.type_names import Types
@@ -158,7 +158,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         """Returns the fields, or ``None`` if one of the values must be read by itself."""
         try:
             groups = [
-                (places, in_types(self._columns(schema, data), wanted, fixed))
+                (places, _in_types(self._columns(schema, data), wanted, fixed))
                 for schema, (places, data) in payloads(values, headers).items()
             ]
             found = groups[0][1] if len(groups) == 1 else _joined(groups)
@@ -232,6 +232,38 @@ def _joined(groups: Sequence[tuple[Sequence[int], Columns]]) -> dict[str, pa.Arr
     # That is beyond the table if values have no field: one without columns has no rows.
     table = table.take(pc.sort_indices(places))
     return {name: table[name].combine_chunks() for name in table.column_names}
+
+
+def _in_types(arrays: Columns, wanted: Types, fixed: Container[str]) -> dict[str, pa.Array]:
+    """Casts columns to the table's types where these take all values; columns without a value get no type.
+
+    Raises one of ``CONVERSION_ERRORS`` if a value must be converted by itself.
+    """
+    return {name: _in_type(array, wanted.get(name), is_fixed=name in fixed) for name, array in arrays.items()}
+
+
+def _in_type(array: pa.Array, kind: pa.DataType | None, *, is_fixed: bool) -> pa.Array:
+    if kind == array.type:
+        return recast(array, kind)  # a struct without any value is null
+    if is_fixed:
+        return array
+    found = _without_voids(array)
+    if kind is None:
+        return found
+    return recast(found, kind) if accepts(kind, found.type) else array
+
+
+def _without_voids(array: pa.Array) -> pa.Array:
+    """Returns the array with the type null where it has no value, at any depth: the first value gives the type."""
+    if array.null_count == len(array):
+        return pa.nulls(len(array))
+    if pa.types.is_struct(array.type):
+        children = [_without_voids(child) for child in array.flatten()]
+        return pa.StructArray.from_arrays(children, [field.name for field in array.type], mask=array.is_null())
+    if pa.types.is_list(array.type):
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, _without_voids(array.values), mask=mask)
+    return array
 
 
 def _make_room(remembered: dict[Any, Any]) -> None:
