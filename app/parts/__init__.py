@@ -24,6 +24,7 @@ class CatalogKind(NamedTuple):
     target: str  # from the settings: its address and the table in it, or ``None`` without a catalog
     new: str  # from its target, the store, and whether it announces new files
     is_table: bool = False
+    contradictions: str = ""  # of the settings, as ``Area.contradictions`` of ``app.config.fields``
     refusal_of_name: str = ""  # why no column can have a name, if so
 
 
@@ -59,6 +60,7 @@ CATALOGS: Final[Mapping[str, CatalogKind]] = {
         "app.parts.iceberg.target:new_target",
         "app.parts.iceberg.table:IcebergTable",
         True,
+        "app.parts.iceberg.target:contradictions",
         "app.parts.iceberg.names:refusal_of_name",
     ),
 }
