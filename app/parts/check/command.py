@@ -26,8 +26,7 @@ from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
-from app.kafka.rights import check_topic_rights
-from app.kafka.topics import Topics, listing_topics, new_admin, prefix_of
+from app.kafka.topics import Topics, check_topic_rights, listing_topics, new_admin, prefix_of
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY

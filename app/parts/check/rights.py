@@ -13,7 +13,7 @@ from quixstreams.kafka import ConnectionConfig
 from app.kafka.connection import EVERY_CLIENT
 from app.kafka.errors import producing_failed
 from app.kafka.group import warn_of_others
-from app.kafka.rights import ASKED, describe_with_right
+from app.kafka.topics import ASKED, describe_with_right
 
 _silent = logging.Logger("nowhere", logging.CRITICAL + 1)  # a refusal is the client's emergency
 _ANSWER_SECONDS: Final = 10.0
