@@ -84,13 +84,10 @@ class Registrar:
 
     def write_indexes(self, files: Sequence[DataFile], folder: Path) -> list[LocalObject]:
         """Writes the indexes of virtual partitions that go beside these local files into this folder."""
-        indexes: list[LocalObject] = []
-        if not self._wanted.virtual:
-            return indexes
-        write_index = resolve_name(VIRTUAL_INDEX)
-        for number, file in enumerate(files):
+        indexes = []
+        for number, file in enumerate(files if self._wanted.virtual else ()):
             path = folder / f"index-{number}.parquet"
-            if write_index(file.path, self._wanted.virtual, file.partition_values, path):
+            if resolve_name(VIRTUAL_INDEX)(file.path, self._wanted.virtual, file.partition_values, path):
                 indexes.append(LocalObject(path, index_key(file.key)))
         return indexes
 

@@ -51,7 +51,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "json": Format("app.convert.json_parser:JsonMessages"),
     "quix": Format(),
     "avro": Format("app.parts.avro.avro_messages:AvroMessages", keys_at_once=True, needs_registry=True),
-    "json-schema": Format("app.parts.registry.json_schema_messages:JsonSchemaMessages", is_of_keys=False),
+    "json-schema": Format("app.parts.registry.registered_schemas:JsonSchemaMessages", is_of_keys=False),
     "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
 CATALOGS: Final[Mapping[str, CatalogKind]] = {
@@ -61,7 +61,7 @@ CATALOGS: Final[Mapping[str, CatalogKind]] = {
         "app.parts.iceberg.table:IcebergTable",
         True,
         "app.parts.iceberg.target:contradictions",
-        "app.parts.iceberg.names:refusal_of_name",
+        "app.parts.iceberg.column_names:refusal_of_name",
     ),
 }
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme

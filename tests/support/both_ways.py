@@ -25,7 +25,7 @@ from app.delivery.stage import Stager
 from app.model import Batch, Message, Row, TopicPartition
 from app.parts.avro.avro_messages import AvroMessages
 from app.parts.protobuf.protobuf_messages import ProtobufMessages
-from app.parts.registry.json_schema_messages import JsonSchemaMessages
+from app.parts.registry.registered_schemas import JsonSchemaMessages
 from app.table.field_rules import FieldRules
 from app.table.layout import HIVE_NULL, RESCUED_COLUMN, UTC_ZONE, PartitionSpec
 from app.table.schema import TableSchema

@@ -2,6 +2,7 @@
 
 The id is in Confluent's wire format, in front of a key or value or in a header, or in that of AWS Glue, in front of
 them. In Protobuf the data begin with the message's path in its file, which stands in the header too if the id does.
+JSON is read without its schema.
 """
 
 import math
@@ -22,6 +23,8 @@ import pyarrow.compute as pc
 
 from app.convert.chunks import AllHeaders, Values
 from app.convert.columns import CONVERSION_ERRORS, Columns, accepts, recast
+from app.convert.json_parser import JsonMessages
+from app.json_texts import loads
 from app.model import FindSchema, Headers, Message, RegisteredSchema, SchemaId
 from app.reasons import OtherFormat, Reason, reason_of
 from app.table.type_names import Types
@@ -223,6 +226,19 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         _make_room(self._not_asked)
         self._not_asked[schema] = None
         return False
+
+
+class JsonSchemaMessages(JsonMessages):
+    """Parses messages where the id of a schema, which nobody asks for, stands before the JSON or in a header."""
+
+    def _json_of(self, values: Values, headers: AllHeaders) -> Sequence[bytes]:
+        groups = payloads(values, headers).values()
+        by_place = {place: each for group in groups for place, each in zip(*group, strict=True)}
+        return [by_place[place] for place in range(len(values))]
+
+    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False, _: str = "") -> Any:
+        """Decodes a single one; ``ValueError`` if it has no id, or is no JSON."""
+        return loads(payload(raw, headers, is_key=is_key)[1])
 
 
 def _joined(groups: Sequence[tuple[Sequence[int], Columns]]) -> dict[str, pa.Array]:

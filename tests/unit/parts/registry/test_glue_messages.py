@@ -18,8 +18,7 @@ from app.consumer.plain.intake import Intake
 from app.delivery.assignment import Assignment, Portion
 from app.model import Batch, TopicPartition
 from app.parts.avro.avro_messages import AvroMessages
-from app.parts.registry.json_schema_messages import JsonSchemaMessages
-from app.parts.registry.registered_schemas import unpacked_size
+from app.parts.registry.registered_schemas import JsonSchemaMessages, unpacked_size
 from app.reasons import reason_of
 from tests.support.avro import MemoryRegistry, datum, framed, record
 from tests.support.batches import part

@@ -1,4 +1,4 @@
-"""The columns of files by the names that engines give them in the table."""
+"""Which names a column cannot have, and the columns of files by the names that engines give them in the table."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -17,6 +17,16 @@ _LEFT_OUT = (
     "%s left out of column %s: it was dropped from the table, or has two names there and a record has both. See %s"
 )
 _PAGE = f"{DOCUMENTS}/iceberg.md#columns-that-your-engines-change"
+
+_RESERVED = frozenset(
+    {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
+)
+
+
+def refusal_of_name(name: str) -> str | None:
+    if "." in name:
+        return "has a name with a dot, which Iceberg reads as a path"
+    return "has a name that Iceberg reserves" if name.lower() in _RESERVED else None
 
 
 class KnownColumns:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from app.errors import ConfigError
-from app.parts.iceberg.known_columns import KnownColumns
+from app.parts.iceberg.column_names import KnownColumns
 
 TEMP = pa.field("temp", pa.float64())
 FIELDS = {"temp": TEMP, "temperature": TEMP, "secret": None, "town": pa.field("place", pa.string())}
