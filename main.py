@@ -15,6 +15,7 @@ import logging
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 
 # Deprecations inside the libraries are for their developers; they would be the first lines a user sees.
 logging.captureWarnings(capture=True)
@@ -28,9 +29,9 @@ def main(arguments: Sequence[str]) -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - of those that have not read requires-python
         return _not_installed(f"Python 3.11 or newer is needed, and {sys.executable} is {sys.version.split()[0]}")
 
-    from app.commands.command_line import new_parser  # noqa: PLC0415 - see above: the handler comes first
+    from app.parts import NEW_PARSER  # noqa: PLC0415 - see above: the handler comes first
 
-    options = new_parser().parse_args(arguments)
+    options = resolve_name(NEW_PARSER)().parse_args(arguments)
     try:
         return _run(options)
     except ModuleNotFoundError as error:
@@ -43,9 +44,10 @@ def _run(options: Namespace) -> int:
     """Load what was installed, read the settings, and run the command, or the connector without one."""
     from dotenv import load_dotenv  # noqa: PLC0415
 
-    from app import commands, logs  # noqa: PLC0415
+    from app import logs  # noqa: PLC0415
     from app.config.environment import load_settings, remarks  # noqa: PLC0415
     from app.errors import ConfigError  # noqa: PLC0415
+    from app.parts import RUN_COMMAND  # noqa: PLC0415
     from app.redaction import add_secrets  # noqa: PLC0415
 
     dotenv = Path(__file__).with_name(".env")
@@ -66,7 +68,7 @@ def _run(options: Namespace) -> int:
     for line in remarks():
         logging.getLogger("app.config").warning("%s", line)
     if options.command:
-        return commands.run(settings, options)
+        return int(resolve_name(RUN_COMMAND)(settings, options))
     from app.service.run import run  # noqa: PLC0415
 
     return run(settings)
@@ -74,14 +76,15 @@ def _run(options: Namespace) -> int:
 
 def _command_of_environment() -> Namespace:
     """Read the command that COMMAND names with its options; it may name none."""
-    from app.commands.command_line import new_parser  # noqa: PLC0415
     from app.errors import ConfigError  # noqa: PLC0415
+    from app.parts import NEW_PARSER  # noqa: PLC0415
 
     try:
         arguments = shlex.split(os.environ.get("COMMAND", ""))
     except ValueError as error:
         raise ConfigError("reading COMMAND", str(error), "Write it as in a shell") from None
-    return new_parser().parse_args(arguments)
+    options: Namespace = resolve_name(NEW_PARSER)().parse_args(arguments)
+    return options
 
 
 def _not_installed(cause: str) -> int:

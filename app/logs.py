@@ -82,7 +82,7 @@ _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "openlineage", "py4j"
 _REPETITIVE = (
     "app.kafka.topics",
     "app.kafka.login_errors",
-    "app.kafka.connection",
+    "app.parts.msk_iam.msk_token",
     "app.consumer.plain.client",
     "quixstreams.checkpointing.checkpoint",
     "quixstreams.kafka.consumer",

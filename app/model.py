@@ -1,7 +1,7 @@
 """The values that the packages exchange. All are frozen, so no receiver can change a batch of another."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import methodcaller
@@ -174,6 +174,11 @@ class RegisteredSchema:
     references: Sequence[str] = ()
     names: Sequence[str] = ()
     is_of_glue: bool = False  # of AWS, whose records name a message by its number among all in order of names
+
+
+FindSchema = Callable[[SchemaId], RegisteredSchema]
+"""Asks the registry: raises ``ValueError`` with the reason for an id without a usable schema, and ``RetryableError``
+without an answer."""
 
 
 @dataclass(frozen=True, slots=True)

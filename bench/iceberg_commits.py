@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog.rest import RestCatalog
 
-from app.catalog.targets import IcebergTarget
 from app.errors import RetryableError
 from app.model import DataFile, Mark, TopicPartition
 from app.parts.iceberg.table import IcebergTable
+from app.parts.iceberg.target import IcebergTarget
 from app.storage.s3.store import S3Store
 from app.storage.targets import S3Target
 from app.table.layout import HIVE_NULL, PartitionSpec

@@ -23,6 +23,13 @@ class RestartError(FatalError):
     exit_code = 75
 
 
+class CatalogTarget(Protocol):
+    """Address and login of a catalog, and the table in it, by the settings."""
+
+    @property
+    def url(self) -> str: ...
+
+
 class Catalog(Protocol):
     """One table in a catalog; a method with a body is as catalogs have it that need no more.
 

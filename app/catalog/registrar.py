@@ -2,30 +2,24 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from app import DOCUMENTS
 from app.catalog.base import Catalog, NotTakenError, RestartError, TooLargeError
-from app.errors import ConfigError, blaming, cut
-from app.formatting import counted
+from app.errors import blaming
 from app.model import DataFile, LocalObject, Mark
+from app.parts import VIRTUAL_INDEX
 from app.table.existing import CatalogTable, Computed, TableLocation, check_catalog_table
 from app.table.layout import PartitionSpec, index_key
 
 logger = logging.getLogger(__name__)
-
-_LEFT_OUT = (
-    "%s left out of column %s: it was dropped from the table, or has two names there and a record has both. See %s"
-)
-_PAGE = f"{DOCUMENTS}/iceberg.md#columns-that-your-engines-change"
 
 
 class Registrar:
@@ -52,34 +46,12 @@ class Registrar:
         self._known = known
         self.is_needed = catalog is not None  # whether files are registered in a catalog
         self.is_prepared = catalog is None  # whether the catalog is ready for an upload
-        self._left_out: set[str] = set()
         self._address = location.uri
         self._lock = new_lock()  # claims register too, and the catalog is for one thread at a time
 
     def as_known(self, rows: pa.Table) -> pa.Table:
         """Returns the rows with one column for all names of a column, without those dropped in the catalog."""
-        fields = self._known.fields() if self._known else {}
-        kept: dict[str, pa.ChunkedArray] = {}
-        for name, values in zip(rows.column_names, rows.columns, strict=True) if fields else ():
-            its, left = fields.get(name, rows.field(name)), len(rows) - values.null_count
-            is_partition = its is not None and its.name in self._wanted.order
-            if left and is_partition and its is not None and its.name != name:
-                raise ConfigError(
-                    f"writing the column {cut(repr(name), 80)}",
-                    f"it is another name of the partition column {its.name}, whose values are those of that name alone",
-                    f"Set RENAME_COLUMNS={name}:{its.name}, or rename the column back in the table",
-                )
-            if its is not None and not is_partition:
-                former, kind = kept.get(its.name), values.type if name == its.name else its.type
-                with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                    cast = values.cast(kind if former is None else former.type)
-                    kept[its.name] = cast if former is None else pc.coalesce(former, cast)
-                    left -= (len(rows) if former is None else former.null_count) - kept[its.name].null_count
-            if left:
-                level = logging.INFO if name in self._left_out else logging.WARNING
-                logger.log(level, _LEFT_OUT, counted(left, "value"), cut(repr(name), 80), _PAGE)
-                self._left_out.add(name)
-        return pa.table(kept) if kept else rows
+        return self._known.as_known(rows, self._wanted.order) if self._known else rows
 
     def computed(self) -> Sequence[Computed]:
         """Returns the folder columns that are in no record, as the catalog has them now."""
@@ -115,7 +87,7 @@ class Registrar:
         indexes = []
         for number, file in enumerate(files if self._wanted.virtual else ()):
             path = folder / f"index-{number}.parquet"
-            if write_index(file.path, self._wanted.virtual, file.partition_values, path):
+            if resolve_name(VIRTUAL_INDEX)(file.path, self._wanted.virtual, file.partition_values, path):
                 indexes.append(LocalObject(path, index_key(file.key)))
         return indexes
 
@@ -207,30 +179,3 @@ class Registration:
         else:
             for file in files:
                 del self._missing[file.key]
-
-
-def write_index(
-    data_file: Path, virtual_columns: Sequence[str], partition_values: Mapping[str, str], path: Path
-) -> bool:
-    """Writes the index of virtual partitions that goes beside a data file: which of their values it holds.
-
-    Virtual partition columns have no folders, so the catalog's partition tree is read from these files. They hold no
-    data and are no reason to keep a batch from being written.
-
-    It has the distinct values of the virtual columns, in the order of the partition tree, without those that the file
-    has not, or that are lists or structs. Each row has the file's own partition values too, unescaped, as strings.
-    Returns whether there was anything to write.
-    """
-    with pq.ParquetFile(data_file) as file:
-        schema = file.schema_arrow
-        known = [name for name in virtual_columns if name in schema.names]
-        present = [name for name in known if not pa.types.is_nested(schema.field(name).type)]
-        if not present:
-            return False
-        table = file.read(columns=present).select(present)
-    index = table.group_by(present).aggregate([])
-    for name, value in partition_values.items():
-        if name not in present:
-            index = index.append_column(name, pa.repeat(pa.scalar(value, pa.string()), index.num_rows))
-    pq.write_table(index, path)
-    return True

@@ -1,6 +1,6 @@
 """Variables of the catalog."""
 
-import os
+from pkgutil import resolve_name
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PositiveFloat
@@ -9,12 +9,9 @@ from app.config import parsers as parse
 from app.config.fields import Contradictions, env
 from app.config.store import Url
 from app.config.table import Table
-from app.http_headers import fits_header
 from app.parts import CATALOGS, CatalogKind
 
 CatalogType = Literal["quix", "iceberg"]
-
-_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables of the library, which it reads by itself
 
 
 class Catalog(Table):
@@ -53,27 +50,7 @@ class Catalog(Table):
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
-        if self.catalog_type == "iceberg":
-            yield from self._contradictions_of_iceberg()
-            return
-        for entry in self.transforms:
+        if contradictions := self.catalog_kind.contradictions:
+            yield from resolve_name(contradictions)(self)
+        for entry in () if self.catalog_kind.is_table else self.transforms:
             yield "HIVE_COLUMNS", f"must not hold {entry} without CATALOG_TYPE=iceberg: only Iceberg has transforms"
-
-    def _contradictions_of_iceberg(self) -> Contradictions:
-        if self.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
-            yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
-        if self.catalog_client_id and self.catalog_auth_token:
-            yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
-        if self.catalog_auth_token and not fits_header(self.catalog_auth_token):
-            yield "CATALOG_AUTH_TOKEN", "must be one word of visible ASCII, as it goes into a header"
-        if not self.auto_discover:
-            yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
-        if self.null_partition != "auto":
-            yield "NULL_PARTITION", "has no effect with CATALOG_TYPE=iceberg: a missing value is null"
-        if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in self.partitions):
-            yield "HIVE_COLUMNS", "must have neither ~ nor dots in names with CATALOG_TYPE=iceberg"
-        for variable, names in (("TIMESTAMP_COLUMN", (self.timestamp_column,)), ("COLUMN_TYPES", self.column_types)):
-            if any("." in name for name in names):
-                yield variable, "must have no dots in names with CATALOG_TYPE=iceberg"
-        for entry in filter(parse.is_odd_transform, self.partitions):
-            yield "HIVE_COLUMNS", f"must have {entry} in a form such as day(at), bucket(16,device) or truncate(3,code)"

@@ -4,29 +4,28 @@ What the user sets wins over what the platform injects. A variable that is empty
 """
 
 import json
-import re
-from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt
 
-from app.catalog.targets import IcebergTarget, QuixTarget
+from app.catalog.base import CatalogTarget
 from app.config import parsers as parse
 from app.config.catalog import Catalog
 from app.config.fields import Area, Contradictions, env
 from app.config.input import Input
 from app.config.kafka_login import Kafka
 from app.config.memory import MemoryPlan
-from app.config.platform_connection import parse_connection
 from app.config.store import Store, Url
 from app.config.table import Table
 from app.container import OWN_ADDRESS, MemoryLimit, memory_limit
 from app.formatting import duration
 from app.logs import LogFormat
+from app.parts import PLATFORM_STORE
 from app.spark.options import SparkOptions
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
 from app.table.existing import TableLocation
@@ -39,7 +38,6 @@ LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 COMMAND = "COMMAND"  # main.py reads it, before any other
 _LIMIT = "Quix__Deployment__Limits__Memory"
-_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 
@@ -124,16 +122,11 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         return tuple(str(value) for name in names if (value := getattr(self, name)) is not None)
 
     @property
-    def msk_region(self) -> str:
-        """The region to sign the IAM login of Amazon MSK for: that in the brokers' names, else ``AWS_REGION``."""
-        found = _MSK_HOST.search(self.broker_address or "")
-        return found[1] if found else self.aws_region
-
-    @property
     def storage(self) -> StorageTarget:
         """The store to write to. The platform's own is never created."""
         if self.platform_connection is not None and self.uses_platform_storage:
-            return parse_connection(self.platform_connection, default_region=self.aws_region)
+            target: StorageTarget = resolve_name(PLATFORM_STORE)(self.platform_connection, self.aws_region)
+            return target
         scheme, _, name = (self.storage_url or f"s3://{self.s3_bucket}").partition("://")
         match scheme:
             case "s3":
@@ -194,47 +187,10 @@ class Settings(Process, Writing, Catalog, Table, Store, Kafka, Input):
         return SparkOptions(self.spark_master, heap_mb, off_heap_mb, self.parquet_compression, self.row_group_rows)
 
     @property
-    def catalog(self) -> QuixTarget | IcebergTarget | None:
-        """The catalog to register in, if there is one.
-
-        The platform's token is sent only to the platform's host.
-        """
-        if self.catalog_type == "iceberg":
-            return self._iceberg
-        url, token = self.catalog_url or self.platform_catalog_url, self.catalog_auth_token
-        if url is None:
-            return None
-        if token is None and self.platform_catalog_url and _origin(url) == _origin(self.platform_catalog_url):
-            token = self.platform_catalog_token
-        return QuixTarget(url, token, self.catalog_namespace, self.table, self.workspace_id or "", self.stats_columns)
-
-    @property
-    def _iceberg(self) -> IcebergTarget:
-        properties = {
-            "uri": self.catalog_url,
-            "token": self.catalog_auth_token,
-            "credential": f"{self.catalog_client_id}:{self.catalog_client_secret}" if self.catalog_client_id else None,
-            "warehouse": self.catalog_warehouse,
-        }
-        store = self.storage
-        return IcebergTarget(
-            url=self.catalog_url or "by PYICEBERG_CATALOG__DEFAULT",
-            properties={name: value for name, value in properties.items() if value is not None},
-            address=store.dfs_uri if isinstance(store, AzureTarget) else store.uri,
-            namespace=self.catalog_namespace,
-            table=self.table,
-            group=self.consumer_group,
-            keep_days=self.snapshot_days,
-            transforms=[(words, name, self.types_at_start.get(name)) for words, name in self.transforms.values()],
-        )
-
-    @property
-    def query_api(self) -> QuixTarget | None:
-        """The query API to notify of new files, if any are registered and the platform names one."""
-        catalog, url = self.catalog, self.platform_query_url
-        if url is None or not self.auto_discover or not isinstance(catalog, QuixTarget):
-            return None
-        return replace(catalog, url=url, token=self.platform_query_token)
+    def catalog(self) -> CatalogTarget | None:
+        """The catalog to register in, if there is one."""
+        target: CatalogTarget | None = resolve_name(self.catalog_kind.target)(self)
+        return target
 
     def contradictions(self) -> Contradictions:
         yield from super().contradictions()
@@ -296,11 +252,6 @@ def shown(variable: str, value: Any) -> str:
     if isinstance(value, timedelta):
         value = f"{duration(value.total_seconds())} ago"
     return json.dumps(value, default=str, ensure_ascii=False)
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _unencrypted(settings: Settings) -> list[str]:

@@ -1,12 +1,13 @@
 """Variables of the store, and of the credentials for it."""
 
+from pkgutil import resolve_name
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
 from app.config import parsers as parse
 from app.config.fields import Area, Contradictions, checked, env
-from app.config.platform_connection import parse_connection
+from app.parts import PLATFORM_STORE
 
 ServerSideEncryption = Literal["AES256", "aws:kms"]
 Name = Annotated[str | None, BeforeValidator(parse.name)]
@@ -97,7 +98,7 @@ class Store(Area):
             )
             return
         connection = "Quix__BlobStorage__Connection__Json"
-        for variable, problem in checked(connection, parse_connection, self.platform_connection):
+        for variable, problem in checked(connection, resolve_name(PLATFORM_STORE), self.platform_connection):
             yield variable, f"{problem}; or set S3_BUCKET or STORAGE_URL"
         yield from self.refuse(
             "is for a store of your own: set S3_BUCKET or STORAGE_URL as well, or leave this empty to use the storage "

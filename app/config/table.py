@@ -104,12 +104,6 @@ class Table(Input):
         return {entry: found for entry in self.partitions if (found := parse.transform(entry))}
 
     @property
-    def types_at_start(self) -> Mapping[str, pa.DataType]:
-        """The columns whose types the settings give."""
-        times = {self.timestamp_as: pa.timestamp("us", "UTC")} if self.timestamp_as else {}
-        return {**dict.fromkeys(self.plain_partitions, pa.string()), **self.column_types, **times}
-
-    @property
     def field_rules(self) -> FieldRules:
         return FieldRules(self.drop_columns, self.rename_columns, self.hash_columns, self.hash_salt or "")
 

@@ -30,7 +30,7 @@ NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactio
 
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 # The connector's own packages that call the user's code, or that the framework calls.
-_OWN = ("app.commands.", "app.consumer.", "app.parts.", "app.service.")
+_OWN = ("app.consumer.", "app.parts.", "app.service.")
 _NEXT_START = "LOGLEVEL=DEBUG shows its message. The next start reads again what is not committed"
 _TOO_LATE = (InvalidStoredOffsetError, StoreTransactionFailed, StateTransactionError)
 

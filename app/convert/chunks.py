@@ -12,7 +12,10 @@ from itertools import accumulate, chain
 import pyarrow as pa
 
 from app.convert.columns import CONVERSION_ERRORS, accepts, recast
-from app.model import Batch, Message
+from app.model import Batch, Headers, Message
+
+Values = Sequence[bytes]  # of messages that have one
+AllHeaders = Sequence[Headers | None]  # of the same messages
 
 FEW = 256  # parsing fewer at once than this is not worth it
 _MOST_BYTES = 8 * 2**20  # they are copied to be parsed

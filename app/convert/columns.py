@@ -5,7 +5,7 @@ day of a datetime among dates, and the zone of a datetime among those without. S
 """
 
 import gc
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from functools import partial
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from app.convert.bounds import DAYS, MAX_DEPTH, MICROSECONDS
 from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import FEW_CELLS, UNBOUNDED, Column, Growth, coerce_column, is_sparse_list
-from app.table.type_names import Types, parts, scalar_count
+from app.table.type_names import parts, scalar_count
 
 Columns = Mapping[str, pa.Array]  # by name, all of one length
 
@@ -321,35 +321,3 @@ def _differs(value: Any, kind: pa.DataType) -> bool:
     if pa.types.is_date(kind):
         return type(value) is not date
     return pa.types.is_binary(kind) and isinstance(value, str)
-
-
-def in_types(arrays: Columns, wanted: Types, fixed: Container[str]) -> dict[str, pa.Array]:
-    """Casts columns to the table's types where these take all values; columns without a value get no type.
-
-    Raises one of ``CONVERSION_ERRORS`` if a value must be converted by itself.
-    """
-    return {name: _in_type(array, wanted.get(name), is_fixed=name in fixed) for name, array in arrays.items()}
-
-
-def _in_type(array: pa.Array, kind: pa.DataType | None, *, is_fixed: bool) -> pa.Array:
-    if kind == array.type:
-        return recast(array, kind)  # a struct without any value is null
-    if is_fixed:
-        return array
-    found = _without_voids(array)
-    if kind is None:
-        return found
-    return recast(found, kind) if accepts(kind, found.type) else array
-
-
-def _without_voids(array: pa.Array) -> pa.Array:
-    """Returns the array with the type null where it has no value, at any depth: the first value gives the type."""
-    if array.null_count == len(array):
-        return pa.nulls(len(array))
-    if pa.types.is_struct(array.type):
-        children = [_without_voids(child) for child in array.flatten()]
-        return pa.StructArray.from_arrays(children, [field.name for field in array.type], mask=array.is_null())
-    if pa.types.is_list(array.type):
-        mask = array.is_null() if array.null_count else None
-        return pa.ListArray.from_arrays(array.offsets, _without_voids(array.values), mask=mask)
-    return array

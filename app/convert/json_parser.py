@@ -14,17 +14,15 @@ Such messages are then converted record by record. These differences are detecte
 import re
 from collections.abc import Container, Sequence
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
 from app.convert.bounds import MAX_DEPTH, MOST_CELLS
+from app.convert.chunks import AllHeaders, Values
 from app.convert.columns import Columns, accepts, recast
-from app.convert.registered_schemas import AllHeaders, Values, payload, payloads
-from app.json_texts import loads
-from app.model import Headers
 from app.table.type_names import Types, parts, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
@@ -60,19 +58,6 @@ class JsonMessages:
 
     def _json_of(self, values: Sequence[bytes], _: AllHeaders) -> Sequence[bytes]:
         return values
-
-
-class JsonSchemaMessages(JsonMessages):
-    """Parses messages where the id of a schema, which nobody asks for, stands before the JSON or in a header."""
-
-    def _json_of(self, values: Values, headers: AllHeaders) -> Sequence[bytes]:
-        groups = payloads(values, headers).values()
-        by_place = {place: each for group in groups for place, each in zip(*group, strict=True)}
-        return [by_place[place] for place in range(len(values))]
-
-    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False, _: str = "") -> Any:
-        """Decodes a single one; ``ValueError`` if it has no id, or is no JSON."""
-        return loads(payload(raw, headers, is_key=is_key)[1])
 
 
 def is_native(kind: pa.DataType) -> bool:

@@ -4,9 +4,8 @@ from collections.abc import Container
 
 import pyarrow as pa
 
-from app.convert.chunks import FEW
+from app.convert.chunks import FEW, AllHeaders, Values
 from app.convert.columns import Columns
-from app.convert.registered_schemas import AllHeaders, Values
 from app.convert.whole_batches import MessageParser
 from app.table.field_rules import FieldRules
 from app.table.type_names import Types

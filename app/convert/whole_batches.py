@@ -10,12 +10,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.chunks import FEW, Chunk, Rows
+from app.convert.chunks import FEW, AllHeaders, Chunk, Rows, Values
 from app.convert.columns import Columns, coerce_array, has_sparse_list, has_values, infer, is_void
 from app.convert.json_parser import JsonMessages
 from app.convert.kafka_columns import METADATA, in_form_of, lost_metadata, metadata_columns, metadata_of
 from app.convert.partition_values import fill_null, texts_of
-from app.convert.registered_schemas import AllHeaders, Values
 from app.convert.rows import Rules
 from app.convert.time_columns import moments_of_column, parts_of
 from app.model import KEY_COLUMN, Headers, Message, Row, TopicPartition, headers_of_all, known_timestamp

@@ -14,8 +14,6 @@ from quixstreams.kafka import ConnectionConfig
 
 from app.errors import ConfigError, one_line
 
-logger = logging.getLogger(__name__)
-
 # librdkafka writes to standard error what no logger takes.
 _silent = logging.getLogger(f"{__name__}.check")
 _silent.setLevel(logging.CRITICAL)
@@ -57,10 +55,10 @@ def uses_callback(connection: ConnectionConfig) -> bool:
     return "oauth_cb" in connection.as_librdkafka_dict()
 
 
-def token_failure(connection: ConnectionConfig) -> str | None:
-    """Why the callback of the login has made no token; ``None`` if it did, or if the login has none."""
+def token_failure(connection: ConnectionConfig) -> tuple[str, str] | None:
+    """Why the callback of the login has made no token, and the hint; ``None`` if it did, or if the login has none."""
     callback = connection.as_librdkafka_dict().get("oauth_cb")
-    return callback.failure if isinstance(callback, MskToken) else None
+    return (callback.failure, callback.hint) if callback and callback.failure else None
 
 
 def check_properties(properties: Mapping[str, str], of_consumer: Mapping[str, Any]) -> None:
@@ -83,37 +81,6 @@ def client_words(error: Exception) -> str:
     return one_line(re.sub(r"^Failed to create [a-z ]+: ", "", cause))
 
 
-class MskToken:
-    """The IAM login of Amazon MSK: a callback of Kafka's client that makes a token by AWS' own signer.
-
-    The client calls it at 80 % of a token's 15 minutes again.
-
-    librdkafka calls it only in ``poll()``, ``consume()`` and ``flush()`` of the client that needs the token. Without
-    one of these calls, a client of confluent-kafka 2.12 gets not even its first token. The consumer and the producer
-    of the application are polled at each turn of the loop; ``poll_in_background`` polls those that are only asked.
-    ``failure`` says why the last call made no token; ``None`` if it did.
-    """
-
-    def __init__(self, region: str) -> None:
-        self.region = region
-        self.failure: str | None = None
-
-    def __call__(self, _: str) -> tuple[str, float]:
-        """Return the token and when it expires (epoch seconds). After an error the client tries again in 10 s."""
-        try:
-            from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - for this login alone
-
-            token, expires_ms = MSKAuthTokenProvider.generate_auth_token(self.region)
-        except Exception as error:
-            without = isinstance(error, AttributeError)  # of the credentials, which are None
-            told = f"{type(error).__name__}: {error}"
-            self.failure = "no credentials of AWS were found" if without else one_line(told)
-            logger.error("signing the login at Amazon MSK: %s. %s", self.failure, MSK_HINT)  # noqa: TRY400
-            raise
-        self.failure = None
-        return token, expires_ms / 1000
-
-
 def poll_in_background(*clients: Any) -> None:
     """Poll clients that nothing else polls, every second, as long as the process lives."""
 
@@ -127,9 +94,3 @@ def poll_in_background(*clients: Any) -> None:
     for client in clients:
         client.poll(0)  # here, for quixstreams makes the client at its first use
     threading.Thread(target=poll, name="kafka-login", daemon=True).start()
-
-
-MSK_HINT = (
-    "Check the role, profile or AWS_ACCESS_KEY_ID that the connector runs with, and that the region is the cluster's: "
-    "it is read from KAFKA_BOOTSTRAP_SERVERS, else from AWS_REGION"
-)

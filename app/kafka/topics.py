@@ -1,12 +1,13 @@
-"""Finds the broker and the topics at start, with errors that say what to do."""
+"""Finds the broker and the topics at start, and the rights on them, with errors that say what to do."""
 
 import difflib
 import logging
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from functools import cache, partial
+from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient
 from quixstreams import Application
 from quixstreams.kafka import ConnectionConfig
 from quixstreams.models.topics import Topic, TopicAdmin, TopicConfig, TopicManager
@@ -14,12 +15,14 @@ from quixstreams.models.topics.exceptions import TopicPermissionError
 
 from app.container import with_own_address
 from app.errors import ConfigError, FatalError, RetryableError
-from app.kafka.connection import EVERY_CLIENT, MSK_HINT, client_words, token_failure
+from app.kafka.connection import EVERY_CLIENT, client_words, token_failure
 from app.kafka.login_errors import is_refused, login_hint
 
 logger = logging.getLogger(__name__)
 
 _SHOWN_TOPICS = 5
+ASKED: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_timeout": 10.0}
+_REFUSED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 _COUNTS = " (after "  # what librdkafka puts behind a cause: milliseconds, and how often it has seen it
 
 
@@ -52,7 +55,7 @@ def listing_topics(connection: ConnectionConfig, answer_seconds: float = 5.0) ->
             client.poll(0)  # the client reports the causes only here, through ``error_cb``
             refused = next((seen for seen in errors if is_refused(seen)), None)
             if refused is not None and (failure := token_failure(connection)) is not None:
-                raise ConfigError(doing, f"no token for the login: {failure}", MSK_HINT) from None
+                raise ConfigError(doing, f"no token for the login: {failure[0]}", failure[1]) from None
             if refused is not None:
                 raise ConfigError(doing, refused.str(), login_hint(refused.str())) from None
             specific = [seen for seen in errors if seen.code() != KafkaError._ALL_BROKERS_DOWN]
@@ -70,6 +73,30 @@ def _outage_hint(connection: ConnectionConfig, cause: str) -> str:
     if "security.protocol" in connection.as_librdkafka_dict():
         return hint
     return f"{hint}. If it asks for TLS or a login, set KAFKA_SECURITY_PROTOCOL"
+
+
+def check_topic_rights(admin: AdminClient, *topics: str, right: str = "Read") -> None:
+    """Raise ``FatalError`` without this right on a topic; asks for all at once."""
+    described = cache(lambda: admin.describe_topics(TopicCollection([*topics]), **ASKED))
+    for topic in topics:
+        describe_with_right(partial(lambda name: described()[name], topic), right, f"topic {topic}")
+
+
+def describe_with_right(describe: Callable[[], Any], right: str, what: str) -> Any:
+    """Returns the description, ``None`` where the broker gives none; raises ``FatalError`` without this right."""
+    doing, cause = f"asking for the rights on {what}", f"the user has no right to {right.lower()} it"
+    refused = FatalError(doing, cause, f"Allow {right} on {what}")
+    try:
+        described = describe().result()
+    except KafkaException as error:
+        if error.args[0].code() in _REFUSED:
+            raise refused from None
+        logger.debug("the rights on %s are not known: %s", what, error.args[0].str())
+        return None
+    allowed = described.authorized_operations
+    if allowed and not {AclOperation[right.upper()], AclOperation.ALL}.intersection(allowed):
+        raise refused
+    return described
 
 
 class Topics(TopicManager):

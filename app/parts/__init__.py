@@ -21,8 +21,10 @@ class Format(NamedTuple):
 class CatalogKind(NamedTuple):
     """A kind of catalog: it lists a table of folders, or it is the table itself, with partitions, columns and types."""
 
-    new: str  # from its target, the store and the query API
+    target: str  # from the settings: its address and the table in it, or ``None`` without a catalog
+    new: str  # from its target, the store, and whether it announces new files
     is_table: bool = False
+    contradictions: str = ""  # of the settings, as ``Area.contradictions`` of ``app.config.fields``
     refusal_of_name: str = ""  # why no column can have a name, if so
 
 
@@ -34,8 +36,11 @@ class Observer(NamedTuple):
     check: str = ""  # for ``check``, from the settings: a few words about the system at the address in the first one
 
 
-NewCommand = Callable[..., ArgumentParser]  # see ``app.commands.command_line``
+NewCommand = Callable[..., ArgumentParser]  # see ``app.parts.commands.command_line``
 
+# What reads the arguments of ``main.py``, and what runs the command that they name.
+NEW_PARSER: Final = "app.parts.commands.command_line:new_parser"
+RUN_COMMAND: Final = "app.parts.commands:run"
 # Parts whose function ``add_commands`` extends the command line, of Python's own library alone; in the order of --help.
 COMMANDS: Final = ("check", "try_out", "audit", "replay", "maintenance", "schema")
 FORMATS: Final[Mapping[str, Format]] = {
@@ -46,15 +51,26 @@ FORMATS: Final[Mapping[str, Format]] = {
     "json": Format("app.convert.json_parser:JsonMessages"),
     "quix": Format(),
     "avro": Format("app.parts.avro.avro_messages:AvroMessages", keys_at_once=True, needs_registry=True),
-    "json-schema": Format("app.convert.json_parser:JsonSchemaMessages", is_of_keys=False),
+    "json-schema": Format("app.parts.registry.registered_schemas:JsonSchemaMessages", is_of_keys=False),
     "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
 CATALOGS: Final[Mapping[str, CatalogKind]] = {
-    "quix": CatalogKind("app.parts.quix.catalog:QuixCatalog"),
-    "iceberg": CatalogKind("app.parts.iceberg.table:IcebergTable", True, "app.parts.iceberg.names:refusal_of_name"),
+    "quix": CatalogKind("app.parts.quix.target:new_target", "app.parts.quix.catalog:QuixCatalog"),
+    "iceberg": CatalogKind(
+        "app.parts.iceberg.target:new_target",
+        "app.parts.iceberg.table:IcebergTable",
+        True,
+        "app.parts.iceberg.target:contradictions",
+        "app.parts.iceberg.column_names:refusal_of_name",
+    ),
 }
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
-REGISTRY: Final = "app.parts.registry:new_registry"
+MSK_LOGIN: Final = "app.parts.msk_iam.msk_token:MskToken"  # from the settings: a callback that makes tokens
+PLATFORM_STORE: Final = "app.parts.quix.platform_connection:parse_connection"  # bound to the deployment
+VIRTUAL_INDEX: Final = "app.parts.quix.virtual_index:write_index"  # of a data file, for columns with ~
+REGISTRY: Final = "app.parts.registry.connection:new_registry"
+# Of a message in one of the formats that quixstreams has not: its value may be packed.
+UNPACKED_SIZE: Final = "app.parts.registry.registered_schemas:unpacked_size"
 CONSOLES: Final = ("app.parts.console.console:Console",)  # see ``app.monitoring.monitor.Console``
 KEY_WATCH: Final = "app.parts.stream_timeouts.timeouts:StreamTimeouts"
 RUN_END: Final = "app.parts.until.run_end:new_run_end"

@@ -30,8 +30,7 @@ from app.errors import RetryableError
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal
 from app.kafka.group import OtherTables, check_members, is_member
-from app.kafka.rights import check_topic_rights
-from app.kafka.topics import listing_topics, prefix_of
+from app.kafka.topics import check_topic_rights, listing_topics, prefix_of
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption, Health

@@ -13,12 +13,11 @@ from quixstreams.models.serializers import DESERIALIZERS
 from app.bad_records.refusals import ReadMessage
 from app.config.settings import Settings
 from app.consumer.deserializers import KeyDeserializer, RegisteredDeserializer, new_deserializer
-from app.convert.registered_schemas import Find, unpacked_size
 from app.convert.whole_batches import MessageParser, Patiently, ReadKey
 from app.errors import RetryableError
-from app.model import Message, RegisteredSchema, SchemaId
+from app.model import FindSchema, Message, RegisteredSchema, SchemaId
 from app.monitoring.waits import Request, Stopped, Waits
-from app.parts import FORMATS
+from app.parts import FORMATS, UNPACKED_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Formats:
     read: ReadMessage | None = None  # a single message
 
 
-def new_formats(settings: Settings, find: Find | None) -> Formats:
+def new_formats(settings: Settings, find: FindSchema | None) -> Formats:
     """The parts that read keys and values; ``find`` asks the schema registry, if there is one.
 
     Each format loads a library that is not needed otherwise: Polars, for Avro, takes a fifth of a second and 60 MB.
@@ -54,12 +53,12 @@ def new_formats(settings: Settings, find: Find | None) -> Formats:
                 messages.ask_with(patiently)
 
     read_key = partial(made[keys].read, is_key=True) if keys in made and FORMATS[keys].keys_at_once else None
-    size_of = len if {values, keys} <= DESERIALIZERS.keys() else unpacked_size
+    size_of = len if {values, keys} <= DESERIALIZERS.keys() else resolve_name(UNPACKED_SIZE)
     key = KeyDeserializer(deserializer(keys))
     return Formats(deserializer(values), key, made.get(values), read_key, ask_with, size_of)
 
 
-def waiting(find: Find, waits: Waits, seconds: float, stop: threading.Event) -> Find:
+def waiting(find: FindSchema, waits: Waits, seconds: float, stop: threading.Event) -> FindSchema:
     """Ask the registry for so many seconds until it answers, on the thread that consumes.
 
     Kafka throws out a member that does not poll for five minutes, so the process ends before.

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from confluent_kafka.admin import AdminClient
@@ -17,18 +18,12 @@ from app.config.parsers import is_pem
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
-from app.kafka.connection import (
-    EVERY_CLIENT,
-    KafkaConnection,
-    MskToken,
-    check_properties,
-    poll_in_background,
-    uses_callback,
-)
+from app.kafka.connection import EVERY_CLIENT, KafkaConnection, check_properties, poll_in_background, uses_callback
 from app.kafka.group import Writes
 from app.kafka.questions import GroupOffsets
 from app.kafka.topics import Topics, missing_topic, prefix_of
 from app.model import EACH_TOPIC, TopicPartition
+from app.parts import MSK_LOGIN
 from app.table.existing import TableLocation
 from app.timings import DEFAULT, Timings
 
@@ -180,7 +175,7 @@ def _login(settings: Settings) -> dict[str, Any]:
                 **_pem("https.ca", settings.oauth_ca or "probe"),
             }
         case "AWS_MSK_IAM":  # the brokers take the token by the other mechanism too, which librdkafka knows
-            return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": MskToken(settings.msk_region)}
+            return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": resolve_name(MSK_LOGIN)(settings)}
         case mechanism:
             return {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
 

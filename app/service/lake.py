@@ -4,36 +4,29 @@ A ``ConnectorError`` of the store or the catalog comes through every function he
 """
 
 import logging
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
-from typing import Final
 
 import pyarrow as pa
 
 from app import DOCUMENTS
 from app.catalog.base import Catalog
 from app.catalog.registrar import Registrar
-from app.catalog.targets import QuixTarget
 from app.config.settings import Settings
-from app.errors import ConfigError
-from app.journal.entry import group_folder
-from app.journal.first_offsets import noted_topics
 from app.journal.journal import warn_of_other_groups
 from app.monitoring.waits import Waits
-from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.probe import try_out
 from app.table.existing import CatalogTable, TableLocation, adopted, open_table
-from app.table.layout import COMPUTED_BYTES, HIVE_NULL, QUIX_NULL, PartitionSpec, journal_folder, object_roots
+from app.table.layout import COMPUTED_BYTES, HIVE_NULL, QUIX_NULL, PartitionSpec, journal_folder
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore
 
 logger = logging.getLogger(__name__)
 
 _LAST_WORDS_SECONDS = 1.0  # for the last notifications of new files
-CHECK_THE_NAME: Final = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,7 @@ class Lake:
 
 def open_lake(settings: Settings, waits: Waits, store: ObjectStore, ends: ExitStack) -> Lake:
     """Connect to the catalog, then to the table's store, and compare the settings with the table."""
-    if catalog := new_catalog(settings, store, settings.query_api):
+    if catalog := new_catalog(settings, store, announces=True):
         ends.callback(catalog.close, _LAST_WORDS_SECONDS)
     known = waits.at_start("catalog", catalog.check) if catalog else None
     location = new_location(settings, store, known)
@@ -73,41 +66,12 @@ def new_location(settings: Settings, store: ObjectStore, known: CatalogTable | N
     return adopted(known, configured, settings.workspace_id if settings.uses_platform_storage else None)
 
 
-def tables_of_group(settings: Settings, store: ObjectStore, known: Container[str] = ()) -> Iterator[Settings]:
-    """Settings of each table that the consumer group has had, where each topic has one, but for those that are known.
-
-    Kafka is not asked: a topic may be gone while its table has rows.
-    """
-    groups = (settings.consumer_group, f"{settings.workspace_id}-{settings.consumer_group}")  # as the platform has it
-    noted = {found.key.rpartition("/")[2] for each in groups for found in store.list(noted_topics(settings.root, each))}
-    for topic in sorted(filter(settings.has_table, noted)):
-        of_topic = settings.of_topic(topic)
-        root = f"{settings.root}/{of_topic.table}"  # a catalog may have the table elsewhere
-        if of_topic.table not in known and (
-            settings.catalog or any(next(store.list(group_folder(root, each)), None) for each in groups)
-        ):
-            yield of_topic
-
-
-def find_table(settings: Settings, store: ObjectStore | None = None) -> tuple[ObjectStore, TableLocation]:
-    """The store and the table's folder in it, for what needs no more of the table."""
-    store = store or new_store(settings)
-    catalog = new_catalog(settings, store)
-    return store, new_location(settings, store, catalog.check() if catalog else None)
-
-
-def require_table(store: ObjectStore, location: TableLocation) -> None:
-    """Refuses a table without a file, a journal and a dead letter, which is most often a misspelled one."""
-    if not any(next(store.list(root), None) for root in object_roots(location.root)):
-        raise ConfigError("looking for the table", f"there is nothing in {location.uri}", CHECK_THE_NAME)
-
-
-def new_catalog(settings: Settings, store: ObjectStore, query_api: QuixTarget | None = None) -> Catalog | None:
-    """The catalog, without a request to it; ``None`` without one. Iceberg's metadata is kept in the store."""
+def new_catalog(settings: Settings, store: ObjectStore, *, announces: bool = False) -> Catalog | None:
+    """The catalog, without a request to it; ``None`` without one. One that ``announces`` tells others of new files."""
     if (target := settings.catalog) is None:
         return None
     new: Callable[..., Catalog] = resolve_name(settings.catalog_kind.new)
-    return new(target, store, query_api)
+    return new(target, store, announces)
 
 
 def new_lake(
@@ -121,7 +85,7 @@ def new_lake(
 
     ``known`` is the table as the catalog has it. The schema is not read yet.
     """
-    default_null = QUIX_NULL if isinstance(settings.catalog, QuixTarget) else HIVE_NULL
+    default_null = QUIX_NULL if settings.catalog else HIVE_NULL
     spec = open_table(store, known, location.root, settings.spec, default_null)
     if settings.transforms or (known and known.computed()):
         spec = replace(spec, computed_bytes=COMPUTED_BYTES)

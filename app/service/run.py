@@ -13,9 +13,9 @@ from app import logs
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.consumer.sink_observer import KeyWatch
-from app.convert.registered_schemas import Find
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError, FatalError
+from app.model import FindSchema
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
@@ -94,7 +94,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     commit_seconds = settings.commit_interval if lane_choice.is_plain else inf  # quixstreams asks for commits
     limits = new_batch_limits(settings, timings, scratch, commit_seconds)
     registry = resolve_name(REGISTRY)(settings, scratch) if settings.needs_registry else None
-    find: Find | None = registry.find if registry else None
+    find: FindSchema | None = registry.find if registry else None
     if find and not lane_choice.is_untouched:  # the consumer's thread asks
         find = waiting(find, metrics.waits, timings.flush_seconds, process.stop)
     formats = new_formats(settings, find)

@@ -42,8 +42,8 @@ class CatalogTable:
     """A table as the catalog holds it.
 
     ``location`` has no slash at its end and is empty where the catalog holds none; ``partition_spec`` is empty until
-    the first files fill it. ``columns`` are those of an Iceberg table, ``None`` for any other. ``fields`` returns the
-    column of files by each name that it has or had in the table, ``None`` if it was dropped; ``computed`` the folder
+    the first files fill it. ``columns`` are those of an Iceberg table, ``None`` for any other. ``as_known`` takes
+    rows and the partitions, and returns the rows with the columns that files have; ``computed`` returns the folder
     columns that are in no record. ``partitions`` has all partitions as ``HIVE_COLUMNS`` does.
     """
 
@@ -51,7 +51,7 @@ class CatalogTable:
     partition_spec: tuple[str, ...]
     properties: Mapping[str, Any] = field(default_factory=dict)
     columns: pa.Schema | None = None
-    fields: Callable[[], Mapping[str, pa.Field | None]] = field(default=dict, compare=False)
+    as_known: Callable[[pa.Table, Collection[str]], pa.Table] = field(default=lambda rows, _: rows, compare=False)
     computed: Callable[[], Sequence[Computed]] = field(default=tuple, compare=False)
     partitions: tuple[str, ...] = ()
 

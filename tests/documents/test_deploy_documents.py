@@ -18,10 +18,10 @@ import yaml
 from dotenv import dotenv_values
 
 from app import __version__
-from app.commands.command_line import new_parser
 from app.config.environment import load_settings
 from app.config.settings import VARIABLES
 from app.monitoring.http_server import AllowedHosts
+from app.parts.commands.command_line import new_parser
 from app.service.process import LONGEST_STOP_SECONDS
 from dev.chart import CHART, RELEASE, SCHEMA, values_schema
 from dev.dashboard import DASHBOARD, dashboard

@@ -21,12 +21,12 @@ import bench.replicas
 import bench.scaling
 import bench.self_compaction
 from app import errors
-from app.commands.command_line import new_parser
 from app.config.settings import VARIABLES
 from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import OPERATIONS, Metrics
 from app.monitoring.status import Consumption, Live, Status
+from app.parts.commands.command_line import new_parser
 from app.service.process import LONGEST_STOP_SECONDS
 from dev.image import DEFAULT_TAG, HARDENED
 from tests.support.environment import load

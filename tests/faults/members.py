@@ -14,8 +14,6 @@ from typing import Any, Self
 import pyarrow.parquet as pq
 
 from app.catalog.registrar import Registrar
-from app.catalog.rest_client import Patience
-from app.catalog.targets import QuixTarget
 from app.delivery.assignment import Assignment, Piece
 from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
@@ -26,7 +24,9 @@ from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
+from app.parts.http.rest_client import Patience
 from app.parts.quix.catalog import QuixCatalog
+from app.parts.quix.target import QuixTarget
 from app.storage.base import ObjectStore
 from app.table.existing import TableLocation
 from app.table.layout import dead_letter_root, is_data_file

@@ -14,8 +14,7 @@ from app.errors import ConfigError, RetryableError
 from app.kafka.connection import KafkaConnection
 from app.kafka.group import Writes, check_members
 from app.kafka.questions import end_offsets
-from app.kafka.rights import check_topic_rights
-from app.kafka.topics import new_admin
+from app.kafka.topics import check_topic_rights, new_admin
 from app.model import TopicPartition
 from dev.kafka import LocalKafka
 from tests.faults.conftest import same

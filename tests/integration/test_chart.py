@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from app.commands.command_line import new_parser
+from app.parts.commands.command_line import new_parser
 from dev.chart import CHART, EXAMPLE, MANIFEST, RELEASE, helm, manifest
 from dev.release import package_chart
 

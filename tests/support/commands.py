@@ -2,9 +2,9 @@
 
 from argparse import Namespace
 
-from app import commands
-from app.commands.command_line import new_parser
 from app.config.settings import Settings
+from app.parts import commands
+from app.parts.commands.command_line import new_parser
 
 
 def options(*arguments: str) -> Namespace:

@@ -7,16 +7,17 @@ from tempfile import TemporaryFile
 
 import pyarrow as pa
 
-from app.commands import print_line
 from app.config.settings import Settings
 from app.parts.audit.files import list_table
 from app.parts.audit.findings import find
 from app.parts.audit.offsets import DeadLetter, HeldOffsets
 from app.parts.audit.ranges import RANGES
 from app.parts.audit.report import Report, as_json, as_text
+from app.parts.commands import print_line
+from app.parts.commands.tables import find_table, require_table
 from app.parts.maintenance.batches_in_files import Part
 from app.parts.maintenance.record import listed_as_open
-from app.service.lake import find_table, new_catalog, require_table
+from app.service.lake import new_catalog
 from app.storage.base import ObjectStore
 from app.table.layout import is_data_file
 

@@ -19,11 +19,12 @@ import pyarrow as pa
 from fastavro.read import LOGICAL_READERS
 
 from app.convert.bounds import DAY_MICROS
-from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payloads
+from app.convert.chunks import AllHeaders, Values
 from app.convert.scalars import OutOfRange, moment_at
 from app.model import RegisteredSchema, SchemaId
 from app.parts.avro.avro_columns import OURS, ColumnReader, NotReadError, columns_of
 from app.parts.avro.avro_fit import DatumCheck, Node
+from app.parts.registry.registered_schemas import RegisteredSchemas, payloads
 from app.reasons import Reason
 
 _EXACT = Context(prec=1_000, traps=[Inexact])

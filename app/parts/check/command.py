@@ -19,7 +19,6 @@ from typing import Final
 from quixstreams import Application
 from quixstreams.models.topics import Topic, TopicManager
 
-from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.deserializers import new_deserializer
 from app.consumer.errors import ROOT
@@ -27,12 +26,13 @@ from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
 from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
-from app.kafka.rights import check_group_rights, check_sending, check_topic_rights
-from app.kafka.topics import Topics, listing_topics, new_admin, prefix_of
+from app.kafka.topics import Topics, check_topic_rights, listing_topics, new_admin, prefix_of
 from app.monitoring.http_server import listen
 from app.monitoring.waits import Request, Waits
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
 from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
+from app.parts.check.rights import check_group_rights, check_sending
+from app.parts.commands import print_line, warnings_alone
 from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
 from app.service.customised import choose_lane, load_customised

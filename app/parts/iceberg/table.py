@@ -10,7 +10,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -39,13 +39,14 @@ from pyiceberg.utils.config import Config
 
 from app import DOCUMENTS
 from app.catalog.base import Catalog, RestartError
-from app.catalog.targets import IcebergTarget
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, innermost, last_words, one_line
 from app.model import DataFile, Mark
+from app.parts.iceberg.column_names import KnownColumns
 from app.parts.iceberg.entries import columns_of_table, entries, fields_of_files, map_names, prepare, type_of
 from app.parts.iceberg.partitions import PartitionField, folder_name, is_written, new_record, partitions, spec_of
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.parts.iceberg.table_metadata import are_in, expired, properties_of
+from app.parts.iceberg.target import IcebergTarget
 from app.parts.iceberg.trust import PROVIDER, refuse_provider, restrict
 from app.redaction import add_secrets
 from app.storage.base import ObjectStore
@@ -106,7 +107,7 @@ class IcebergTable(Catalog):
         self._uuid: UUID | None = None
         self._location: str | None = None  # as first seen
         self._transforms = target.transforms
-        self._fields: Mapping[str, pa.Field | None] = {}
+        self._known = KnownColumns()
         self._partitions: Sequence[PartitionField] = ()
         self._texts: frozenset[str] | None = None  # its partitions that are text columns, at the start
         self._commits = 0
@@ -194,7 +195,7 @@ class IcebergTable(Catalog):
         self._check(table.metadata)
         self._learn(table.metadata)
         self._location = self._location or table.location().rstrip("/")
-        columns = pa.schema([its.with_name(name) for name, its in self._fields.items() if its is not None])
+        columns = pa.schema([its.with_name(name) for name, its in self._known.fields.items() if its is not None])
         texts = tuple(each.name for each in self._partitions if each.is_text_column)
         if self._texts is None:
             self._texts = frozenset(texts)
@@ -204,7 +205,7 @@ class IcebergTable(Catalog):
             table.location().rstrip("/"),
             texts,
             columns=columns,
-            fields=lambda: self._fields,
+            as_known=self._known.as_known,
             computed=lambda: [each for each in self._partitions if not each.is_text_column],
             partitions=tuple(each.words for each in self._partitions),
         )
@@ -214,7 +215,7 @@ class IcebergTable(Catalog):
 
     def _learn(self, metadata: TableMetadata) -> None:
         """Notes what files have from now on."""
-        self._fields, self._partitions = fields_of_files(metadata), partitions(metadata)
+        self._known.fields, self._partitions = fields_of_files(metadata), partitions(metadata)
 
     def _check(self, metadata: TableMetadata) -> None:
         """Refuses, with ``ConfigError``, a table to which files of the connector do not fit."""

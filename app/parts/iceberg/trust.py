@@ -16,9 +16,9 @@ from pyiceberg.io import PY_IO_IMPL, FileIO
 from pyiceberg.table import TableProperties, locations
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from app.catalog.rest_client import REFUSAL_LIMIT, Patience, check_answer, read_answer
 from app.errors import ConfigError, FatalError
 from app.json_texts import MOST_BYTES
+from app.parts.http.rest_client import REFUSAL_LIMIT, Patience, check_answer, read_answer
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE
 from app.redaction import add_login, redact
 

@@ -19,10 +19,10 @@ from openlineage.client.transport.http import HttpTransport
 from openlineage.client.uuid import generate_new_uuid
 
 from app import __version__
-from app.catalog.rest_client import Credentials, Patience, RestClient, Service
 from app.config.settings import Settings
 from app.errors import ConnectorError, cut, innermost, one_line
 from app.monitoring.metrics import Counts, Totals
+from app.parts.http.rest_client import Credentials, Patience, RestClient, Service
 from app.redaction import add_secrets, redact
 from app.service.connector import Connector, Lane
 from app.service.lake import Lake
@@ -112,7 +112,8 @@ class Lineage(Thread):
         columns = {**lake.schema.current.columns, **dict.fromkeys(lake.spec.columns, pa.string())}
         facets: dict[str, Any] = {"schema": facet_v2.schema_dataset.SchemaDatasetFacet(_fields(pa.struct(columns)))}
         if catalog and "://" in catalog.url:
-            link = facet_v2.symlinks_dataset.Identifier(catalog.url, f"{catalog.namespace}.{name}", "TABLE")
+            in_catalog = f"{self._settings.catalog_namespace}.{name}"
+            link = facet_v2.symlinks_dataset.Identifier(catalog.url, in_catalog, "TABLE")
             facets["symlinks"] = facet_v2.symlinks_dataset.SymlinksDatasetFacet([link])
         names = target.dfs_uri if isinstance(target, AzureTarget) else target.uri, table.root
         if isinstance(target, LocalTarget):

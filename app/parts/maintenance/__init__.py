@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from app.commands.command_line import age, count
 from app.parts import NewCommand
+from app.parts.commands.command_line import age, count
 
 
 def add_commands(new: NewCommand) -> None:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from app.commands import print_line
 from app.config.settings import Settings
 from app.formatting import counted, duration
 from app.model import DataFile
+from app.parts.commands import print_line
 from app.parts.maintenance.job import Bin, bins_worth_merging, new_job
 from app.parts.maintenance.last_maintenance import keep_maintenance
 from app.parts.maintenance.table import TableAtWork

@@ -8,12 +8,12 @@ from itertools import compress
 from operator import attrgetter
 from time import sleep
 
-from app.commands import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted
 from app.journal.journal import survey
 from app.model import DataFile
+from app.parts.commands import print_line
 from app.parts.maintenance.job import Bin, Candidate, Change, Job, by_size, new_job
 from app.parts.maintenance.merger import EVERY_ROW
 from app.parts.maintenance.record import staged_files

@@ -9,11 +9,11 @@ from operator import attrgetter
 
 import pyarrow as pa
 
-from app.commands import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.formatting import counted, duration
 from app.journal.journal import survey
+from app.parts.commands import print_line
 from app.parts.iceberg.rewrite import Fitting, LiveFile, Rewrite
 from app.parts.iceberg.table import IcebergTable
 from app.parts.maintenance.batches_in_files import as_merged_metadata, batches_in

@@ -10,12 +10,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
-from app.commands import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError, FatalError
 from app.formatting import counted
 from app.journal.journal import Survey, survey
 from app.model import DataFile
+from app.parts.commands import print_line
 from app.parts.maintenance.merger import Merger, SharedSession, SkippedError
 from app.parts.maintenance.record import FolderRecord, open_records, read_record, staged_files
 from app.parts.maintenance.table import TableAtWork

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.catalog.registrar import write_index
 from app.config.settings import Settings
 from app.errors import FatalError
 from app.journal.rolled_back import Placeholders
@@ -21,6 +20,7 @@ from app.parts.maintenance.batches_in_files import as_merged_metadata, batches_i
 from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder
 from app.parts.maintenance.spark_merge import Merge, Target, has_ended, merge_session
 from app.parts.maintenance.table import TableAtWork
+from app.parts.quix.virtual_index import write_index
 from app.spark.scratch import scratch_folder
 from app.storage.base import ChangedError, StoredObject
 from app.storage.targets import AzureTarget, S3Target, StorageTarget

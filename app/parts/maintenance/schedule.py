@@ -19,10 +19,10 @@ from typing import Final
 from app.config.parsers import schedule
 from app.errors import ConnectorError
 from app.model import Maintenance
+from app.parts.commands.tables import find_table, tables_of_group
 from app.parts.maintenance.background import KILLED, run_in_background
 from app.parts.maintenance.last_maintenance import last_maintenance
 from app.service.connector import Connector, Lane
-from app.service.lake import find_table, tables_of_group
 from app.storage.base import ChangedError, ObjectStore
 from app.storage.document import Document
 from app.table.existing import TableLocation

@@ -10,7 +10,8 @@ from operator import attrgetter
 from app.config.settings import Settings
 from app.journal.journal import survey
 from app.model import DataFile
-from app.service.lake import new_catalog, new_lake, new_location, require_table
+from app.parts.commands.tables import require_table
+from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.storage.base import ManyDeleter, StoredObject
 from app.storage.probe import try_out

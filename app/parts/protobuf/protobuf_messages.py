@@ -14,11 +14,12 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from app.convert.bounds import MOST_OBJECTS
+from app.convert.chunks import AllHeaders, Values
 from app.convert.columns import Columns, infer
-from app.convert.registered_schemas import AllHeaders, RegisteredSchemas, Values, payload
 from app.convert.scalars import moment_at
 from app.model import RegisteredSchema, SchemaId
 from app.parts.protobuf.protobuf_descriptors import compiled, descriptors, nested
+from app.parts.registry.registered_schemas import RegisteredSchemas, payload
 from app.reasons import Reason
 
 _OWN_NAME: Final = "the schema of the record"

@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import quote
 
 from app.catalog.base import Catalog, TooLargeError
-from app.catalog.rest_client import Answer, Credentials, Patience, RestClient, Service
-from app.catalog.targets import QuixTarget
 from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.formatting import counted
 from app.model import DataFile, Mark
+from app.parts.http.rest_client import Answer, Credentials, Patience, RestClient, Service
 from app.parts.quix.file_entries import MOST_BYTES, column_stats, entry, portions
 from app.parts.quix.query_api import QueryApi
+from app.parts.quix.target import QuixTarget
 from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
 
@@ -31,10 +31,10 @@ _IN_PASSING = Patience(connect=5.0, read=10.0, whole=10.0)
 
 
 class QuixCatalog(Catalog):
-    """One table of the catalog; to be used by one thread at a time. The query API is notified of registered files."""
+    """One table of the catalog, for one thread at a time. If it ``announces``, the query API learns of new files."""
 
     def __init__(
-        self, target: QuixTarget, _: object = None, query_api: QuixTarget | None = None, patience: Patience = _PATIENCE
+        self, target: QuixTarget, _: object = None, announces: bool = False, patience: Patience = _PATIENCE
     ) -> None:
         self._url = target.url
         self._client = RestClient(_SERVICE, target.url, Credentials(target.token))
@@ -44,7 +44,7 @@ class QuixCatalog(Catalog):
         self._table_words = f"table {target.namespace}.{target.table} in the catalog at {target.url}"
         self._workspace_id = target.workspace_id
         self._stats_columns = frozenset(target.stats_columns) or None
-        self._query_api = QueryApi(query_api) if query_api else None
+        self._query_api = QueryApi(target.query_api) if announces and target.query_api else None
 
     def check(self) -> CatalogTable | None:
         """Proves that the catalog answers and authorises us: its health page may be open to everybody, no table is."""

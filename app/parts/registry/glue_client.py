@@ -14,8 +14,8 @@ from botocore.config import Config
 from botocore.parsers import ResponseParserError
 
 from app.catalog.base import NotTakenError
-from app.catalog.rest_client import Answer
 from app.errors import FatalError, RetryableError, one_line
+from app.parts.http.rest_client import Answer
 from app.parts.registry.schema_registry import SERVICE
 from app.storage.s3.client import is_aws_address
 from app.storage.s3.errors import error_code, status_of

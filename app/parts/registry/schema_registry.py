@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from app.catalog.base import NotTakenError
-from app.catalog.rest_client import Answer, Patience, Service
 from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.model import RegisteredSchema, SchemaId
+from app.parts.http.rest_client import Answer, Patience, Service
 from app.reasons import Reason
 
 SERVICE = Service(

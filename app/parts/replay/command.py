@@ -11,7 +11,6 @@ from quixstreams import Application
 from quixstreams.kafka import Producer
 
 from app.bad_records.dead_letter import DeadLetter, read
-from app.commands import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.formatting import counted
@@ -20,9 +19,10 @@ from app.kafka.connection import EVERY_CLIENT
 from app.kafka.topics import listing_topics
 from app.model import Rejected
 from app.monitoring.waits import Request, Waits
+from app.parts.commands import print_line
+from app.parts.commands.tables import find_table
 from app.service.customised import REPARTITIONED
 from app.service.kafka import asking_for_topics, new_application
-from app.service.lake import find_table
 from app.storage.base import ObjectStore
 from app.table.existing import TableLocation
 from app.table.layout import dead_letter_root

@@ -12,11 +12,12 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from app.commands import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
+from app.parts.commands import print_line
+from app.parts.commands.tables import CHECK_THE_NAME
 from app.parts.schema.json_schema import json_schema
-from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
+from app.service.lake import new_catalog, new_lake, new_location
 from app.service.stores import new_store
 from app.storage.base import ObjectStore
 from app.storage.targets import S3Target

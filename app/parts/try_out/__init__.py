@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from app.commands.command_line import count
 from app.parts import NewCommand
+from app.parts.commands.command_line import count
 
 
 def add_commands(new: NewCommand) -> None:

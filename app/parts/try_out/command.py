@@ -18,11 +18,9 @@ from quixstreams import Application, message_context
 from quixstreams.models import Topic
 
 from app.bad_records.refusals import BadRecords
-from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
 from app.consumer.plain.client import new_client
 from app.consumer.plain.intake import Intake
-from app.convert.registered_schemas import Find
 from app.delivery.assignment import Assignment, Portion
 from app.delivery.stage import Stager
 from app.errors import ConfigError
@@ -33,6 +31,7 @@ from app.kafka.topics import listing_topics, new_admin
 from app.model import (
     Batch,
     BatchPart,
+    FindSchema,
     Message,
     OffsetRange,
     Rejected,
@@ -44,6 +43,7 @@ from app.model import (
 from app.monitoring.waits import Request, Waits
 from app.parts import REGISTRY
 from app.parts.avro.avro_file import AvroFile, is_avro_file
+from app.parts.commands import print_line, warnings_alone
 from app.parts.try_out.offline import offline_reader
 from app.parts.try_out.plan import Planner
 from app.parts.until.newest import newest
@@ -125,7 +125,12 @@ class _Trial:
     """Puts the records through all steps but Spark's, of a table that begins empty in the scratch folder."""
 
     def __init__(
-        self, settings: Settings, scratch: Path, messages: Sequence[Any], find: Find | None, planner: Planner | None
+        self,
+        settings: Settings,
+        scratch: Path,
+        messages: Sequence[Any],
+        find: FindSchema | None,
+        planner: Planner | None,
     ) -> None:
         self._planner = planner
         self._settings = settings = settings.offline(scratch / "lake")

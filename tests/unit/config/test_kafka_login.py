@@ -23,7 +23,6 @@ class TestMechanisms:
             ("KAFKA_OAUTH_TOKEN_URL", "", ": must be set with KAFKA_SASL_MECHANISM=OAUTHBEARER"),
             ("KAFKA_OAUTH_TOKEN_URL", "login.example.com", ""),
             ("KAFKA_OAUTH_TOKEN_URL", "https://user:hush@login.example.com", ""),
-            ("KAFKA_OAUTH_TOKEN_URL", "https://", ""),
             ("KAFKA_OAUTH_TOKEN_URL", "https://a b", ""),
             ("KAFKA_OAUTH_EXTENSIONS", "logicalCluster", "must be name=value"),
         ],
@@ -49,20 +48,6 @@ class TestMechanisms:
         user, password = problems(**SASL, KAFKA_SASL_MECHANISM=mechanism)
         assert user.startswith('KAFKA_SASL_USERNAME="u": has no effect without KAFKA_SASL_MECHANISM=PLAIN or SCRAM-')
         assert password.startswith("KAFKA_SASL_PASSWORD: has no effect without")
-
-
-class TestRegion:
-    @pytest.mark.parametrize(
-        ("broker", "region"),
-        [
-            ("b-1.a.b2c3.c2.kafka.eu-west-1.amazonaws.com:9098,b-2.a.example.com:9098", "eu-west-1"),
-            ("boot-a.c1.kafka-serverless.us-gov-east-1.amazonaws.com:9098", "us-gov-east-1"),
-            ("b-1.a.b2c3.c2.kafka.cn-north-1.amazonaws.com.cn:9098", "cn-north-1"),
-            ("kafka.example.com:9098", "eu-west-3"),
-        ],
-    )  # fmt: skip
-    def test_is_that_in_the_names_of_brokers_else_that_of_the_store(self, broker: str, region: str) -> None:
-        assert load(KAFKA_BOOTSTRAP_SERVERS=broker, AWS_REGION="eu-west-3").msk_region == region
 
 
 class TestClientCertificate:
@@ -113,7 +98,6 @@ class TestClientConfig:
             ('{"hush"', "must be a JSON object"),
             ('{"linger.ms": ["hush"]}', "must give linger.ms a text, a number, true or false"),
             ('{"sasl.password": "hush"}', "must not set sasl.password: it has the variable KAFKA_SASL_PASSWORD"),
-            ('{"group.id": "hush"}', "must not set group.id: it has the variable CONSUMER_GROUP"),
             ('{"enable.auto.commit": true}', "must not set enable.auto.commit: the connector needs its own value"),
             ('{"ssl.ca.pem": "hush"}', "must not set ssl.ca.pem: it has the variable KAFKA_SSL_CA_LOCATION"),
         ],

@@ -14,10 +14,8 @@ NOON = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
     ("text", "due"),
     [
         ("03:15", datetime(2026, 11, 27, 3, 15, tzinfo=UTC)),
-        ("23:59", datetime(2026, 11, 26, 23, 59, tzinfo=UTC)),
         ("12:00", datetime(2026, 11, 27, 12, 0, tzinfo=UTC)),
         ("6h", datetime(2026, 11, 26, 18, 0, tzinfo=UTC)),
-        ("90m", datetime(2026, 11, 26, 13, 30, tzinfo=UTC)),
         ("1d", datetime(2026, 11, 27, 0, 0, tzinfo=UTC)),
     ],
 )

@@ -56,8 +56,3 @@ def test_aws_glue_takes_access_keys() -> None:
 def test_the_address_of_aws_glue(url: str) -> None:
     (problem,) = problems(**GLUE | {URL: url})
     assert "must be glue://<region>/<registry>" in problem
-
-
-def test_a_token_without_a_registry_has_no_effect() -> None:
-    (problem,) = problems(SCHEMA_REGISTRY_TOKEN="t")
-    assert problem.startswith(f"SCHEMA_REGISTRY_TOKEN: has no effect without {URL}")

@@ -1,15 +1,14 @@
 """Settings as a user meets them: what may be written into the environment, and what is said about mistakes."""
 
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from pydantic import ValidationError
 
-from app.catalog.targets import QuixTarget
 from app.config.environment import SettingsError
 from app.config.settings import Settings
 from app.container import MemoryLimit
+from app.parts.quix.target import QuixTarget
 from app.storage.targets import S3Target
 from tests.support.environment import CONNECTION, ENOUGH, ON_PLATFORM, load, problems
 
@@ -174,14 +173,6 @@ class TestLogin:
         "KAFKA_SASL_USERNAME": "user",
         "KAFKA_SASL_PASSWORD": "pw",
     }
-
-    def test_complete(self, tmp_path: Path) -> None:
-        authority = tmp_path / "ca.pem"
-        authority.touch()
-        settings = load(**self.FULL, KAFKA_SSL_CA_LOCATION=str(authority))
-        assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
-        assert settings.ssl_ca == str(authority)
-        assert settings.sasl_password == "pw"
 
     @pytest.mark.parametrize(
         ("missing", "reported"),

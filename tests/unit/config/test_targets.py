@@ -7,7 +7,8 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from app.catalog.targets import IcebergTarget, QuixTarget
+from app.parts.iceberg.target import IcebergTarget
+from app.parts.quix.target import QuixTarget
 from app.storage.targets import LocalTarget, S3Target
 from tests.support.environment import (
     BROKER_ALONE,
@@ -49,11 +50,9 @@ class TestStore:
         ("url", "reason"),
         [
             ("ftp://lake", "must be s3://bucket, gs://bucket, az://container or file:///folder"),
-            ("gs://lake/raw", "must be the bucket's name alone"),
             ("az://My--lake", "must be the container's name alone"),
             ("az://" + 33 * "a-" + "a", "must be the container's name alone"),
             ("s3://lake/raw", "a path goes into S3_PREFIX"),
-            ("s3://", "must be the bucket's name alone"),
             ("file://lake", "must name a folder by its full path"),
             ("file:///", "must name a folder by its full path"),
             ("file:///a/../b", "must name a folder by its full path"),
@@ -214,7 +213,6 @@ class TestCatalog:
             ({"CATALOG_URL": "https://catalog.quix.example:8443"}, "https://catalog.quix.example:8443", None),
             ({"CATALOG_URL": "http://catalog.quix.example"}, "http://catalog.quix.example", None),
             ({"CATALOG_URL": "http://catalog.quix.example:443"}, "http://catalog.quix.example:443", None),
-            ({"CATALOG_URL": "https://other.example", "CATALOG_AUTH_TOKEN": "mine"}, "https://other.example", "mine"),
         ],
     )
     def test_the_platforms_token_stays_with_its_host(
@@ -253,12 +251,10 @@ class TestIceberg:
                 ({"HIVE_COLUMNS": odd}, f"must have {odd.partition(', ')[0]} in a form such as day(at)")
                 for odd in (
                     "DAY(at)",
-                    "days(at)",
                     "bucket(0,x)",
                     "bucket(device,16)",
                     "bucket(16, a(b))",
                     "day[at]",
-                    "identity(a)",
                 )
             ),
             ({"HIVE_COLUMNS": "Hours (utc)"}, "must have Hours (utc) in a form"),

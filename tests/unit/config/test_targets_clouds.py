@@ -96,11 +96,9 @@ class TestPlatform:
         [
             ({"AccountName": "acme", "Key": "aHVzaA=="}, azure(account="acme", key="aHVzaA==")),
             ({"AccountName": "acme", "AccountKey": "aHVzaA=="}, azure(account="acme", key="aHVzaA==")),
-            ({"account_name": "acme", "key": "aHVzaA=="}, azure(account="acme", key="aHVzaA==")),
             ({"accountName": "acme", "key": STRING}, azure(connection_string=STRING)),
             ({"ConnectionString": STRING}, azure(connection_string=STRING)),
             ({"AccountName": "acme", "SasToken": "sig"}, azure(account="acme", sas_token="sig")),
-            ({"AccountName": "acme", "Region": "unknown field"}, azure(account="acme")),
             (
                 {"AccountName": "acme", "ServiceUrl": "https://acme.example.com/"},
                 azure(account="acme", endpoint_url="https://acme.example.com"),

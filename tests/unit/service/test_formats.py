@@ -11,7 +11,7 @@ from app.errors import RetryableError
 from app.model import RegisteredSchema, SchemaId
 from app.monitoring.metrics import Metrics
 from app.parts import FORMATS
-from app.parts.registry import new_registry
+from app.parts.registry.connection import new_registry
 from app.service.formats import new_formats, waiting
 from tests.fakes.schema_registry import FakeSchemaRegistry
 from tests.support.environment import load

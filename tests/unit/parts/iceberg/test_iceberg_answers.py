@@ -11,8 +11,8 @@ from threading import Event
 
 import pytest
 
-from app.catalog.rest_client import Patience
 from app.errors import ConfigError, FatalError, RetryableError
+from app.parts.http.rest_client import Patience
 from app.parts.iceberg.table import IcebergTable
 from tests.fakes.canned_server import Answer, Request
 from tests.fakes.iceberg_rest import TABLE, IcebergRest, Odd, refusal

@@ -21,7 +21,7 @@ from app.parts.protobuf import protobuf_descriptors
 from app.parts.protobuf.protobuf_messages import ProtobufMessages, ProtobufSchema
 from app.reasons import reason_of
 from tests.support.both_ways import Table, assert_both_agree, messages
-from tests.unit.convert.test_glue_messages import FIRST, SECOND, packed, plain
+from tests.unit.parts.registry.test_glue_messages import FIRST, SECOND, packed, plain
 
 SYNTAX = 'syntax = "proto3";'
 # As AWS's serializer for Java 1.1.27 registers a message with a map.

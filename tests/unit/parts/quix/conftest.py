@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.catalog.targets import QuixTarget
 from app.parts.quix.catalog import QuixCatalog
+from app.parts.quix.target import QuixTarget
 from tests.fakes.catalog_server import CatalogServer
 
 

@@ -6,11 +6,11 @@ from threading import Event
 
 import pytest
 
-from app.catalog.targets import QuixTarget
 from app.errors import ConfigError, RetryableError
 from app.model import DataFile
 from app.parts.quix.catalog import QuixCatalog
 from app.parts.quix.query_api import QueryApi
+from app.parts.quix.target import QuixTarget
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.parts.quix.catalog_bench import WHEN, created, footer_of, stored
@@ -92,8 +92,9 @@ def test_a_token_that_cannot_be_sent_is_named() -> None:
 
 def test_it_is_told_of_what_the_catalog_has_registered_and_of_nothing_else(server: CannedServer) -> None:
     with CatalogServer() as registering:
-        target = QuixTarget(registering.url, registering.token, "default", "sensors")
-        catalog = QuixCatalog(target, query_api=QuixTarget(server.url, None, "default", "sensors"))
+        query_api = QuixTarget(server.url, None, "default", "sensors")
+        target = QuixTarget(registering.url, registering.token, "default", "sensors", query_api=query_api)
+        catalog = QuixCatalog(target, announces=True)
         created(catalog)
         registering.trouble(Trouble(status=503))
         with pytest.raises(RetryableError):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.catalog.targets import QuixTarget
 from app.errors import FatalError, RetryableError
 from app.parts.quix.catalog import QuixCatalog
+from app.parts.quix.target import QuixTarget
 from app.table.existing import CatalogTable
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.support.batches import spec

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from quixstreams import __version__ as quixstreams_version
 
-from app.catalog.targets import QuixTarget
 from app.parts.quix.catalog import QuixCatalog
+from app.parts.quix.target import QuixTarget
 from app.table.layout import PartitionSpec
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.support.batches import spec

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.parts.registry import new_registry
+from app.parts.registry.connection import new_registry
 from app.parts.registry.schema_registry import SchemaRegistry
 from app.reasons import reason_of
 from tests.fakes.canned_server import Answer, CannedServer
@@ -124,8 +124,6 @@ def test_a_registry_that_is_asked_too_often_is_waited_for_though_it_answers_othe
 
 AWAY = {
     "a login without the right": DENIED,
-    "keys that are gone": refusal("UnrecognizedClientException"),
-    "a token that is over": refusal("ExpiredTokenException"),
     "a fault of Glue": refusal("InternalServiceException", 500),
     "a proxy without its server": Answer(502, b"<html>bad gateway</html>"),
     "another service": Answer(404, b"<html>no such page</html>"),

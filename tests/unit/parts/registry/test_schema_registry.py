@@ -1,7 +1,6 @@
 """The client of the schema registry, against a small HTTP server: what it asks, and what each answer means."""
 
 import json
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -9,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from app.catalog.rest_client import Credentials, RestClient
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
+from app.parts.http.rest_client import Credentials, RestClient
 from app.parts.registry.schema_registry import SERVICE, SchemaRegistry
 from app.reasons import reason_of
 from tests.fakes.canned_server import Answer, CannedServer, Request
@@ -198,13 +197,6 @@ def test_a_registry_that_answers_no_question_is_waited_for(opened: Opened, name:
         registry.find(1)
     assert caught.value.system == "registry"
     assert len(server.requests) <= 3, "a redirect is not followed"
-
-
-def test_a_registry_that_is_away() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with pytest.raises(RetryableError, match=r"refused.*SCHEMA_REGISTRY_URL"):
-        registry_at(f"http://127.0.0.1:{port}").find(1)
 
 
 @pytest.mark.parametrize(

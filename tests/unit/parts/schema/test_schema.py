@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.commands.command_line import new_parser
 from app.errors import ConfigError
 from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
+from app.parts.commands.command_line import new_parser
 from app.parts.schema.command import ENGINES, Table, schema
 from app.service.lake import new_lake, new_location
 from app.service.stores import new_store

@@ -16,7 +16,7 @@ _USER: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOR
 _GOOGLE_S3: Final = "https://storage.googleapis.com"  # the S3 interface of Google Cloud Storage
 
 
-def parse_connection(text: str, *, default_region: str = "us-east-1") -> StorageTarget:
+def parse_connection(text: str, default_region: str = "us-east-1") -> StorageTarget:
     """Parses the platform's connection. Keys may be in Pascal, camel or snake case; a provider's case is ignored."""
     document = _by_plain_name(parse.json_object(text))
     match _plain(str(document.get("provider"))):

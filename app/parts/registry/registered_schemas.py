@@ -2,6 +2,7 @@
 
 The id is in Confluent's wire format, in front of a key or value or in a header, or in that of AWS Glue, in front of
 them. In Protobuf the data begin with the message's path in its file, which stands in the header too if the id does.
+JSON is read without its schema.
 """
 
 import math
@@ -20,8 +21,11 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.convert.columns import CONVERSION_ERRORS, Columns, in_types
-from app.model import Headers, Message, RegisteredSchema, SchemaId
+from app.convert.chunks import AllHeaders, Values
+from app.convert.columns import CONVERSION_ERRORS, Columns, accepts, recast
+from app.convert.json_parser import JsonMessages
+from app.json_texts import loads
+from app.model import FindSchema, Headers, Message, RegisteredSchema, SchemaId
 from app.reasons import OtherFormat, Reason, reason_of
 from app.table.type_names import Types
 
@@ -39,9 +43,6 @@ _AT_ONCE, _AT_ONCE_SECONDS = 20, 10.0  # so many new ids are asked for in vain, 
 _LONG_SECONDS = 1.0  # to make a schema, which count as in vain: an enemy may have more of these
 
 _NOT_ASKED = Reason(f"its schema id is new, and too many others were asked for in vain within {_AT_ONCE_SECONDS:g} s")
-
-Values = Sequence[bytes]
-AllHeaders = Sequence[Headers | None]
 
 
 def payload(raw: bytes, headers: Headers | None, *, is_key: bool = False) -> tuple[SchemaId, bytes]:
@@ -124,10 +125,6 @@ class _Reads(Protocol):
 
 _Schema = TypeVar("_Schema", bound=_Reads)
 
-Find = Callable[[SchemaId], RegisteredSchema]
-"""Asks the registry: raises ``ValueError`` with the reason for an id without a usable schema, and ``RetryableError``
-without an answer."""
-
 
 class RegisteredSchemas(ABC, Generic[_Schema]):
     """Knows the schemas of a format by their ids; ``find`` asks the registry."""
@@ -135,7 +132,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
     _format: str
     _schema: type[_Schema]
 
-    def __init__(self, find: Find, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, find: FindSchema, clock: Callable[[], float] = time.monotonic) -> None:
         self._find = find
         self._clock = clock
         self._here = threading.local()  # tables take turns, also while one of them waits
@@ -164,7 +161,7 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         """Returns the fields, or ``None`` if one of the values must be read by itself."""
         try:
             groups = [
-                (places, in_types(self._columns(schema, data), wanted, fixed))
+                (places, _in_types(self._columns(schema, data), wanted, fixed))
                 for schema, (places, data) in payloads(values, headers).items()
             ]
             found = groups[0][1] if len(groups) == 1 else _joined(groups)
@@ -231,6 +228,19 @@ class RegisteredSchemas(ABC, Generic[_Schema]):
         return False
 
 
+class JsonSchemaMessages(JsonMessages):
+    """Parses messages where the id of a schema, which nobody asks for, stands before the JSON or in a header."""
+
+    def _json_of(self, values: Values, headers: AllHeaders) -> Sequence[bytes]:
+        groups = payloads(values, headers).values()
+        by_place = {place: each for group in groups for place, each in zip(*group, strict=True)}
+        return [by_place[place] for place in range(len(values))]
+
+    def read(self, raw: bytes, headers: Headers | None, is_key: bool = False, _: str = "") -> Any:
+        """Decodes a single one; ``ValueError`` if it has no id, or is no JSON."""
+        return loads(payload(raw, headers, is_key=is_key)[1])
+
+
 def _joined(groups: Sequence[tuple[Sequence[int], Columns]]) -> dict[str, pa.Array]:
     """Joins the columns of several schemas in the order of the values; one of ``CONVERSION_ERRORS`` if types differ."""
     places = pa.array(chain.from_iterable(places for places, _ in groups), pa.int64())
@@ -238,6 +248,38 @@ def _joined(groups: Sequence[tuple[Sequence[int], Columns]]) -> dict[str, pa.Arr
     # That is beyond the table if values have no field: one without columns has no rows.
     table = table.take(pc.sort_indices(places))
     return {name: table[name].combine_chunks() for name in table.column_names}
+
+
+def _in_types(arrays: Columns, wanted: Types, fixed: Container[str]) -> dict[str, pa.Array]:
+    """Casts columns to the table's types where these take all values; columns without a value get no type.
+
+    Raises one of ``CONVERSION_ERRORS`` if a value must be converted by itself.
+    """
+    return {name: _in_type(array, wanted.get(name), is_fixed=name in fixed) for name, array in arrays.items()}
+
+
+def _in_type(array: pa.Array, kind: pa.DataType | None, *, is_fixed: bool) -> pa.Array:
+    if kind == array.type:
+        return recast(array, kind)  # a struct without any value is null
+    if is_fixed:
+        return array
+    found = _without_voids(array)
+    if kind is None:
+        return found
+    return recast(found, kind) if accepts(kind, found.type) else array
+
+
+def _without_voids(array: pa.Array) -> pa.Array:
+    """Returns the array with the type null where it has no value, at any depth: the first value gives the type."""
+    if array.null_count == len(array):
+        return pa.nulls(len(array))
+    if pa.types.is_struct(array.type):
+        children = [_without_voids(child) for child in array.flatten()]
+        return pa.StructArray.from_arrays(children, [field.name for field in array.type], mask=array.is_null())
+    if pa.types.is_list(array.type):
+        mask = array.is_null() if array.null_count else None
+        return pa.ListArray.from_arrays(array.offsets, _without_voids(array.values), mask=mask)
+    return array
 
 
 def _make_room(remembered: dict[Any, Any]) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.catalog.registrar import write_index
+from app.parts.quix.virtual_index import write_index
 from app.table.layout import index_key, is_data_file
 
 

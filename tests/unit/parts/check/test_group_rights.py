@@ -10,7 +10,8 @@ from confluent_kafka.admin import AclOperation, AdminClient
 
 from app.errors import FatalError
 from app.kafka.group import Writes
-from app.kafka.rights import check_group_rights, check_topic_rights
+from app.kafka.topics import check_topic_rights
+from app.parts.check.rights import check_group_rights
 
 Answer = list[AclOperation] | int | None
 

@@ -15,11 +15,10 @@ import pytest
 
 from app.bad_records.refusals import BadRecords
 from app.consumer.plain.intake import Intake
-from app.convert.json_parser import JsonSchemaMessages
-from app.convert.registered_schemas import unpacked_size
 from app.delivery.assignment import Assignment, Portion
 from app.model import Batch, TopicPartition
 from app.parts.avro.avro_messages import AvroMessages
+from app.parts.registry.registered_schemas import JsonSchemaMessages, unpacked_size
 from app.reasons import reason_of
 from tests.support.avro import MemoryRegistry, datum, framed, record
 from tests.support.batches import part

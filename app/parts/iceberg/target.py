@@ -1,0 +1,85 @@
+"""Address and login of an Iceberg catalog, and the table in it, by the settings; and which of these it refuses."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from app.config import parsers as parse
+from app.config.fields import Contradictions
+from app.config.settings import Settings
+from app.http_headers import fits_header
+from app.storage.targets import AzureTarget
+
+_OF_PYICEBERG = "PYICEBERG_CATALOG__DEFAULT__"  # variables of the library, which it reads by itself
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTarget:
+    """A table in an Iceberg catalog.
+
+    Args:
+        url: for messages.
+        properties: of the catalog, as pyiceberg names them; its own variables (``PYICEBERG_CATALOG__DEFAULT__…``) win.
+        address: of the store in Iceberg's metadata, e.g. ``s3://bucket``.
+        namespace: of the table; levels are separated by dots.
+        group: whose marks say how far the table is.
+        keep_days: older snapshots are expired.
+        transforms: partitions of a new table that are no columns: in the words of Iceberg, with the column and its type
+            as far as the settings tell it.
+    """
+
+    url: str
+    properties: Mapping[str, str] = field(repr=False)
+    address: str
+    namespace: str
+    table: str
+    group: str
+    keep_days: float
+    transforms: Sequence[tuple[str, str, pa.DataType | None]] = ()
+
+
+def new_target(settings: Settings) -> IcebergTarget:
+    client_id, store = settings.catalog_client_id, settings.storage
+    properties = {
+        "uri": settings.catalog_url,
+        "token": settings.catalog_auth_token,
+        "credential": f"{client_id}:{settings.catalog_client_secret}" if client_id else None,
+        "warehouse": settings.catalog_warehouse,
+    }
+    times = {settings.timestamp_as: pa.timestamp("us", "UTC")} if settings.timestamp_as else {}
+    types = {**dict.fromkeys(settings.plain_partitions, pa.string()), **settings.column_types, **times}
+    return IcebergTarget(
+        url=settings.catalog_url or "by PYICEBERG_CATALOG__DEFAULT",
+        properties={name: value for name, value in properties.items() if value is not None},
+        address=store.dfs_uri if isinstance(store, AzureTarget) else store.uri,
+        namespace=settings.catalog_namespace,
+        table=settings.table,
+        group=settings.consumer_group,
+        keep_days=settings.snapshot_days,
+        transforms=[(words, name, types.get(name)) for words, name in settings.transforms.values()],
+    )
+
+
+def contradictions(settings: Settings) -> Contradictions:
+    if settings.catalog_url is None and not any(name.startswith(_OF_PYICEBERG) for name in os.environ):
+        yield "CATALOG_URL", f"must be set with CATALOG_TYPE=iceberg, unless {_OF_PYICEBERG}TYPE names a catalog"
+    if settings.catalog_client_id and settings.catalog_auth_token:
+        yield "CATALOG_AUTH_TOKEN", "must not be set with CATALOG_CLIENT_ID: one of them is the login"
+    if settings.catalog_auth_token and not fits_header(settings.catalog_auth_token):
+        yield "CATALOG_AUTH_TOKEN", "must be one word of visible ASCII, as it goes into a header"
+    if not settings.auto_discover:
+        yield "AUTO_DISCOVER", "must be true with CATALOG_TYPE=iceberg: the catalog is the table"
+    if settings.null_partition != "auto":
+        yield "NULL_PARTITION", "has no effect with CATALOG_TYPE=iceberg: a missing value is null"
+    if any(name.startswith(parse.VIRTUAL_MARK) or "." in name for name in settings.partitions):
+        yield "HIVE_COLUMNS", "must have neither ~ nor dots in names with CATALOG_TYPE=iceberg"
+    for variable, names in (
+        ("TIMESTAMP_COLUMN", (settings.timestamp_column,)),
+        ("COLUMN_TYPES", settings.column_types),
+    ):
+        if any("." in name for name in names):
+            yield variable, "must have no dots in names with CATALOG_TYPE=iceberg"
+    for entry in filter(parse.is_odd_transform, settings.partitions):
+        yield "HIVE_COLUMNS", f"must have {entry} in a form such as day(at), bucket(16,device) or truncate(3,code)"
