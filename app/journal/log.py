@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
 
-from pydantic import Field, TypeAdapter, field_validator, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from app.journal.entry import JournaledFile, RolledBack, Stored, check_keys, form_of, parse
 from app.json_texts import MOST_BYTES, check_json
-from app.kafka.watch import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.document import Form
 from app.table.layout import object_roots
@@ -48,18 +47,8 @@ class Progress(Stored):
     to: int | None = None  # the last offset that was read when the pending or kept batch was sealed, if that has one
     topic_id: str = ""  # of these offsets; empty if the broker does not give it, as the next one
     cluster_id: str = ""
-    followed: list[str] = Field(default_factory=list)  # the last texts of ``FOLLOW_OFFSETS``; one was a string before
+    followed: list[str] = Field(default_factory=list)  # the last texts of ``FOLLOW_OFFSETS``
     series: str = ""  # a random name, kept as long as each owner begins where the one before has ended
-
-    @field_validator("topic_id")
-    @classmethod
-    def _zero_is_no_id(cls, value: str) -> str:
-        return known_id(value)
-
-    @field_validator("followed", mode="before")
-    @classmethod
-    def _one_alone(cls, value: object) -> object:
-        return [text for text in [value] if text] if isinstance(value, str) else value
 
     @property
     def tp(self) -> TopicPartition:
