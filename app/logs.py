@@ -81,7 +81,6 @@ _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "openlineage", "py4j"
 # During an outage, these log the same message several times a second.
 _REPETITIVE = (
     "app.kafka.topics",
-    "app.kafka.login_errors",
     "app.kafka.connection",
     "app.consumer.plain.client",
     "quixstreams.checkpointing.checkpoint",

@@ -292,7 +292,7 @@ def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
 
         wait_until(polled_and_happened, what, pause=0)
 
-    with closing(consumer), caplog.at_level(logging.ERROR, "app.kafka.login_errors"):
+    with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.plain.client"):
         consumer.assign([TopicPartition(TOPIC, 0, secured.kafka.count(TOPIC))])
         assert polled(consumer) is None
 
