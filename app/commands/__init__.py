@@ -38,8 +38,7 @@ def run(settings: "Settings", options: Namespace) -> int:
     """
 
     def through_tables() -> int:
-        from app.service.lake import tables_of_group  # noqa: PLC0415
-        from app.service.stores import new_store  # noqa: PLC0415 - loading them takes a second
+        from app.service.lake import new_store, tables_of_group  # noqa: PLC0415 - loading it takes a second
 
         work = pkgutil.resolve_name(options.work)  # this, too
         for number in (signal.SIGTERM, signal.SIGINT):

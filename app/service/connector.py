@@ -36,9 +36,8 @@ from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption, Health
 from app.parts import RUN_END
-from app.service.build import new_stager
 from app.service.customised import Customised
-from app.service.formats import Formats
+from app.service.formats import Formats, new_stager
 from app.service.kafka import open_group, what_is_written
 from app.service.lake import Lake, check_journals
 from app.service.process import Process

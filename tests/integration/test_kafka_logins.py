@@ -23,8 +23,7 @@ from app.kafka.topics import listing_topics, new_admin
 from app.model import TopicPartition as OurPartition
 from app.monitoring.waits import Request, Waits
 from app.service.kafka import kafka_connection, new_application, open_group
-from app.service.lake import new_location
-from app.service.stores import new_store
+from app.service.lake import new_location, new_store
 from app.timings import Timings
 from tests.fakes.token_server import CLIENT, SCOPE, SECRET, unsigned_token
 from tests.services.secured_kafka import KEY_PASSWORD, PASSWORD, USER, SecuredKafka, secured_kafka

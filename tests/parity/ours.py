@@ -24,7 +24,7 @@ from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.reasons import reason_of
-from app.service.build import new_batch_limits, new_stager
+from app.service.formats import new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_lake, new_location
 from app.storage.local.store import LocalStore
 from app.timings import DEFAULT

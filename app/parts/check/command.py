@@ -21,7 +21,6 @@ from quixstreams.models.topics import Topic, TopicManager
 
 from app.commands import print_line, warnings_alone
 from app.config.settings import Settings
-from app.consumer.deserializers import new_deserializer
 from app.consumer.errors import ROOT
 from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
@@ -36,11 +35,11 @@ from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
 from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
 from app.service.customised import choose_lane, load_customised
+from app.service.formats import new_deserializer
 from app.service.framework_lane import names_of_dataframes
 from app.service.kafka import new_application, open_topic, what_is_written
-from app.service.lake import new_catalog, new_lake, new_location
-from app.service.stores import new_store
-from app.service.table_admission import topics_among
+from app.service.lake import new_catalog, new_lake, new_location, new_store
+from app.service.tables import topics_among
 from app.spark.launch import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter

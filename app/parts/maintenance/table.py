@@ -10,8 +10,7 @@ from operator import attrgetter
 from app.config.settings import Settings
 from app.journal.journal import survey
 from app.model import DataFile
-from app.service.lake import new_catalog, new_lake, new_location, require_table
-from app.service.stores import new_store
+from app.service.lake import new_catalog, new_lake, new_location, new_store, require_table
 from app.storage.base import ManyDeleter, StoredObject
 from app.storage.probe import try_out
 from app.table.layout import is_data_file, journal_folder, spec_of_key

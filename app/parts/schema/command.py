@@ -16,8 +16,7 @@ from app.commands import print_line
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.parts.schema.json_schema import json_schema
-from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location
-from app.service.stores import new_store
+from app.service.lake import CHECK_THE_NAME, new_catalog, new_lake, new_location, new_store
 from app.storage.base import ObjectStore
 from app.storage.targets import S3Target
 from app.table.layout import HIVE_NULL, RESCUED_COLUMN, TIME_COLUMNS, escape, is_data_file, spec_of_key

@@ -47,13 +47,11 @@ from app.parts.avro.avro_file import AvroFile, is_avro_file
 from app.parts.try_out.offline import offline_reader
 from app.parts.try_out.plan import Planner
 from app.parts.until.newest import newest
-from app.service.build import new_batch_limits, new_stager
 from app.service.customised import Choice, choose_lane, load_customised
-from app.service.formats import new_formats
+from app.service.formats import new_batch_limits, new_formats, new_stager
 from app.service.kafka import new_application, open_topic
-from app.service.lake import new_lake, new_location
+from app.service.lake import new_lake, new_location, new_store
 from app.service.plain_lane import new_reader
-from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 from app.timings import DEFAULT

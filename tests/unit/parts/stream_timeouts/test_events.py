@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import ConnectionConfig
 
-from app.consumer.deserializers import new_deserializer
 from app.consumer.sink_observer import NOBODY
 from app.errors import ConfigError
 from app.parts.stream_timeouts.events import Announcer, EventTopic
 from app.parts.stream_timeouts.timeouts import StreamTimeouts
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
+from app.service.formats import new_deserializer
 from tests.support.environment import load
 
 APPLICATION: Any = SimpleNamespace(config=SimpleNamespace(broker_address="", producer_extra_config={}))

@@ -10,11 +10,10 @@ from quixstreams.models import Topic
 from quixstreams.models.serializers import DESERIALIZERS, SerializationContext, SerializationError
 
 from app.bad_records.refusals import Refusal
-from app.consumer.deserializers import RegisteredDeserializer, new_deserializer, read_message
 from app.errors import RetryableError
 from app.model import RegisteredSchema, Row
 from app.monitoring.waits import Stopped
-from app.service.formats import new_formats
+from app.service.formats import RegisteredDeserializer, new_deserializer, new_formats, read_message
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.avro import MemoryRegistry, framed
 from tests.support.environment import load
