@@ -51,7 +51,7 @@ FORMATS: Final[Mapping[str, Format]] = {
 }
 CATALOGS: Final[Mapping[str, CatalogKind]] = {
     "quix": CatalogKind("app.parts.quix.catalog:QuixCatalog"),
-    "iceberg": CatalogKind("app.parts.iceberg.table:IcebergTable", True, "app.parts.iceberg.names:refusal_of_name"),
+    "iceberg": CatalogKind("app.parts.iceberg.table:IcebergTable", True, "app.parts.iceberg:refusal_of_name"),
 }
 STORES: Final = {"gs": "app.parts.gcs.store:GcsStore", "az": "app.parts.azure.store:AzureStore"}  # by their scheme
 REGISTRY: Final = "app.parts.registry:new_registry"

@@ -15,8 +15,8 @@ from app.config.settings import Settings
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
+from app.consumer.rows import row_of
 from app.delivery.batch_limits import BatchLimits
 from app.delivery.claimer import Wanted
 from app.delivery.members import Members

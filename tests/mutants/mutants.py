@@ -377,7 +377,7 @@ rows come before the messages that wait
 - self._waiting.has_messages
 + not self._waiting.has_messages
 
-[app/consumer/plain/row_message.py: transformer]
+[app/consumer/rows.py: transformer]
 a float without a value becomes null
 - isfinite(each)
 + each

@@ -64,7 +64,7 @@ HOMES = {
     "google": "app.parts.gcs.* app.parts.protobuf.*",
     "aws_msk_iam_sasl_signer": "app.kafka.connection",
     "requests": "app.catalog.rest_client app.parts.azure.* app.parts.gcs.*",
-    "pyiceberg": "app.parts.iceberg.*",
+    "pyiceberg": "app.parts.iceberg app.parts.iceberg.*",
     "fastavro": "app.parts.avro.avro_messages app.parts.avro.avro_file",
     "polars": "app.parts.avro.avro_columns",
     "openlineage": "app.parts.lineage.lineage",

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from app.errors import ConfigError
 from app.formatting import duration
-from app.parts.maintenance.last_maintenance import keep_maintenance
+from app.parts.maintenance.record import keep_maintenance
 from app.storage.base import ObjectStore
 from app.storage.probe import own_object
 from app.table.layout import TIME_COLUMNS, journal_folder

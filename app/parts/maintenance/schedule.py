@@ -20,7 +20,7 @@ from app.config.parsers import schedule
 from app.errors import ConnectorError
 from app.model import Maintenance
 from app.parts.maintenance.background import KILLED, run_in_background
-from app.parts.maintenance.last_maintenance import last_maintenance
+from app.parts.maintenance.record import last_maintenance
 from app.service.connector import Connector, Lane
 from app.service.lake import find_table, tables_of_group
 from app.storage.base import ChangedError, ObjectStore

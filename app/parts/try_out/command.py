@@ -46,7 +46,7 @@ from app.parts import REGISTRY
 from app.parts.avro.avro_file import AvroFile, is_avro_file
 from app.parts.try_out.offline import offline_reader
 from app.parts.try_out.plan import Planner
-from app.parts.until.newest import newest
+from app.parts.until.run_end import newest
 from app.service.customised import Choice, choose_lane, load_customised
 from app.service.formats import new_batch_limits, new_formats, new_stager
 from app.service.kafka import new_application, open_topic

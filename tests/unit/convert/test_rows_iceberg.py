@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from app.convert.rows import Conversion, convert
-from app.parts.iceberg.names import refusal_of_name
+from app.parts.iceberg import refusal_of_name
 from app.table.schema import EMPTY, TableSchema, join_types
 from tests.support.batches import row
 from tests.unit.convert.conversions import RULES, rescued

@@ -16,8 +16,8 @@ from quixstreams import message_context
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
-from app.consumer.plain.row_message import text_of
 from app.consumer.plain.transformer import Transformed, Transformer, stateless_dataframe
+from app.consumer.rows import text_of
 from app.errors import FatalError, RetryableError
 from app.model import Row
 from app.service.formats import RegisteredDeserializer

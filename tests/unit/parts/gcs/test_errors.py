@@ -6,8 +6,7 @@ import pytest
 from google.api_core.exceptions import RetryError
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.parts.gcs.errors import translate
-from app.parts.gcs.store import RETRY, GcsStore
+from app.parts.gcs.store import RETRY, GcsStore, translate
 from app.storage.targets import GcsTarget
 from dev.server import free_ports
 from tests.fakes.canned_server import Answer

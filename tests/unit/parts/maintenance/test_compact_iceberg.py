@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from app.model import DataFile, OffsetRange
-from app.parts.maintenance.last_maintenance import last_maintenance
+from app.parts.maintenance.record import last_maintenance
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.commands import run_command
 from tests.support.local_settings import local_settings

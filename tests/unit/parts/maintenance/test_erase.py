@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.parts.maintenance.last_maintenance import last_maintenance
+from app.parts.maintenance.record import last_maintenance
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_root
 from app.table.schema import EMPTY, TableSchema

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 from app.model import DataFile
 from app.parts.iceberg.entries import entries, map_names
 from app.parts.iceberg.partitions import new_record, partitions
-from app.parts.maintenance.last_maintenance import keep_maintenance, last_maintenance
+from app.parts.maintenance.record import keep_maintenance, last_maintenance
 from app.table.layout import HIVE_NULL
 from app.table.parquet_reader import schema_of
 from app.table.schema import EMPTY, TableSchema

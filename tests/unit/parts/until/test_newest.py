@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import RetryableError
 from app.model import TopicPartition
-from app.parts.until.newest import readable_ends
+from app.parts.until.run_end import readable_ends
 
 P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
 
