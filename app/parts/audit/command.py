@@ -15,9 +15,8 @@ from app.commands import print_line
 from app.config.settings import Settings
 from app.formatting import counted
 from app.parts.audit.files import list_table
-from app.parts.audit.findings import Doubled, Findings, Misplaced, Missing, find
+from app.parts.audit.findings import RANGES, Doubled, Findings, Misplaced, Missing, find
 from app.parts.audit.offsets import DeadLetter, HeldOffsets
-from app.parts.audit.ranges import RANGES
 from app.parts.maintenance.batches_in_files import Part
 from app.parts.maintenance.record import listed_as_open
 from app.service.lake import find_table, new_catalog, require_table
