@@ -19,7 +19,7 @@ from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.formatting import counted
 from app.model import DataFile, TopicPartition
-from app.monitoring.metrics import STEPS, DeliveredBatch, DeliveredFile
+from app.monitoring.metrics import STEPS, DeliveredBatch
 from app.monitoring.waits import Operation, Request, Stopped
 
 logger = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class GatheredBatch:
             rescued=self.staged.rescued,
             dropped=dropped,
             seconds={step: self.in_flight.seconds[step] for step in STEPS if step in self.in_flight.seconds},
-            last_files=[DeliveredFile(file.key, file.rows, file.size) for file in stored],
+            last_files=stored,
             table=self.in_flight.table,
         )
         _log(batch)
