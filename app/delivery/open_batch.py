@@ -16,7 +16,7 @@ from app.convert.chunks import Rows
 from app.convert.partition_values import group_ids, nulls_of, values_of
 from app.delivery.batch_limits import BatchSize
 from app.model import Batch, BatchPart, DataFile, LocalObject, OffsetRange, Rejected, StagedFile, TopicPartition
-from app.spark.parquet_options import without_dictionary
+from app.spark.options import without_dictionary
 from app.spark.staged_file import StagedWriter
 from app.table.existing import Computed
 from app.table.layout import PartitionSpec, data_key, dead_letter_key, file_name
