@@ -91,11 +91,14 @@ def tables_of_group(settings: Settings, store: ObjectStore, known: Container[str
             yield of_topic
 
 
-def find_table(settings: Settings, store: ObjectStore | None = None) -> tuple[ObjectStore, TableLocation]:
-    """The store and the table's folder in it, for what needs no more of the table."""
+def find_table(
+    settings: Settings, store: ObjectStore | None = None
+) -> tuple[ObjectStore, TableLocation, CatalogTable | None, Catalog | None]:
+    """The store and the table's folder in it, the table as the catalog has it, and the catalog, if there is one."""
     store = store or new_store(settings)
     catalog = new_catalog(settings, store)
-    return store, new_location(settings, store, catalog.check() if catalog else None)
+    known = catalog.check() if catalog else None
+    return store, new_location(settings, store, known), known, catalog
 
 
 def require_table(store: ObjectStore, location: TableLocation) -> None:

@@ -11,6 +11,7 @@ from tempfile import TemporaryFile
 
 import pyarrow as pa
 
+from app.catalog.base import Catalog
 from app.commands import print_line
 from app.config.settings import Settings
 from app.formatting import counted
@@ -19,7 +20,7 @@ from app.parts.audit.findings import RANGES, Doubled, Findings, Misplaced, Missi
 from app.parts.audit.offsets import DeadLetter, HeldOffsets
 from app.parts.maintenance.batches_in_files import Part
 from app.parts.maintenance.record import listed_as_open
-from app.service.lake import find_table, new_catalog, require_table
+from app.service.lake import find_table, require_table
 from app.storage.base import ObjectStore
 from app.table.layout import is_data_file
 
@@ -179,10 +180,10 @@ def _size(found: Doubled | Missing) -> str:
 
 def audit(settings: Settings, options: Namespace) -> int:
     """Print which offsets the table's files hold; 1 if some are there twice, or may be."""
-    store, location = find_table(settings)
+    store, location, _, catalog = find_table(settings)
     require_table(store, location)
     root, workers, most = location.root, settings.max_write_workers, max(0, options.most)
-    table = list_table(store, root, _files(settings, store, root), workers)
+    table = list_table(store, root, _files(settings, catalog, store, root), workers)
     dead_letter = DeadLetter(store, root, workers)
     with TemporaryFile() as file:
         held = HeldOffsets(file, store, workers, table) if options.offsets else None
@@ -209,7 +210,7 @@ def audit(settings: Settings, options: Namespace) -> int:
     return 1 if misplaced or any(each.doubled_count or each.unchecked_offsets for each in partitions) else 0
 
 
-def _files(settings: Settings, store: ObjectStore, root: str) -> Iterator[tuple[str, int]]:
+def _files(settings: Settings, catalog: Catalog | None, store: ObjectStore, root: str) -> Iterator[tuple[str, int]]:
     """The files that readers of the table read, by key and size."""
     if not settings.catalog_kind.is_table:
         yield from ((found.key, found.size) for found in store.list(f"{root}/") if is_data_file(found.key, root))
@@ -217,7 +218,6 @@ def _files(settings: Settings, store: ObjectStore, root: str) -> Iterator[tuple[
     from app.parts.iceberg.rewrite import Rewrite  # noqa: PLC0415 - loads pyiceberg
     from app.parts.iceberg.table import IcebergTable  # noqa: PLC0415 - loads pyiceberg
 
-    catalog = new_catalog(settings, store)
     assert isinstance(catalog, IcebergTable)  # noqa: S101 - the settings say so
     yield from ((file.key, file.size) for file in Rewrite(catalog, store, None, 0).files())
 

@@ -4,7 +4,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from functools import partial
 from math import inf
@@ -228,11 +228,8 @@ def _newest(settings: Settings, scratch: Path, count: int) -> tuple[list[Message
     connection = application.config.broker_address
     visible = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=_BROKER_SECONDS)
     topic = open_topic(settings, application, visible)
-    consumer = new_client(application.config, {"enable.partition.eof": True})
-    try:
+    with closing(new_client(application.config, {"enable.partition.eof": True})) as consumer:
         return newest(GroupOffsets(consumer, new_admin(connection)), topic.name, count)
-    finally:
-        consumer.close()
 
 
 def _shown(value: Any) -> str:
