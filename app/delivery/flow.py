@@ -13,9 +13,8 @@ from typing import Final, Generic, TypeVar
 
 from app.delivery.assignment import Assignment
 from app.delivery.batch_limits import BatchEnds
-from app.delivery.buffer import Buffer
-from app.delivery.open_batch import Staged
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
+from app.delivery.stage import Staged
 from app.errors import ConnectorError
 from app.formatting import counted
 from app.model import DataFile, TopicPartition

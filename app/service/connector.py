@@ -21,11 +21,10 @@ from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.consumer.sink_observer import KeyWatch, RunEnd
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
 from app.errors import RetryableError
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal

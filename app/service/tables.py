@@ -15,10 +15,10 @@ from threading import Lock
 from app.config.fields import checked
 from app.config.parsers import name
 from app.config.settings import Settings
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
+from app.delivery.runtime import Buffer
 from app.delivery.topic import NewTable, Open, Opening
 from app.journal.entry import topic_folder
 from app.journal.first_offsets import noted_topics, owner_of_table

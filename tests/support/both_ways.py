@@ -19,8 +19,7 @@ from app.convert.json_parser import JsonMessages, JsonSchemaMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
 from app.convert.whole_batches import MessageParser, WholeBatches
-from app.delivery.open_batch import Staged
-from app.delivery.stage import Stager
+from app.delivery.stage import Staged, Stager
 from app.model import Batch, Message, Row, TopicPartition
 from app.parts.avro.avro_messages import AvroMessages
 from app.parts.protobuf.protobuf_messages import ProtobufMessages

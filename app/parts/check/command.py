@@ -43,7 +43,7 @@ from app.service.tables import topics_among
 from app.spark.launch import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
-from app.storage.probe import try_out
+from app.storage.conditional import try_out
 from app.storage.targets import LocalTarget
 from app.table.existing import CatalogTable, TableLocation, likely_meant
 from app.table.layout import TIME_COLUMNS

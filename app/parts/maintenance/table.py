@@ -12,7 +12,7 @@ from app.journal.journal import survey
 from app.model import DataFile
 from app.service.lake import find_table, new_lake, require_table
 from app.storage.base import ManyDeleter, StoredObject
-from app.storage.probe import try_out
+from app.storage.conditional import try_out
 from app.table.layout import is_data_file, journal_folder, spec_of_key
 from app.table.parquet_reader import read_footer, schema_of
 from app.table.schema import TableSchema
