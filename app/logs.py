@@ -81,7 +81,7 @@ _CHATTY = ("azure", "boto3", "botocore", "google", "msal", "openlineage", "py4j"
 # During an outage, these log the same message several times a second.
 _REPETITIVE = (
     "app.kafka.topics",
-    "app.kafka.login_errors",
+    "app.kafka.connection",
     "app.parts.msk_iam.msk_token",
     "app.consumer.plain.client",
     "quixstreams.checkpointing.checkpoint",

@@ -1,13 +1,17 @@
-"""Rows of ``transform()`` as objects of Python: their own copies, and about what they take in memory."""
+"""Rows of ``transform()``: their own copies, their memory, and their text in JSON in the form of a message."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from datetime import date, datetime, time
 from decimal import Decimal
+from math import isfinite
 from types import NoneType
 from typing import Any
 
-from app.model import deep_size
+import orjson
+
+from app.json_texts import loads
+from app.model import Message, Row, deep_size
 
 MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python, in bytes
 ROW_OVERHEAD = 200  # the row's tuple, its timestamp and offset, its place in the list
@@ -16,6 +20,10 @@ _IMMUTABLE = frozenset({NoneType, bool, int, float, str, bytes, date, datetime, 
 _MEASURED_EVERY = 64  # row
 _MEASURED_FIRST = 32
 _SMOOTHING = 0.2
+_PLAIN = frozenset({str, int, bool, type(None)})
+_TIMESTAMPS = range(-(2**63), 2**63)
+# Values that JSON has not would become others.
+_AS_IT_IS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 def own_copy(value: Any) -> Any:
@@ -67,3 +75,85 @@ class RowSizer:
             self._factor = factor if seen == 0 else self._factor + _SMOOTHING * (factor - self._factor)
             return measured + ROW_OVERHEAD
         return int(message_bytes * self._factor) + ROW_OVERHEAD
+
+
+class RowMessage:
+    """``of`` is the message that the row came of; ``is_only`` if it gave no other row."""
+
+    __slots__ = ("_headers", "_text", "_timestamp", "is_only", "of")
+
+    def __init__(self, text: bytes, timestamp: int, headers: Any, of: Message) -> None:
+        self._text = text
+        self._timestamp = timestamp
+        self._headers = headers
+        self.of = of
+        self.is_only = True
+
+    def __len__(self) -> int:
+        return len(self._text)
+
+    def topic(self) -> str:
+        return self.of.topic()
+
+    def partition(self) -> int:
+        return self.of.partition()
+
+    def offset(self) -> int:
+        return self.of.offset()
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, self._timestamp
+
+    def key(self) -> bytes | None:
+        return self.of.key()
+
+    def value(self) -> bytes:
+        return self._text
+
+    def headers(self) -> Any:
+        return self._headers
+
+    def set_headers(self, value: Any) -> None:
+        self._headers = value
+
+    def error(self) -> None:
+        """A row has none."""
+
+    def row(self) -> Row:
+        key, message = self.of.key(), self.of if self.is_only else None
+        of_key = None if key is None else key.decode()
+        return Row(loads(self._text), of_key, self._timestamp, self.of.offset(), self._headers, message)
+
+
+def row_of(message: Any) -> Row:
+    """The row of a ``RowMessage``, as ``ReadMessage``."""
+    row: Row = message.row()
+    return row
+
+
+def text_of(value: dict[Any, Any], timestamp: int) -> bytes | None:
+    """The row as JSON; ``None`` if reading that would not give the same row."""
+    if type(value) is not dict or timestamp not in _TIMESTAMPS:
+        return None
+    fields = value.values()
+    try:
+        if not (_PLAIN.issuperset(map(type, fields)) or _is_json(fields)):
+            return None
+        return bytes(memoryview(orjson.dumps(value, option=_AS_IT_IS)))  # its own bytes keep 4 kB, however few they are
+    except (TypeError, RecursionError):  # a name that is no text, a number of more than 64 bits, too many levels
+        return None
+
+
+def _is_json(values: Iterable[Any]) -> bool:
+    """Whether JSON has all of these values; a float without a value would become null."""
+    for each in values:
+        kind = type(each)
+        if kind is float:
+            if not isfinite(each):
+                return False
+        elif kind is dict or kind is list:
+            if not _is_json(each.values() if kind is dict else each):
+                return False
+        elif kind not in _PLAIN:
+            return False
+    return True

@@ -13,13 +13,12 @@ from typing import Final, Generic, TypeVar
 
 from app.delivery.assignment import Assignment
 from app.delivery.batch_limits import BatchEnds
-from app.delivery.buffer import Buffer
-from app.delivery.open_batch import Staged
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
+from app.delivery.stage import Staged
 from app.errors import ConnectorError
 from app.formatting import counted
 from app.model import DataFile, TopicPartition
-from app.monitoring.metrics import STEPS, DeliveredBatch, DeliveredFile
+from app.monitoring.metrics import STEPS, DeliveredBatch
 from app.monitoring.waits import Operation, Request, Stopped
 
 logger = logging.getLogger(__name__)
@@ -101,7 +100,7 @@ class GatheredBatch:
             rescued=self.staged.rescued,
             dropped=dropped,
             seconds={step: self.in_flight.seconds[step] for step in STEPS if step in self.in_flight.seconds},
-            last_files=[DeliveredFile(file.key, file.rows, file.size) for file in stored],
+            last_files=stored,
             table=self.in_flight.table,
         )
         _log(batch)

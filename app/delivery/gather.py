@@ -15,9 +15,8 @@ from app.convert.batch import Converted
 from app.delivery.assignment import Assignment, Piece, Portion
 from app.delivery.batch_limits import BatchSize
 from app.delivery.flow import SCHEMA, BatchInFlight, Flow, GatheredBatch
-from app.delivery.open_batch import OpenBatch
 from app.delivery.runtime import Runtime
-from app.delivery.stage import Stager
+from app.delivery.stage import OpenBatch, Stager
 from app.model import Batch, BatchPart, OffsetRange, TopicPartition
 from app.monitoring.waits import Stopped
 

@@ -12,13 +12,12 @@ from functools import partial
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Claimer, Group
 from app.delivery.deliver import Delivery
 from app.delivery.flow import Flow
 from app.delivery.gather import Gathering
 from app.delivery.pipeline import Pipeline, Writer
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
 from app.delivery.stage import Stager
 from app.errors import ConnectorError
 from app.journal.beginning import Beginnings, Start

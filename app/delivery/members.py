@@ -12,10 +12,9 @@ from dataclasses import replace
 from math import inf
 
 from app.delivery.assignment import Assignment, Claimed, Partition
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, taken_over
 from app.delivery.member import Member
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
 from app.delivery.topic import Aside, Deleted, LeftOut, NewTable, Open, Opening, Topic
 from app.errors import ConfigError, ConnectorError, FatalError
 from app.formatting import duration

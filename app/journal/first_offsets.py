@@ -78,7 +78,7 @@ _FORM = form_of(
 class FirstTopics(Stored):
     """Where each topic begins that was there when a group of several topics began, or when a text was first used.
 
-    ``topics`` is of an earlier version: topics whose offsets are chosen at their first claims.
+    Beside a table, ``topics`` has the topic that had it first.
     """
 
     version: Literal[1] = 1
@@ -166,7 +166,7 @@ class FirstOffsets:
             key = f"{group_folder(journal.table_root, journal.group)}first-topics{_suffix(each)}.json"
             document = Document(journal.store, key, _TOPICS_FORM)
             if (first := document.read()) is None:
-                known = {*found[""].topics, *found[""].beginnings} if found else set()
+                known = found[""].beginnings if found else {}
                 topics = [topic for topic in tables if topic in known or self._is_read(topic, tables[topic])] or tables
                 first = FirstTopics(beginnings={topic: self._beginning(topic, each) for topic in topics})
                 first = document.write_first(first)
@@ -185,7 +185,7 @@ class FirstOffsets:
 
     def _is_late(self, topic: str) -> bool:
         first = self._first_topics.get("")
-        return first is not None and topic not in {*first.topics, *first.beginnings}
+        return first is not None and topic not in first.beginnings
 
     def _document(self, topic: str, text: str = "") -> Document[_GroupBeginning]:
         return Document(self._journal.store, f"{self._journal.folder(topic)}{_NAME}{_suffix(text)}", _FORM)

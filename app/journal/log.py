@@ -17,7 +17,6 @@ from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from app.journal.entry import JournaledFile, RolledBack, Stored, check_keys, form_of, parse
 from app.json_texts import MOST_BYTES, check_json
-from app.kafka.watch import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.storage.document import Form
 from app.table.layout import object_roots
@@ -50,11 +49,6 @@ class Progress(Stored):
     cluster_id: str = ""
     followed: list[str] = Field(default_factory=list)  # the last texts of ``FOLLOW_OFFSETS``; one was a string before
     series: str = ""  # a random name, kept as long as each owner begins where the one before has ended
-
-    @field_validator("topic_id")
-    @classmethod
-    def _zero_is_no_id(cls, value: str) -> str:
-        return known_id(value)
 
     @field_validator("followed", mode="before")
     @classmethod

@@ -1,14 +1,8 @@
 """Login errors of Kafka: one table from librdkafka's words to the verdict and the advice."""
 
-import logging
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError
-
-from app.errors import one_line
-
-logger = logging.getLogger(__name__)
 
 _REFUSAL_CODES: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
 _NO_TOKEN: Final = "failed to acquire sasl oauthbearer token"  # noqa: S105 - words of librdkafka
@@ -116,24 +110,3 @@ def is_refused(error: KafkaError) -> bool:
 def _kind_of(cause: str) -> _Kind:
     folded = cause.lower()
     return next((kind for kind in _KINDS if all(word in folded for word in kind.words)), _Kind(()))
-
-
-def told_of_refusals(told: Callable[[KafkaError], None]) -> Callable[[KafkaError], None]:
-    """A callback for errors of a client at work; logs a login that is refused by then, and gives ``told`` all others.
-
-    The client tries again by itself, and the consumer reads on where it was. It reads certificates and passwords only
-    once, so new ones need a new process.
-    """
-
-    def on_error(error: KafkaError) -> None:
-        if not is_refused(error):
-            told(error)
-            return
-        logger.error(
-            "logging in to Kafka: %s. %s. No record is lost: the connector tries again, and a restart reads replaced "
-            "certificates and passwords",
-            one_line(error.str()),
-            login_hint(error.str()),
-        )
-
-    return on_error

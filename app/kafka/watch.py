@@ -44,10 +44,6 @@ class TopicIds:
         """Whether this process has ever claimed the partition."""
         return tp in self._claimed
 
-    def of(self, tp: TopicPartition) -> str:
-        """The id that the topic had when the partition was claimed; empty if it is not known."""
-        return self._claimed.get(tp, "")
-
     def recreated(self, tps: Iterable[TopicPartition]) -> RetryableError | None:
         """The error to end with if a topic is no longer the one in which a partition was claimed.
 
@@ -56,7 +52,7 @@ class TopicIds:
         """
         now: dict[str, str] = {}
         for tp in tps:
-            before = self.of(tp)
+            before = self._claimed.get(tp, "")
             if before and tp.topic not in now:
                 now[tp.topic] = self._ask(tp.topic)
             if before and ids_differ(before, now[tp.topic]):

@@ -11,7 +11,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
-from app.model import Maintenance, TopicPartition
+from app.model import DataFile, Maintenance, TopicPartition
 from app.monitoring.waits import OUTAGE_SECONDS, Operation, Waits
 from app.timings import DEFAULT, Timings
 
@@ -25,15 +25,6 @@ _TRANSACTION_END = 1
 _REMEMBERED = 10  # batches, files, and losses
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # they are a second series for each counter
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveredFile:
-    """A Parquet file in the lake: its key in the store, rows, and size in bytes."""
-
-    key: str
-    rows: int
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +44,7 @@ class DeliveredBatch:
     rescued: int
     dropped: int
     seconds: Mapping[str, float]
-    last_files: Sequence[DeliveredFile] = ()
+    last_files: Sequence[DataFile] = ()
     at: float = 0.0
     table: str = ""
 
@@ -148,7 +139,7 @@ class Counts:
         return self.programs if self.at - self.programs_since >= OUTAGE_SECONDS else ()
 
     @property
-    def last_files(self) -> list[DeliveredFile]:
+    def last_files(self) -> list[DataFile]:
         return [file for batch in self.last_batches for file in reversed(batch.last_files)][:_REMEMBERED]
 
     def with_batch(self, batch: DeliveredBatch) -> "Counts":

@@ -21,11 +21,10 @@ from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.consumer.sink_observer import KeyWatch, RunEnd
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
 from app.delivery.member import Member
 from app.delivery.members import Members
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
 from app.errors import RetryableError
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import Journal
@@ -35,9 +34,8 @@ from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption, Health
 from app.parts import RUN_END
-from app.service.build import new_stager
 from app.service.customised import Customised
-from app.service.formats import Formats
+from app.service.formats import Formats, new_stager
 from app.service.kafka import open_group, what_is_written
 from app.service.lake import Lake, check_journals
 from app.service.process import Process

@@ -102,10 +102,10 @@ def new_application(
 
 
 def partition_fetch(settings: Settings, partitions: int = _MOST_PARTS) -> dict[str, int]:
-    """The client's property that bounds the part of a partition in a broker's answer; that of the user counts."""
-    name, at_once = "max.partition.fetch.bytes", settings.memory.fetched_at_once_bytes
+    """The client's property that bounds the part of a partition in a broker's answer."""
+    at_once = settings.memory.fetched_at_once_bytes
     answer = min(at_once, _bytes_in(settings, "fetch.max.bytes") or at_once)
-    return {name: _bytes_in(settings, name) or answer // min(partitions, _MOST_PARTS)}
+    return {"max.partition.fetch.bytes": answer // min(partitions, _MOST_PARTS)}
 
 
 def _bytes_in(settings: Settings, name: str) -> int:

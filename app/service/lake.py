@@ -1,4 +1,4 @@
-"""Builds the table's parts from the settings: location, layout, schema, and the catalogs that list its files.
+"""Builds the store and the table's parts from the settings: location, layout, schema, and the catalogs.
 
 A ``ConnectorError`` of the store or the catalog comes through every function here.
 """
@@ -17,8 +17,11 @@ from app.catalog.registrar import Registrar
 from app.config.settings import Settings
 from app.journal.journal import warn_of_other_groups
 from app.monitoring.waits import Waits
+from app.parts import STORES
 from app.storage.base import ObjectStore
-from app.storage.probe import try_out
+from app.storage.conditional import try_out
+from app.storage.local.store import LocalStore
+from app.storage.targets import LocalTarget, S3Target
 from app.table.existing import CatalogTable, TableLocation, adopted, open_table
 from app.table.layout import COMPUTED_BYTES, HIVE_NULL, QUIX_NULL, PartitionSpec, journal_folder
 from app.table.schema import TableSchema
@@ -108,3 +111,18 @@ def new_lake(
     registrar = Registrar(catalog if settings.auto_discover else None, location, spec, settings.input_topic, known)
     schema = SchemaStore(store, location.root, settings.column_types, of_catalog, spec.time_zone)
     return Lake(store, location, spec, schema, registrar)
+
+
+def new_store(settings: Settings) -> ObjectStore:
+    """The store, not connected yet. Loads only its own SDK: each takes a good part of a second."""
+    workers = (4 if settings.has_tables else 2) * settings.max_write_workers  # uploads, and journals beside them
+    match settings.storage:
+        case LocalTarget() as target:
+            return LocalStore(target.folder)
+        case S3Target() as target:
+            from app.storage.s3.store import S3Store
+
+            return S3Store(target, sse=settings.s3_sse, sse_kms_key_id=settings.s3_sse_kms_key_id, max_workers=workers)
+        case target:
+            new: Callable[..., ObjectStore] = resolve_name(STORES[target.uri.partition("://")[0]])
+            return new(target, max_workers=workers)

@@ -12,21 +12,19 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
 from app.config.settings import Settings
-from app.consumer.deserializers import read_message
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer
+from app.consumer.rows import row_of
 from app.delivery.batch_limits import BatchLimits
 from app.delivery.claimer import Wanted
 from app.delivery.members import Members
 from app.kafka.topics import new_admin, prefix_of
 from app.service.connector import Connector, Lane
-from app.service.formats import Formats
+from app.service.formats import Formats, read_message
 from app.service.kafka import new_application, open_topic, partition_fetch
-from app.service.table_admission import topics_among
-from app.service.tables import Tables
+from app.service.tables import Tables, topics_among
 
 
 def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> Lane:

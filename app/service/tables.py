@@ -1,22 +1,32 @@
-"""Opens the tables where each of several topics has a table of its own, and settings for it."""
+"""Decides which of several topics have a table, and opens these tables with settings for each."""
 
+import logging
 import shutil
 from collections.abc import Callable, Collection
 from concurrent.futures import wait
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Lock
 
-from app.delivery.buffer import Buffer
+from app.config.fields import checked
+from app.config.parsers import name
+from app.config.settings import Settings
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.members import Members
+from app.delivery.runtime import Buffer
 from app.delivery.topic import NewTable, Open, Opening
+from app.journal.entry import topic_folder
+from app.journal.first_offsets import noted_topics, owner_of_table
+from app.kafka.topics import missing_topic
+from app.model import EACH_TOPIC
 from app.service.connector import Connector
-from app.service.lake import check_journals, open_lake
-from app.service.table_admission import TableAdmission
+from app.service.lake import Lake, check_journals, open_lake
+from app.storage.base import ObjectStore
 from app.work_pool import WorkPool
 
 _OPENED_AT_ONCE = 16
@@ -72,3 +82,89 @@ class Tables:
             member = self._new_member(settings, lake, self._group, runtime, self._buffer)
             ends.callback(member.stop)
             return Open(member, ends.pop_all().close)
+
+
+logger = logging.getLogger(__name__)
+
+
+class TableAdmission:
+    """Bounds the tables of a group with an expression, for others may create topics. Tables that it has come first.
+
+    Topics have their names in Kafka, with the platform's ``prefix``.
+    """
+
+    def __init__(self, settings: Settings, store: ObjectStore, group: str, prefix: str) -> None:
+        self._settings = settings
+        self._store = store
+        self._group = group
+        self._prefix = prefix
+        self._most = settings.table_limit if settings.is_expression else inf
+        self._notes = noted_topics(settings.root, group)
+        self._topics: set[str] = set()
+        self._gone: set[str] = set()
+        self._lock = Lock()
+
+    def count_noted(self, topics: Collection[str]) -> None:
+        """Count the tables that the group has of these topics. Those of topics that are gone take no place."""
+        noted = self._noted()
+        self._topics |= noted.intersection(topics)
+        self._gone = noted.difference(topics)
+
+    def refusal(self, topic: str) -> str | None:
+        """Why the topic gets no table, empty if it is none of ours; else it is counted."""
+        plain = topic.removeprefix(self._prefix)
+        if not self._settings.reads(plain):  # Kafka's client may read an expression otherwise
+            return ""
+        table = self._settings.of_topic(plain).table
+        for _, problem in checked("TABLE_NAME", name, table):
+            logger.warning("topic %s is passed over: its table's name %s: %s", topic, table, problem)
+            return f"its table's name {table}: {problem}"
+        noted = set[str]() if topic in self._topics else self._noted()  # another member may have opened them
+        with self._lock:
+            self._topics |= noted - (self._gone - {topic})
+            if topic in self._topics or len(self._topics) < self._most:
+                self._topics.add(topic)
+                return None
+        return f"the group has TABLE_LIMIT={self._most} tables. Raise it, or let input match fewer topics"
+
+    def take(self, lake: Lake, topic: str) -> str | None:
+        """Why the topic may not have this table; else note that it has it.
+
+        A catalog that folds names has one table for Orders and orders. One without a note is of before. It stays that
+        of the topic after which its folder is named, if that has claims.
+        """
+        root = lake.location.root
+        before, _, after = self._settings.table.partition(EACH_TOPIC)
+        namesake = self._prefix + root.rpartition("/")[2].removeprefix(before).removesuffix(after)
+        is_namesakes = any(True for _ in lake.store.list(topic_folder(root, self._group, namesake)))
+        owner = owner_of_table(lake.store, root, self._group, namesake if is_namesakes else topic)
+        if owner != topic:
+            reason = f"its table {lake.location.uri} is that of topic {owner}"
+            logger.warning("topic %s is passed over: %s", topic, reason)
+            return reason
+        lake.store.overwrite(f"{self._notes}{topic.removeprefix(self._prefix)}", b"{}")
+        return None
+
+    def _noted(self) -> set[str]:
+        """The topics of which the group has had a table, where their number has a bound."""
+        found = self._store.list(self._notes) if self._most < inf else ()
+        return {f"{self._prefix}{each.key.removeprefix(self._notes)}" for each in found}
+
+
+def topics_among(settings: Settings, visible: Collection[str], prefix: str) -> list[str]:
+    """Those of the visible topics that have a table, as Kafka has them: with the platform's ``prefix``.
+
+    Warns of names without a topic; raises ``ConfigError`` for one where the run has an end.
+    """
+    plain = {topic: topic.removeprefix(prefix) for topic in visible if topic.startswith(prefix)}
+    found = [topic for topic, its in plain.items() if settings.has_table(its)]
+    if settings.is_expression and len(found) > settings.table_limit:
+        text = "%d topics match input, and TABLE_LIMIT is %d: those without a table are not written"
+        logger.warning(text, len(found), settings.table_limit)
+    known = {plain[each] for each in found} | ({settings.input_topic} if found else set())
+    for missing in (each for each in settings.topics if each not in known):
+        error = missing_topic(missing, plain.values())
+        if settings.until is not None and not settings.is_expression:
+            raise error
+        logger.warning("%s: %s. It is read once it is there", error.doing, error.cause)
+    return found

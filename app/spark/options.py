@@ -1,8 +1,24 @@
-"""How Spark runs and writes. Imports no Spark: settings are read first."""
+"""How Spark runs and writes: by the settings, and options of Parquet's writer that follow from a batch.
+
+These are when it checks sizes, its pages, dictionaries and bounds. Imports no Spark: settings are read first.
+"""
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.model import StagedFile
+
+_BYTES_BETWEEN_CHECKS = 2**20
+_ROWS_BETWEEN_CHECKS = 10_000
+_SMALLEST_PAGE = 2**12
+_LARGEST_PAGE = 2**20  # Parquet's own default
+_LENGTH_BYTES = 4  # of a text, before its bytes
+_FIRST_PAGE_ROWS = 20_000  # of Parquet's default page, after which it decides about a dictionary
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +48,76 @@ class SparkOptions:
         named = re.fullmatch(r"local(\[(\*|\d+).*\])?", self.master)
         text = named[2] if named else None
         return (os.cpu_count() or 1) if text == "*" else int(text or 1)
+
+
+def parquet_options(staged: StagedFile) -> Mapping[str, str]:
+    largest_file = max(file.rows for file in staged.groups) * (staged.largest_row + _LENGTH_BYTES)
+    rows_between_checks = min(_ROWS_BETWEEN_CHECKS, _BYTES_BETWEEN_CHECKS // max(1, staged.largest_row))
+    # In a setting's name a dot separates a column and its field; other names are left to Parquet.
+    names = [name for name in staged.without_dictionary if name.isidentifier()]
+    return {
+        # Parquet allocates a whole compressed page for each file, by default a megabyte, also for a small file.
+        "parquet.page.size": str(max(_SMALLEST_PAGE, min(_LARGEST_PAGE, largest_file))),
+        **{f"parquet.enable.dictionary#{name}": "false" for name in names},
+        **_statistics(staged.large_values),
+        **size_checks(max(1, rows_between_checks)),
+    }
+
+
+def size_checks(rows: int) -> dict[str, str]:
+    """Makes Parquet check the size of its buffers each time that it has so many more rows.
+
+    A check after each row costs a fifth of the write. By default Parquet estimates from earlier rows: a few large ones
+    after many small ones then fill the heap.
+    """
+    return {
+        f"parquet.{what}.size.row.check.{bound}": str(rows) for what in ("page", "block") for bound in ("min", "max")
+    }
+
+
+def _statistics(large: Sequence[tuple[str, ...]]) -> dict[str, str]:
+    """Switches off the statistics of columns with large values.
+
+    Parquet keeps copies of the smallest and the largest value of each page and row group. Ten copies of a text of
+    32 MB take a third of the heap. The footer never has bounds of more than 4 KB.
+    """
+    paths = [".".join(path) for path in large]
+    # Options do not tell capitals from small letters, and a dot in a name cannot be told from one between names.
+    is_clear = len({path.lower() for path in paths}) == len(paths) and not any("." in name for p in large for name in p)
+    if not is_clear:
+        return {"parquet.column.statistics.enabled": "false"}
+    return {f"parquet.column.statistics.enabled#{path}": "false" for path in paths}
+
+
+def without_dictionary(table: pa.Table, ids: pa.Array) -> list[str]:
+    """Names the columns whose dictionary Parquet would discard, judged by the file with the most rows.
+
+    Parquet tries a dictionary on each column's first page, and rewrites the page without it if it saves nothing.
+    Files of a batch often have one page, so columns with few repeated values would be written twice. A sample
+    decides here instead. ``table`` has at least one row; ``ids`` is the number of every row's file.
+    """
+    [largest] = pc.mode(ids).field("mode")
+    candidates = [name for name in table.column_names if _has_dictionary(table.schema.field(name).type)]
+    rows = pc.indices_nonzero(pc.equal(ids, largest)).slice(0, _FIRST_PAGE_ROWS)
+    sample = table.select(candidates).take(rows)
+    return [name for name in candidates if not _is_smaller(sample[name])]
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    return bool(is_number or pa.types.is_timestamp(kind) or pa.types.is_string(kind))
+
+
+def _is_smaller(values: pa.ChunkedArray) -> bool:
+    """Whether a dictionary with its indices is smaller than the values, by Parquet's count."""
+    present = values.drop_null()
+    if not len(present):
+        return True
+    if pa.types.is_string(present.type):
+        plain = 4 * len(present) + pc.sum(pc.binary_length(present)).as_py()
+    else:
+        plain = present.type.bit_width // 8 * len(present)
+    distinct = pc.count_distinct(present).as_py()
+    dictionary = distinct * plain / len(present)
+    indices = len(present) * (distinct - 1).bit_length() / 8
+    return bool(dictionary + indices < plain)

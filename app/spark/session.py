@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column
 from pyspark.sql.functions import col
 
-from app.spark.parquet_options import size_checks
+from app.spark.options import size_checks
 
 # Hadoop's local file system forks a chmod for every new file and folder: 90 % of a job with small files.
 # The scratch folder is private (0700) and only we read its files, so checksums are left out too.

@@ -29,8 +29,7 @@ from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
 from app.spark import launch
 from app.spark.batch_offsets import as_column_metadata
 from app.spark.java import find_java
-from app.spark.options import SparkOptions
-from app.spark.parquet_options import parquet_options
+from app.spark.options import SparkOptions, parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import StagedWriter
 from app.work_pool import WorkPool

@@ -12,10 +12,9 @@ from typing import BinaryIO, Protocol
 
 from app.errors import ConfigError, FatalError, RetryableError
 from app.storage.base import Content, StoredObject
-from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen, Version
+from app.storage.conditional import WHATEVER_IS_THERE, ConditionalWriter, Replaces, Seen, Version, own_object
 from app.storage.document import SmallBody
 from app.storage.errors import os_translated
-from app.storage.probe import own_object
 
 _SPARE_CONNECTIONS = 2  # beyond the upload threads: one for a listing, one on its way back into the pool
 _Content = bytes | Path  # a small object, or a file

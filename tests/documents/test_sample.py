@@ -45,8 +45,8 @@ def test_each_command_of_the_sample_has_what_it_needs(sample: Path) -> None:
         files = [] if line.words[:2] == ["docker", "run"] else named  # those are in the image
         assert [file for file in files if not ((sample / file).exists() or (line.page.parent / file).exists())] == []
     measured = {*sample.glob("docs/internals/*"), *sample.glob("bench/**/*")}
-    files = {*sample.rglob("*.py"), *sample.rglob("*.md")} - measured
-    assert [file for file in files if "`make " in file.read_text().partition("## Contribute")[0]] == []
+    texts = {*sample.rglob("*.py"), *sample.rglob("*.md")} - measured
+    assert [file for file in texts if "`make " in file.read_text().partition("## Contribute")[0]] == []
 
 
 def test_the_image_of_the_sample_is_that_of_the_checkout(sample: Path) -> None:

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from app.delivery.assignment import Assignment, Claimed, Piece, Portion
-from app.delivery.buffer import Buffer
 from app.delivery.flow import Flow
 from app.delivery.member import Member
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
 from app.errors import RetryableError
 from app.journal.beginning import Start
 from app.journal.journal import FencedError, Journal, LogClosedError

@@ -31,9 +31,9 @@ from quixstreams import Application
 from quixstreams.app import ApplicationConfig
 from quixstreams.dataframe import StreamingDataFrame
 
+import app.service.lake
 import app.service.plain_lane
 import app.service.run
-import app.service.stores
 from app.config.settings import Settings
 from app.consumer.framework.sink import RowSink
 from app.consumer.plain.client import new_client
@@ -298,7 +298,7 @@ class Place:
         self._connectors: list[ConnectorThread] = []
         kafka.create_topic(self.topic, partitions)
         for name, value in {
-            "app.service.run.new_store": lambda settings: current().store or app.service.stores.new_store(settings),
+            "app.service.run.new_store": lambda settings: current().store or app.service.lake.new_store(settings),
             "app.service.run.load_customised": _customised,
             "app.service.run.Connector": _Connector,
             "app.service.framework_lane.Application": _Application,

@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment, Piece
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member as ConnectorMember
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
 from app.journal.entry import claim_key, group_folder, log_key
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds

@@ -16,8 +16,8 @@ from app.bad_records.refusals import BadRecords, ReadMessage, Refusal, no_object
 from app.consumer.errors import not_processed
 from app.consumer.plain.intake import Intake
 from app.consumer.plain.loop import PlainLoop
-from app.consumer.plain.row_message import row_of
 from app.consumer.plain.transformer import Transformer, stateless_dataframe
+from app.consumer.rows import row_of
 from app.convert.batch import BatchConverter
 from app.convert.rows import Rules
 from app.convert.whole_batches import WholeBatches

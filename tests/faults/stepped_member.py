@@ -12,11 +12,10 @@ from unittest.mock import patch
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group as ConsumerGroup
 from app.delivery.claimer import Wanted
 from app.delivery.members import Members
-from app.delivery.runtime import Runtime, Threads
+from app.delivery.runtime import Buffer, Runtime, Threads
 from app.delivery.stage import Stager
 from app.delivery.topic import Open
 from app.errors import ConnectorError, FatalError

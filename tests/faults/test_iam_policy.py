@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.parts.audit.command import audit
-from app.storage.probe import try_out
+from app.storage.conditional import try_out
 from app.storage.s3.client import Limits
 from app.storage.s3.store import S3Store
 from app.table.layout import journal_folder

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.spark.parquet_options import without_dictionary
+from app.spark.options import without_dictionary
 from app.spark.writer import SparkWriter
 from tests.services.spark import staged_file
 

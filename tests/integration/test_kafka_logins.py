@@ -23,8 +23,7 @@ from app.kafka.topics import listing_topics, new_admin
 from app.model import TopicPartition as OurPartition
 from app.monitoring.waits import Request, Waits
 from app.service.kafka import kafka_connection, new_application, open_group
-from app.service.lake import new_location
-from app.service.stores import new_store
+from app.service.lake import new_location, new_store
 from app.timings import Timings
 from tests.fakes.token_server import CLIENT, SCOPE, SECRET, unsigned_token
 from tests.services.secured_kafka import KEY_PASSWORD, PASSWORD, USER, SecuredKafka, secured_kafka
@@ -292,7 +291,7 @@ def test_a_login_that_is_refused_later_is_told_and_loses_nothing(
 
         wait_until(polled_and_happened, what, pause=0)
 
-    with closing(consumer), caplog.at_level(logging.ERROR, "app.kafka.login_errors"):
+    with closing(consumer), caplog.at_level(logging.ERROR, "app.consumer.plain.client"):
         consumer.assign([TopicPartition(TOPIC, 0, secured.kafka.count(TOPIC))])
         assert polled(consumer) is None
 

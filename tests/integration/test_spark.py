@@ -19,7 +19,7 @@ from py4j.java_gateway import JavaObject
 from app.errors import FatalError, RetryableError
 from app.model import DataFile, OffsetRange, TopicPartition
 from app.parts.quix.file_entries import column_stats
-from app.service.build import new_batch_limits
+from app.service.formats import new_batch_limits
 from app.spark.batch_offsets import read_batch_offsets
 from app.spark.staged_file import StagedWriter
 from app.spark.writer import SparkWriter

@@ -103,7 +103,7 @@ def _mutants() -> Iterator[Mutant]:
 
 # In brackets a file, and the tests of its faults; then for each its name, the code, and what takes its place.
 _FAULTS = r"""
-[app/delivery/open_batch.py: stage]
+[app/delivery/stage.py: stage]
 a row is lost
 - _in_schema(table, self._writer.schema)
 + _in_schema(table, self._writer.schema)[:-1]
@@ -377,7 +377,7 @@ rows come before the messages that wait
 - self._waiting.has_messages
 + not self._waiting.has_messages
 
-[app/consumer/plain/row_message.py: transformer]
+[app/consumer/rows.py: transformer]
 a float without a value becomes null
 - isfinite(each)
 + each

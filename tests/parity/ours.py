@@ -14,17 +14,16 @@ from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import Observed
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group
 from app.delivery.member import Member
 from app.delivery.pipeline import Writer
-from app.delivery.runtime import Runtime
+from app.delivery.runtime import Buffer, Runtime
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.reasons import reason_of
-from app.service.build import new_batch_limits, new_stager
+from app.service.formats import new_batch_limits, new_stager
 from app.service.lake import new_catalog, new_lake, new_location
 from app.storage.local.store import LocalStore
 from app.timings import DEFAULT

@@ -18,11 +18,11 @@ from quixstreams import Application, message_context
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
-from app.consumer.deserializers import KeyDeserializer, new_deserializer
 from app.consumer.framework.application import Callbacks
-from app.consumer.plain.row_message import RowMessage, row_of
 from app.consumer.plain.transformer import Transformer, stateless_dataframe
+from app.consumer.rows import RowMessage, row_of
 from app.model import Batch, Message, Rejected, Row, TopicPartition
+from app.service.formats import KeyDeserializer, new_deserializer
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support import odd_json

@@ -10,8 +10,7 @@ from app.bad_records.refusals import BadRecords, OnBadRecord, ReadMessage
 from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.open_batch import Staged
-from app.delivery.stage import Stager
+from app.delivery.stage import Staged, Stager
 from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
 from app.table.existing import Computed
 from app.table.layout import HIVE_NULL, UTC_ZONE, PartitionSpec

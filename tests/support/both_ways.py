@@ -13,19 +13,18 @@ import pyarrow.parquet as pq
 from quixstreams.models import Deserializer, Topic
 
 from app.bad_records.refusals import BadRecords, ReadMessage, Refusal
-from app.consumer.deserializers import RegisteredDeserializer, new_deserializer, read_message
 from app.convert.batch import BatchConverter
 from app.convert.chunks import FEW
 from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
 from app.convert.whole_batches import MessageParser, WholeBatches
-from app.delivery.open_batch import Staged
-from app.delivery.stage import Stager
+from app.delivery.stage import Staged, Stager
 from app.model import Batch, Message, Row, TopicPartition
 from app.parts.avro.avro_messages import AvroMessages
 from app.parts.protobuf.protobuf_messages import ProtobufMessages
 from app.parts.registry.registered_schemas import JsonSchemaMessages
+from app.service.formats import RegisteredDeserializer, new_deserializer, read_message
 from app.table.field_rules import FieldRules
 from app.table.layout import HIVE_NULL, RESCUED_COLUMN, UTC_ZONE, PartitionSpec
 from app.table.schema import TableSchema

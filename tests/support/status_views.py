@@ -7,8 +7,8 @@ from typing import Any
 
 from app.errors import FatalError, RetryableError, SparkLostError
 from app.logs import Warned
-from app.model import TopicPartition
-from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, DeliveredFile, Metrics, Totals
+from app.model import DataFile, TopicPartition
+from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, Metrics, Totals
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Aside, Consumption, Health, Live, Probe
 from app.monitoring.waits import Trouble
@@ -75,7 +75,7 @@ def _metrics(
                 rescued=0,
                 dropped=0,
                 seconds=dict(zip(STEPS, (0.31, 0.12, 0.94, 0.04, 1.8, 0.09, 0.03), strict=True)),
-                last_files=[DeliveredFile(path, 120_000, size // files)],
+                last_files=[DataFile(path, {}, 120_000, size // files)],
             )
         )
         metrics.committed(dict.fromkeys(tps, 10_000 + 500 * number))
@@ -231,7 +231,7 @@ def several(tables: int) -> View:
             metrics.begins(tp, 1_000)
     for number, topic in enumerate(topics):
         if topic != aside:
-            file = DeliveredFile(f"data/raw_{topic}/year=2023/data_{topic}_{number:09}.parquet", 4_000, 90_000)
+            file = DataFile(f"data/raw_{topic}/year=2023/data_{topic}_{number:09}.parquet", {}, 4_000, 90_000)
             seconds = dict(zip(STEPS, (0.01, 0.01, 0.2, 0.01, 0.1, 0.02, 0.01), strict=True))
             batch = DeliveredBatch(1, "checkpoint", 4_000, 1, 90_000, number % 3, 0, 0, seconds, [file])
             metrics.delivered(replace(batch, table=f"raw_{topic}"))

@@ -17,11 +17,10 @@ from app.catalog.base import Catalog
 from app.catalog.registrar import Registrar
 from app.delivery.assignment import Assignment, Claimed
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.buffer import Buffer
 from app.delivery.claimer import Group, Wanted
 from app.delivery.member import Member
 from app.delivery.pipeline import Writer
-from app.delivery.runtime import Runtime, Threads
+from app.delivery.runtime import Buffer, Runtime, Threads
 from app.delivery.stage import Stager
 from app.errors import ConnectorError, RetryableError
 from app.journal.beginning import Beginnings

@@ -69,7 +69,7 @@ HOMES = {
     "google": "app.parts.gcs.* app.parts.protobuf.*",
     "aws_msk_iam_sasl_signer": "app.parts.msk_iam.msk_token",
     "requests": "app.parts.azure.* app.parts.gcs.* app.parts.http.rest_client",
-    "pyiceberg": "app.parts.iceberg.*",
+    "pyiceberg": "app.parts.iceberg app.parts.iceberg.*",
     "fastavro": "app.parts.avro.avro_messages app.parts.avro.avro_file",
     "polars": "app.parts.avro.avro_columns",
     "openlineage": "app.parts.lineage.lineage",
@@ -82,7 +82,7 @@ HOMES = {
     "app.config.environment": "main",
     "app.config.settings": "app.config.environment app.monitoring.* app.service.* app.parts.*",
     # Settings know the target of each store, and are read before any SDK is loaded.
-    "app.storage.s3.store": "app.service.stores",
+    "app.storage.s3.store": "app.service.lake",
     "app.spark.writer": (
         "app.service.connector app.service.probes app.service.run app.parts.check.* app.spark.class_archive"
     ),

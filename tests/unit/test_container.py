@@ -4,8 +4,7 @@ import pytest
 
 from app.container import with_own_address
 from app.errors import RetryableError
-from app.service.lake import new_catalog
-from app.service.stores import new_store
+from app.service.lake import new_catalog, new_store
 from tests.support.environment import BROKER_ALONE, load
 
 OWN = "http://127.0.0.1:1"

@@ -8,7 +8,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError
 from quixstreams.app import ApplicationConfig
 
-from app.kafka.login_errors import told_of_refusals
+from app.errors import one_line
+from app.kafka.login_errors import is_refused, login_hint
 
 logger = logging.getLogger(__name__)
 
@@ -20,14 +21,22 @@ class BrokerPresence:
     """Whether Kafka is there, as far as its client says. For the thread that polls.
 
     The client reports when all brokers are away. Their return shows with the next message or, if there is none, with
-    the client's statistics, which come every 30 seconds.
+    the client's statistics, which come every 30 seconds. After a refused login the client tries again by itself, and
+    reads on where it was. It reads certificates and passwords only once, so new ones need a new process.
     """
 
     def __init__(self) -> None:
         self.is_there = True
 
     def failed(self, error: KafkaError) -> None:
-        if error.code() in _TOLD_WITH_MESSAGES:
+        if is_refused(error):
+            logger.error(
+                "logging in to Kafka: %s. %s. No record is lost: the connector tries again, and a restart reads "
+                "replaced certificates and passwords",
+                one_line(error.str()),
+                login_hint(error.str()),
+            )
+        elif error.code() in _TOLD_WITH_MESSAGES:
             logger.debug("Kafka consumer: %s", error.str())
         elif error.code() != KafkaError._ALL_BROKERS_DOWN:
             logger.error("Kafka consumer: %s", error.str())
@@ -49,7 +58,7 @@ class BrokerPresence:
     @property
     def properties(self) -> dict[str, Any]:
         return {
-            "error_cb": told_of_refusals(self.failed),
+            "error_cb": self.failed,
             "stats_cb": self.counted,
             "statistics.interval.ms": 30_000,
         }

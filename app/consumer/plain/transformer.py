@@ -27,8 +27,7 @@ from app.bad_records.refusals import (
     too_many_rows,
 )
 from app.consumer.errors import NOT_OF_THE_RECORD, ended, not_processed, translated
-from app.consumer.plain.row_message import RowMessage, text_of
-from app.consumer.rows import MESSAGE_OVERHEAD, ROW_OVERHEAD, RowSizer, own_copy
+from app.consumer.rows import MESSAGE_OVERHEAD, ROW_OVERHEAD, RowMessage, RowSizer, own_copy, text_of
 from app.delivery.batch_limits import BatchLimits
 from app.json_texts import reader_of
 from app.model import Headers, Message, Row, deep_size, headers_of

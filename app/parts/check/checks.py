@@ -2,7 +2,6 @@
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -11,6 +10,7 @@ from itertools import chain
 from typing import Final, Literal
 
 from app.errors import ConnectorError
+from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +46,13 @@ def run(checks: Iterable[Check], early: Sequence[Check] = ()) -> Iterator[tuple[
 
     A check that is out of time counts as failed; its thread is left behind and ends with the process.
     """
-    begun = {check.name: _begun(check) for check in early}
+    begun = {check.name: WorkPool(check.name).submit(_tried, check) for check in early}
     failed: set[tuple[str, str]] = set()
     for check in chain(checks, early):
         if missing := next((name for name in check.needs if failed & {(name, ""), (name, check.table)}), None):
             result = Result("--", f"skipped: needs the {missing}")
         else:
-            result = _ended(check, begun.get(check.name) or _begun(check))
+            result = _ended(check, begun.get(check.name) or WorkPool(check.name).submit(_tried, check))
         if result.state != "ok":
             failed.add((check.name, check.table))
         yield check, result
@@ -71,12 +71,6 @@ def as_json(check: Check, result: Result, warnings: Sequence[str] = ()) -> str:
     told = {"check": check.name, "state": state, "subject": check.subject, "detail": result.detail}
     told |= {"table": check.table} if check.table else {}
     return json.dumps({**told, "seconds": round(result.seconds, 2), "warnings": warnings})
-
-
-def _begun(check: Check) -> "Future[Result]":
-    done: Future[Result] = Future()
-    threading.Thread(target=lambda: done.set_result(_tried(check)), name=check.name, daemon=True).start()
-    return done
 
 
 def _tried(check: Check) -> Result:

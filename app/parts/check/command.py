@@ -20,7 +20,6 @@ from quixstreams import Application
 from quixstreams.models.topics import Topic, TopicManager
 
 from app.config.settings import Settings
-from app.consumer.deserializers import new_deserializer
 from app.consumer.errors import ROOT
 from app.errors import ConfigError, FatalError, cut
 from app.formatting import counted
@@ -36,15 +35,15 @@ from app.parts.commands import print_line, warnings_alone
 from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
 from app.service.customised import choose_lane, load_customised
+from app.service.formats import new_deserializer
 from app.service.framework_lane import names_of_dataframes
 from app.service.kafka import new_application, open_topic, what_is_written
-from app.service.lake import new_catalog, new_lake, new_location
-from app.service.stores import new_store
-from app.service.table_admission import topics_among
+from app.service.lake import new_catalog, new_lake, new_location, new_store
+from app.service.tables import topics_among
 from app.spark.launch import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
-from app.storage.probe import try_out
+from app.storage.conditional import try_out
 from app.storage.targets import LocalTarget
 from app.table.existing import CatalogTable, TableLocation, likely_meant
 from app.table.layout import TIME_COLUMNS

@@ -6,14 +6,14 @@ A ``ConnectorError`` of the store or the catalog comes through every function he
 from collections.abc import Container, Iterator
 from typing import Final
 
+from app.catalog.base import Catalog
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
-from app.service.lake import new_catalog, new_location
-from app.service.stores import new_store
+from app.service.lake import new_catalog, new_location, new_store
 from app.storage.base import ObjectStore
-from app.table.existing import TableLocation
+from app.table.existing import CatalogTable, TableLocation
 from app.table.layout import object_roots
 
 CHECK_THE_NAME: Final = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"
@@ -35,11 +35,14 @@ def tables_of_group(settings: Settings, store: ObjectStore, known: Container[str
             yield of_topic
 
 
-def find_table(settings: Settings, store: ObjectStore | None = None) -> tuple[ObjectStore, TableLocation]:
-    """The store and the table's folder in it, for what needs no more of the table."""
+def find_table(
+    settings: Settings, store: ObjectStore | None = None
+) -> tuple[ObjectStore, TableLocation, CatalogTable | None, Catalog | None]:
+    """The store and the table's folder in it, the table as the catalog has it, and the catalog, if there is one."""
     store = store or new_store(settings)
     catalog = new_catalog(settings, store)
-    return store, new_location(settings, store, catalog.check() if catalog else None)
+    known = catalog.check() if catalog else None
+    return store, new_location(settings, store, known), known, catalog
 
 
 def require_table(store: ObjectStore, location: TableLocation) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, takewhile
 from statistics import linear_regression
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from app import formatting
 
@@ -78,13 +78,9 @@ class History:
         """Returns rows a second, averaged over at least ``width`` seconds, because batches arrive one by one."""
         return [Point(now - end.at, _rate(begin, end)[0]) for begin, end in pairwise(self._steps(width))]
 
-    def lags(self, now: float, width: float) -> list[Point]:
-        """Returns uncommitted messages, at least ``width`` seconds apart."""
-        return [Point(now - sample.at, sample.lag) for sample in self._steps(width)]
-
-    def ages(self, now: float, width: float) -> list[Point]:
-        """Returns the age of the oldest uncommitted message, at least ``width`` seconds apart."""
-        return [Point(now - sample.at, sample.age) for sample in self._steps(width)]
+    def series(self, now: float, width: float, field: Literal["lag", "age"]) -> list[Point]:
+        """Returns the uncommitted messages or the age of the oldest, at least ``width`` seconds apart."""
+        return [Point(now - sample.at, getattr(sample, field)) for sample in self._steps(width)]
 
     def outages(self, now: float) -> list[tuple[float, float]]:
         """Returns when another system was away, as seconds ago: begin and end."""

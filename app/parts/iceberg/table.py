@@ -8,7 +8,6 @@ would not do: compaction gives rows other files.
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -53,6 +52,7 @@ from app.storage.base import ObjectStore
 from app.table.existing import CatalogTable
 from app.table.layout import PartitionSpec
 from app.table.parquet_reader import schema_of
+from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class IcebergTable(Catalog):
         self._partitions: Sequence[PartitionField] = ()
         self._texts: frozenset[str] | None = None  # its partitions that are text columns, at the start
         self._commits = 0
-        self._silent: list[threading.Thread] = []  # without an answer until now
+        self._silent: list[Future[Any]] = []  # requests without an answer until now
 
     # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
 
@@ -153,27 +153,18 @@ class IcebergTable(Catalog):
 
     def ask(self, doing: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
         """Does this within the deadline. If it goes on behind it, it changes nothing that a later try does not see."""
-        self._silent = [thread for thread in self._silent if thread.is_alive()]
+        self._silent = [answer for answer in self._silent if not answer.done()]
         if len(self._silent) >= _MOST_SILENT:
             raise RestartError(doing, f"{_MOST_SILENT} requests had no answer", "A restart asks on new connections")
-        answer: Future[_T] = Future()
-
-        def run() -> None:
-            try:
-                answer.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - raised below
-                answer.set_exception(error.with_traceback(None))  # whose frames keep what was read
-
-        thread = threading.Thread(target=run, name="iceberg", daemon=True)
-        thread.start()
+        answer = WorkPool("iceberg").submit(work)
         try:
             return answer.result(_DEADLINE_SECONDS if seconds is None else seconds)
         except TimeoutError:
-            self._silent.append(thread)
+            self._silent.append(answer)
             raise RetryableError(doing, "no answer in time") from None
         except Exception as error:  # noqa: BLE001 - of any catalog's library
             self._table = None
-            failure = translated(doing, error)
+            failure = translated(doing, error.with_traceback(None))  # whose frames keep what was read
         raise failure
 
     def load(self) -> Table | None:

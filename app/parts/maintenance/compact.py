@@ -12,7 +12,7 @@ from app.formatting import counted, duration
 from app.model import DataFile
 from app.parts.commands import print_line
 from app.parts.maintenance.job import Bin, bins_worth_merging, new_job
-from app.parts.maintenance.last_maintenance import keep_maintenance
+from app.parts.maintenance.record import keep_maintenance
 from app.parts.maintenance.table import TableAtWork
 from app.storage.base import StoredObject
 from app.table.layout import is_merged, schema_key

@@ -1,18 +1,25 @@
-"""The record of a folder: which files are being merged into which one, for the run that takes it over after a crash.
+"""Documents of maintenance: what is being merged in a folder, for the run that takes it over, and the last of a table.
 
 ``<table>/_journal/compact-<digest of the folder>.json`` holds a random word while nothing is under way. Each change is
 a conditional write, so of two runs one goes on. No two versions are alike, for stores name a version by its content.
 ``tests/model/compaction_model.py`` has the protocol.
+
+``<table>/_journal/last-compaction.json`` has the last maintenance, for all members that show it, and so that one of
+them begins each. It saves work, and lets KEEP go on: all else relies on nothing there.
 """
 
+import dataclasses
 import hashlib
 import json
+import math
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from app.storage.base import ObjectStore, StoredObject
+from app.model import Maintenance
+from app.storage.base import ChangedError, ObjectStore, StoredObject
 from app.storage.document import Document, Form
 from app.table.layout import is_data_file, journal_folder
 
@@ -84,8 +91,12 @@ def _read(store: ObjectStore, key: str, table_root: str) -> FolderRecord:
     return record
 
 
+def _new_word() -> str:
+    return secrets.token_hex(_WORD // 2)
+
+
 def _body(replacement: Replacement | None) -> bytes:
-    word = secrets.token_hex(_WORD // 2)
+    word = _new_word()
     if replacement is None:
         return word.encode()
     return json.dumps({"version": _VERSION, **asdict(replacement), "holder": word}).encode()
@@ -106,3 +117,34 @@ def _parse(body: bytes, table_root: str) -> Replacement | None:
     if not all(is_data_file(key, table_root) and key.rpartition("/")[0] == folder for key in keys):
         raise ValueError("it names others than data files of its folder")
     return replacement
+
+
+def last_maintenance(store: ObjectStore, table_root: str) -> Document[Maintenance]:
+    """Returns the document, not read yet."""
+    key = f"{journal_folder(table_root)}last-compaction.json"
+    return Document(
+        store, key, Form("the last maintenance", _parse_maintenance, _maintenance_body, "Delete the object")
+    )
+
+
+def keep_maintenance(store: ObjectStore, table_root: str, **done: float) -> None:
+    """Stores the result of a command that has ended: fields of ``Maintenance``."""
+    document = last_maintenance(store, table_root)
+    before = document.read() or Maintenance()
+    with suppress(ChangedError):  # another run has ended, or begun, at the same moment
+        document.write(dataclasses.replace(before, **done))
+
+
+def _maintenance_body(maintenance: Maintenance) -> bytes:
+    return json.dumps({**dataclasses.asdict(maintenance), "word": _new_word()}).encode()
+
+
+def _parse_maintenance(body: bytes) -> Maintenance:
+    try:
+        fields = {**dataclasses.asdict(Maintenance()), **json.loads(body)}  # a former release has fewer
+        values = {each.name: float(fields[each.name]) for each in dataclasses.fields(Maintenance)}
+        if not all(map(math.isfinite, values.values())):
+            raise ValueError("it has a number that is not finite")
+        return Maintenance(**values)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(str(error)) from None

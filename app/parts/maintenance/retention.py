@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from app.errors import ConfigError
 from app.formatting import duration
-from app.parts.maintenance.last_maintenance import keep_maintenance
+from app.parts.maintenance.record import keep_maintenance
 from app.storage.base import ObjectStore
-from app.storage.probe import own_object
+from app.storage.conditional import own_object
 from app.table.layout import TIME_COLUMNS, journal_folder
 
 _MOST_OFF = 3600.0  # seconds between two clocks

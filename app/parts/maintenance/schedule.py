@@ -21,7 +21,7 @@ from app.errors import ConnectorError
 from app.model import Maintenance
 from app.parts.commands.tables import find_table, tables_of_group
 from app.parts.maintenance.background import KILLED, run_in_background
-from app.parts.maintenance.last_maintenance import last_maintenance
+from app.parts.maintenance.record import last_maintenance
 from app.service.connector import Connector, Lane
 from app.storage.base import ChangedError, ObjectStore
 from app.storage.document import Document
@@ -97,7 +97,7 @@ class SelfMaintenance(Thread):
         """Add the tables that this process has not opened: a topic is gone, or a table suspended since the start."""
         for settings in tables_of_group(self._settings, self._store, self._tables):
             with _trying_again():
-                _, location = find_table(settings, self._store)
+                _, location, *_ = find_table(settings, self._store)
                 if next(self._store.list(journal_folder(location.root)), None):  # a catalog may have it without files
                     self._add(settings.table, self._store, location)
 

@@ -10,11 +10,10 @@ from operator import attrgetter
 from app.config.settings import Settings
 from app.journal.journal import survey
 from app.model import DataFile
-from app.parts.commands.tables import require_table
-from app.service.lake import new_catalog, new_lake, new_location
-from app.service.stores import new_store
+from app.parts.commands.tables import find_table, require_table
+from app.service.lake import new_lake
 from app.storage.base import ManyDeleter, StoredObject
-from app.storage.probe import try_out
+from app.storage.conditional import try_out
 from app.table.layout import is_data_file, journal_folder, spec_of_key
 from app.table.parquet_reader import read_footer, schema_of
 from app.table.schema import TableSchema
@@ -31,10 +30,7 @@ class TableAtWork:
     def __init__(self, settings: Settings, *, writes: bool) -> None:
         self.settings = settings
         self.writes = writes
-        self.store = new_store(settings)
-        self.catalog = new_catalog(settings, self.store)
-        known = self.catalog.check() if self.catalog else None
-        location = new_location(settings, self.store, known)
+        self.store, location, known, self.catalog = find_table(settings)
         self.root = location.root
         require_table(self.store, location)
         lake = new_lake(settings, self.store, location, known, self.catalog)

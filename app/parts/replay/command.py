@@ -57,7 +57,7 @@ def replay(settings: Settings, options: Namespace, broker_seconds: float = 10.0)
     A file is deleted only after the broker has acknowledged all of its records, and only when asked to. A broker that
     does not answer is not waited for long, because a person waits.
     """
-    store, location = find_table(settings)
+    store, location, *_ = find_table(settings)
     folder = f"{dead_letter_root(location.root)}/"
     # List all files first: an unchanged connector rejects replayed records again, and these must not be found.
     keys = [found.key for found in store.list(folder) if found.key.endswith(".parquet")]

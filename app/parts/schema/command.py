@@ -15,10 +15,9 @@ import pyarrow as pa
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.parts.commands import print_line
-from app.parts.commands.tables import CHECK_THE_NAME
+from app.parts.commands.tables import CHECK_THE_NAME, find_table
 from app.parts.schema.json_schema import json_schema
-from app.service.lake import new_catalog, new_lake, new_location
-from app.service.stores import new_store
+from app.service.lake import new_lake
 from app.storage.base import ObjectStore
 from app.storage.targets import S3Target
 from app.table.layout import HIVE_NULL, RESCUED_COLUMN, TIME_COLUMNS, escape, is_data_file, spec_of_key
@@ -270,10 +269,7 @@ def schema(settings: Settings, options: Namespace) -> int:
     """Print the statement for the columns that the table has now."""
     if settings.catalog_kind.is_table:
         raise ConfigError("reading the schema", "the table is in the Iceberg catalog", "Engines find its columns there")
-    store = new_store(settings)
-    catalog = new_catalog(settings, store)
-    known = catalog.check() if catalog else None
-    location = new_location(settings, store, known)
+    store, location, known, _ = find_table(settings)
     lake = new_lake(settings, store, location, known)
     columns = lake.schema.would_be().columns
     if not columns:

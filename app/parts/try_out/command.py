@@ -4,7 +4,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from functools import partial
 from math import inf
@@ -46,14 +46,12 @@ from app.parts.avro.avro_file import AvroFile, is_avro_file
 from app.parts.commands import print_line, warnings_alone
 from app.parts.try_out.offline import offline_reader
 from app.parts.try_out.plan import Planner
-from app.parts.until.newest import newest
-from app.service.build import new_batch_limits, new_stager
+from app.parts.until.run_end import newest
 from app.service.customised import Choice, choose_lane, load_customised
-from app.service.formats import new_formats
+from app.service.formats import new_batch_limits, new_formats, new_stager
 from app.service.kafka import new_application, open_topic
-from app.service.lake import new_lake, new_location
+from app.service.lake import new_lake, new_location, new_store
 from app.service.plain_lane import new_reader
-from app.service.stores import new_store
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 from app.timings import DEFAULT
@@ -235,11 +233,8 @@ def _newest(settings: Settings, scratch: Path, count: int) -> tuple[list[Message
     connection = application.config.broker_address
     visible = Waits().retry(Request("Kafka"), listing_topics(connection), give_up_seconds=_BROKER_SECONDS)
     topic = open_topic(settings, application, visible)
-    consumer = new_client(application.config, {"enable.partition.eof": True})
-    try:
+    with closing(new_client(application.config, {"enable.partition.eof": True})) as consumer:
         return newest(GroupOffsets(consumer, new_admin(connection)), topic.name, count)
-    finally:
-        consumer.close()
 
 
 def _shown(value: Any) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 from app.errors import FatalError
 from app.storage.base import Content, StoredObject
+from app.storage.conditional import try_out
 from app.storage.local.store import LocalStore
-from app.storage.probe import try_out
 from tests.integration.storage.place import Place
 
 PREFIX = "t/_journal/"

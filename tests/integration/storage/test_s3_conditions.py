@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.storage.base import ChangedError
-from app.storage.probe import try_out
+from app.storage.conditional import try_out
 from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.services.no_conditions import ignoring_conditions, ignoring_conditions_of_parts, replacing_nothing

@@ -12,14 +12,13 @@ from quixstreams.models import Topic
 
 from app.bad_records import dead_letter
 from app.bad_records.refusals import BadRecords, Refusal
-from app.consumer.deserializers import read_message
 from app.consumer.errors import ended, translated
 from app.consumer.plain.transformer import Transformer, stateless_dataframe
 from app.errors import DataError
 from app.model import Rejected
 from app.parts.avro.avro_messages import AvroMessages
 from app.parts.protobuf.protobuf_messages import ProtobufMessages
-from app.service.formats import new_formats
+from app.service.formats import new_formats, read_message
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.avro import MemoryRegistry, framed, record

@@ -12,7 +12,7 @@ from app.errors import ConfigError
 from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
 from app.parts import commands
-from app.service.stores import new_store
+from app.service.lake import new_store
 from tests.support.commands import run_command
 from tests.support.environment import load
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from app.bad_records.refusals import OnBadRecord
-from app.consumer.plain.row_message import row_of
+from app.consumer.rows import row_of
 from app.delivery.assignment import Assignment, Piece
 from app.delivery.batch_limits import BatchLimits
 from app.delivery.claimer import Group

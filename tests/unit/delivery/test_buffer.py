@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.delivery.buffer import Buffer
+from app.delivery.runtime import Buffer
 from tests.support.batches import UNBOUNDED
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from app.delivery.open_batch import OpenBatch, Staged
-from app.delivery.stage import Stager
+from app.delivery.stage import OpenBatch, Staged, Stager
 from app.model import Batch, OffsetRange, Rejected, StagedFile, TopicPartition
 from app.reasons import Reason
 from app.table.layout import data_key, dead_letter_key, file_name

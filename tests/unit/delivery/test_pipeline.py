@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.consumer.plain.row_message import RowMessage
+from app.consumer.rows import RowMessage
 from app.delivery.assignment import Piece
 from app.errors import ConfigError, ConnectorError, DataError, FatalError, SparkLostError
 from tests.fakes.kafka_message import KafkaMessage

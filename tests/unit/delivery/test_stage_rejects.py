@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.delivery.open_batch import Staged
+from app.delivery.stage import Staged
 from app.model import TopicPartition
 from app.table.layout import COMPUTED_BYTES
 from app.table.schema import TableSchema

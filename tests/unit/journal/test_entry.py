@@ -15,7 +15,6 @@ from app.journal.entry import RolledBack, claim_key, group_folder, is_log, log_k
 from app.journal.journal import CLAIM as CLAIM_DOCUMENT
 from app.journal.journal import PartitionClaim
 from app.journal.log import AssignmentLog, Intent, Progress, log_form
-from app.kafka.watch import known_id
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 
 parse_claim = CLAIM_DOCUMENT.parse
@@ -276,10 +275,6 @@ def test_a_claim_is_three_levels_below_the_folder_of_journals_whatever_the_names
 def test_a_folder_of_a_name_cut_is_never_the_one_of_a_whole_name() -> None:
     cut = group_folder("data/t", "x" * 200).split("/")[-2]
     assert group_folder("data/t", cut).split("/")[-2] != cut
-
-
-def test_an_id_of_zeros_is_no_id() -> None:
-    assert Progress(topic="t", partition=0, end=1, topic_id="A" * 22).topic_id == known_id("A" * 22) == ""
 
 
 # --- where a log lies -----------------------------------------------------------------------------------------------

@@ -279,8 +279,3 @@ class TestSeveralTopics:
             group.store.write(claim_key("data/sensors", "group", P0), claim, replaces=None)
         assert group.first_of_several(ORDERS, reset) == 7
         assert group.first_of_several(ORDERS, reset, "today") is None
-
-    def test_begin_at_their_first_claims_where_an_earlier_version_wrote_which_are_the_first(self, group: Group) -> None:
-        body = b'{"version":1,"topics":["sensors"]}'
-        group.store.write("data/_journal/group/first-topics.json", body, replaces=None)
-        assert [group.first_of_several(tp) for tp in (P0, ORDERS)] == [100, 7]

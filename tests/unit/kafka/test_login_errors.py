@@ -1,11 +1,9 @@
 """Words of librdkafka, and of those it repeats → the variable to look at. Most were heard from a real broker."""
 
-import logging
-
 import pytest
 from confluent_kafka import KafkaError
 
-from app.kafka.login_errors import is_refused, login_hint, told_of_refusals
+from app.kafka.login_errors import is_refused, login_hint
 
 ALERT = "ssl://b:1/bootstrap: Receive failed: error:0A00045C:SSL routines::tlsv13 alert certificate required"
 EXPIRED = "ssl://b:1/bootstrap: SSL handshake failed: error:0A000415:SSL routines::sslv3 alert certificate expired"
@@ -52,18 +50,3 @@ def test_the_hint_names_the_variable(cause: str, hint: str) -> None:
 )
 def test_a_refusal_is_no_outage(code: int, cause: str, refused: bool) -> None:
     assert is_refused(KafkaError(code, cause)) is refused
-
-
-def test_a_client_at_work_tells_a_refusal_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    others: list[KafkaError] = []
-    on_error = told_of_refusals(others.append)
-    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
-    with caplog.at_level(logging.ERROR):
-        on_error(down)
-        on_error(KafkaError(TRANSPORT, EXPIRED + "\n"))
-
-    assert others == [down]
-    [line] = caplog.messages
-    assert line.startswith(f"logging in to Kafka: {EXPIRED}. Replace KAFKA_SSL_CERTIFICATE")
-    assert "No record is lost" in line
-    assert "\n" not in line

@@ -1,7 +1,7 @@
 """What is counted, and what of it is remembered."""
 
-from app.model import TopicPartition
-from app.monitoring.metrics import DeliveredBatch, DeliveredFile, Metrics
+from app.model import DataFile, TopicPartition
+from app.monitoring.metrics import DeliveredBatch, Metrics
 from tests.fakes.clock import Clock
 
 TP, OTHER = TopicPartition("sensors", 0), TopicPartition("sensors", 1)
@@ -18,7 +18,7 @@ def batch(number: int = 1, *, rows: int = 10, files: int = 2, **seconds: float) 
         rescued=3,
         dropped=0,
         seconds=seconds or {"convert": 0.2},
-        last_files=[DeliveredFile(f"data/t/{number}-{index}.parquet", rows // files, 100) for index in range(files)],
+        last_files=[DataFile(f"data/t/{number}-{index}.parquet", {}, rows // files, 100) for index in range(files)],
     )
 
 

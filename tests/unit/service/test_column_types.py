@@ -17,12 +17,9 @@ from quixstreams.models import Topic
 
 from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
-from app.consumer.deserializers import new_deserializer, read_message
 from app.model import Batch, Message, Row
-from app.service.build import new_stager
-from app.service.formats import new_formats
-from app.service.lake import new_lake, new_location
-from app.service.stores import new_store
+from app.service.formats import new_deserializer, new_formats, new_stager, read_message
+from app.service.lake import new_lake, new_location, new_store
 from app.table.type_names import type_name
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import NOON, part, stage

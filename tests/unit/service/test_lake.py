@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.service.lake import new_lake, new_location
-from app.service.stores import new_store
+from app.service.lake import new_lake, new_location, new_store
 from tests.support.environment import load
 
 

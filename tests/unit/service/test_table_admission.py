@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from app.journal.first_offsets import noted_topics
-from app.service.stores import new_store
-from app.service.table_admission import TableAdmission
+from app.service.lake import new_store
+from app.service.tables import TableAdmission
 from app.storage.base import ObjectStore
 from tests.support.environment import load
 

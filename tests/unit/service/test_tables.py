@@ -14,9 +14,8 @@ from app.errors import ConnectorError
 from app.journal.entry import claim_key
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.service.build import new_batch_limits
-from app.service.lake import Lake
-from app.service.stores import new_store
+from app.service.formats import new_batch_limits
+from app.service.lake import Lake, new_store
 from app.service.tables import Tables
 from app.timings import Timings
 from tests.fakes.catalog_contract import Table

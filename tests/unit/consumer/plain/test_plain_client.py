@@ -1,6 +1,7 @@
 """Kafka's client of the plain lane: its properties, and whether Kafka is there."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from quixstreams import Application
 
 from app.consumer.plain.client import BrokerPresence, new_client
 from app.kafka.connection import KafkaConnection
+
+EXPIRED = "ssl://b:1/bootstrap: SSL handshake failed: error:0A000415:SSL routines::sslv3 alert certificate expired"
 
 
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
@@ -55,3 +58,15 @@ def test_without_messages_the_statistics_say_that_kafka_is_back(state: str, *, i
     presence.failed(KafkaError(KafkaError._ALL_BROKERS_DOWN))
     presence.counted(json.dumps({"brokers": {"one": {"state": "DOWN"}, "two": {"state": state}}}))
     assert presence.is_there == is_there
+
+
+def test_a_refused_login_is_told_in_one_line_and_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    presence = BrokerPresence()
+    with caplog.at_level(logging.ERROR):
+        presence.failed(KafkaError(KafkaError._TRANSPORT, EXPIRED + "\n"))
+
+    assert presence.is_there
+    [line] = caplog.messages
+    assert line.startswith(f"logging in to Kafka: {EXPIRED}. Replace KAFKA_SSL_CERTIFICATE")
+    assert "No record is lost" in line
+    assert "\n" not in line

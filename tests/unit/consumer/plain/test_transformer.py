@@ -16,11 +16,11 @@ from quixstreams import message_context
 from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models import Topic
 
-from app.consumer.deserializers import RegisteredDeserializer
-from app.consumer.plain.row_message import text_of
 from app.consumer.plain.transformer import Transformed, Transformer, stateless_dataframe
+from app.consumer.rows import text_of
 from app.errors import FatalError, RetryableError
 from app.model import Row
+from app.service.formats import RegisteredDeserializer
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import UNBOUNDED

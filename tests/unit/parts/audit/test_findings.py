@@ -11,8 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.parts.audit.files import TableFiles
-from app.parts.audit.findings import find
-from app.parts.audit.ranges import RANGES, clipped, count, count_until, joined, outside
+from app.parts.audit.findings import RANGES, clipped, count, count_until, find, joined, outside
 from app.parts.maintenance.batches_in_files import Part
 
 MOST = 40  # small enough for ranges to meet, overlap and contain each other

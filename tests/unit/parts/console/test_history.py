@@ -55,8 +55,8 @@ def test_the_change_of_a_lag_takes_half_a_minute_to_tell() -> None:
 
 
 def test_lags_are_shown_as_they_were() -> None:
-    assert history(0, 0, lag=7).lags(5.0, 5) == [Point(5, 7), Point(0, 7)]
-    assert history(0, lag=None).lags(0.0, 5) == [Point(0, None)]
+    assert history(0, 0, lag=7).series(5.0, 5, "lag") == [Point(5, 7), Point(0, 7)]
+    assert history(0, lag=None).series(0.0, 5, "lag") == [Point(0, None)]
 
 
 def test_half_an_hour_is_kept_and_no_more() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from app.config.parsers import schedule
 from app.logs import Warned
-from app.model import Maintenance, TopicPartition
-from app.monitoring.metrics import Counts, DeliveredFile, Metrics
+from app.model import DataFile, Maintenance, TopicPartition
+from app.monitoring.metrics import Counts, Metrics
 from app.monitoring.status import STATES, Consumption, Live, StateName
 from app.monitoring.waits import Trouble
 from app.parts.console.history import History
@@ -210,7 +210,7 @@ class Tags(HTMLParser):
 def test_nothing_from_outside_becomes_part_of_the_page() -> None:
     metrics = Metrics()
     metrics.begins(TopicPartition(HOSTILE, 0), 0)
-    file = DeliveredFile(f"data/{HOSTILE}.parquet", 1, 1)
+    file = DataFile(f"data/{HOSTILE}.parquet", {}, 1, 1)
     metrics.delivered(replace(batch(), reason=HOSTILE, last_files=[file]))
 
     def failing(text: str) -> Live:

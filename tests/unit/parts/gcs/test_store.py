@@ -1,14 +1,18 @@
-"""How objects travel to and from Google Cloud Storage, over real HTTP."""
+"""How objects travel to and from Google Cloud Storage, over real HTTP, and what its errors become."""
 
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from google.api_core.exceptions import RetryError
 
-from app.errors import ConfigError, RetryableError
+from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
+from app.parts.gcs.store import RETRY, GcsStore, translate
 from app.storage.base import ChangedError
+from app.storage.targets import GcsTarget
+from dev.server import free_ports
 from tests.fakes.canned_server import Answer, Request
-from tests.fakes.google_answers import bucket_at, content, listing, refusal, said, text, written
+from tests.fakes.google_answers import bucket_at, content, google_store, listing, refusal, said, text, written
 
 KEY = "t/_journal/schema.json"
 OURS = b"PAR1"
@@ -83,3 +87,104 @@ def test_a_large_file_is_sent_in_pieces_and_seen_when_all_are_there(file: Path, 
     assert (asked(begin)["uploadType"], asked(begin)["ifGenerationMatch"]) == ("resumable", "0")
     assert [put.path for put in pieces] == ["/session"] * 2
     assert b"".join(put.body for put in pieces) == body
+
+
+DENIED = (
+    "sink@lake.iam.gserviceaccount.com does not have storage.objects.create access to the Google Cloud Storage object. "
+    "Permission 'storage.objects.create' denied on resource (or it may not exist)."
+)
+TOO_OFTEN = (
+    "The object lake/t/part-0.parquet exceeded the rate limit for object mutation operations (create, update, and "
+    "delete). Please reduce your request rate."
+)
+
+
+def error_of_upload(kind: type[ConnectorError], file: Path, answer: Answer) -> ConnectorError:
+    with bucket_at(answer) as (store, _), pytest.raises(kind) as caught:
+        store.upload(file, "t/part-0.parquet")
+    assert "uploading gs://lake/t/part-0.parquet" in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (refusal(503, "backendError", "Backend Error"), "Backend Error (backendError)"),
+        (refusal(500, "internalError", "We encountered an internal error. Please try again."), "internal error"),
+        (refusal(429, "rateLimitExceeded", TOO_OFTEN), "raise COMMIT_INTERVAL"),
+        (refusal(429, "rateLimitExceeded", "Too many requests of this project"), "Too many requests of this project"),
+        (refusal(403, "rateLimitExceeded", "Rate limit exceeded"), "Rate limit exceeded"),
+        (refusal(409, "conflict", "The object was edited during the operation"), "edited during"),
+        (refusal(410, "uploadBrokenConnection", "The upload session is gone"), "session is gone"),
+        (Answer(408), "HTTP 408"),
+        (Answer(502, b"<html>bad gateway", {"Content-Type": "text/html"}), "any proxy on the way"),
+        (Answer(200, b"<html></html>"), "proxy"),
+        (said({}), "no generation"),
+    ],
+    ids=range(11),
+)
+def test_what_passes_is_retryable(file: Path, answer: Answer, shown: str) -> None:
+    assert shown in str(error_of_upload(RetryableError, file, answer))
+
+
+def test_an_error_answer_that_is_cut_off_is_retryable() -> None:
+    cut = Answer(500, b'{"error": ', {"Content-Length": "100", "Connection": "close"})
+    with bucket_at(cut) as (store, _), pytest.raises(RetryableError, match="reading gs://lake/t/x"):
+        store.read("t/x")
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (refusal(403, "forbidden", DENIED), "Grant storage.objects.create on the bucket"),
+        (refusal(403, "forbidden", "Permission denied on Cloud KMS key"), "Permission denied on Cloud KMS key"),
+        (
+            refusal(403, "forbidden", "The billing account for the owning project is disabled in state absent"),
+            "billing",
+        ),
+        (refusal(403, "retentionPolicyNotMet", "Object is subject to bucket's retention policy"), "retention policy"),
+        (refusal(501, "notImplemented", "No such thing"), "No such thing"),
+        (refusal(413, "uploadTooLarge", "Too large"), "Too large"),
+        (text(403, DENIED), "Grant storage.objects.create on the bucket"),
+    ],
+    ids=range(7),
+)
+def test_what_does_not_pass_is_fatal(file: Path, answer: Answer, shown: str) -> None:
+    assert shown in str(error_of_upload(FatalError, file, answer))
+
+
+def test_a_refusal_that_passes_at_once_is_not_seen() -> None:
+    """The journal of a partition is written twice a batch, and Google takes one write of an object a second."""
+    soon = RETRY.with_delay(initial=0.001)
+    with bucket_at(refusal(429, "rateLimitExceeded", TOO_OFTEN), written(1), retry=soon) as (store, server):
+        assert store.write("t/_journal/0.json", b"{}", replaces=None) == "1"
+    assert server.methods == ["POST", "POST"]
+
+
+@pytest.mark.parametrize("cause", [ConnectionError("3 of 5 bytes came"), TimeoutError("3 of 5 bytes came")])
+def test_what_the_library_has_tried_again_in_vain_is_retryable(cause: Exception) -> None:
+    error = translate(RetryError("tried for 10 s", cause), "reading gs://lake/f")
+
+    assert isinstance(error, RetryableError)
+    assert error.cause == "3 of 5 bytes came"
+
+
+def test_a_long_refusal_is_cut(file: Path) -> None:
+    assert len(str(error_of_upload(FatalError, file, refusal(403, "forbidden", "no " * 5_000)))) < 800
+
+
+def test_a_server_that_is_not_there_is_retryable_and_named(file: Path) -> None:
+    [port] = free_ports(1)
+    store = google_store(f"http://127.0.0.1:{port}")
+
+    with pytest.raises(RetryableError, match=r"connecting to gs://lake: .*refused.*network"):
+        store.connect("")
+    with pytest.raises(RetryableError, match=r"uploading gs://lake/f\.parquet"):
+        store.upload(file, "f.parquet")
+
+
+def test_an_address_that_is_none_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "ftp://127.0.0.1")
+
+    with pytest.raises(ConfigError, match="STORAGE_EMULATOR_HOST"):
+        GcsStore(GcsTarget("lake"), max_workers=1).connect("")

@@ -161,5 +161,5 @@ class Lake:
     ) -> SteppedStore:
         """Let the next commands work on a store with steps."""
         store = SteppedStore(self.folder, before, after)
-        self.patch.setattr("app.parts.maintenance.table.new_store", lambda _: store)
+        self.patch.setattr("app.parts.commands.tables.new_store", lambda _: store)
         return store

@@ -19,7 +19,7 @@ from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange
 from app.parts.maintenance.compact import compact
 from app.parts.maintenance.job import bins_worth_merging
-from app.parts.maintenance.last_maintenance import last_maintenance
+from app.parts.maintenance.record import last_maintenance
 from app.storage.local.store import LocalStore
 from app.table.layout import file_name
 from tests.fakes.arrow_merge import ArrowMerge

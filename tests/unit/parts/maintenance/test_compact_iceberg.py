@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from app.model import DataFile, OffsetRange
-from app.parts.maintenance.last_maintenance import last_maintenance
+from app.parts.maintenance.record import last_maintenance
 from tests.fakes.arrow_writer import with_offsets
 from tests.support.commands import run_command
 from tests.support.local_settings import local_settings
@@ -35,8 +35,7 @@ def bench(tmp_path: Path) -> IcebergBench:
 
 @pytest.fixture
 def run(tmp_path: Path, bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> Run:
-    for module in ("app.parts.maintenance.table", "app.parts.audit.command", "app.parts.commands.tables"):
-        monkeypatch.setattr(f"{module}.new_catalog", lambda *_: bench.new_member())
+    monkeypatch.setattr("app.parts.commands.tables.new_catalog", lambda *_: bench.new_member())
     variables = {"CATALOG_TYPE": "iceberg", "CATALOG_URL": "http://127.0.0.1:1", "HIVE_COLUMNS": "place"}
     return lambda *arguments, command="compact": run_command(local_settings(tmp_path, **variables), command, *arguments)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.parts.maintenance.last_maintenance import last_maintenance
+from app.parts.maintenance.record import last_maintenance
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_root
 from app.table.schema import EMPTY, TableSchema
@@ -129,14 +129,14 @@ def test_nothing_is_erased_by_a_clock_that_is_not_the_stores(
     lake: Lake, capsys: pytest.CaptureFixture[str], hours: float, said: str
 ) -> None:
     lake.write(0, year="2019")
-    lake.patch.setattr("app.parts.maintenance.table.new_store", lambda _: OtherClock(lake.folder, hours))
+    lake.patch.setattr("app.parts.commands.tables.new_store", lambda _: OtherClock(lake.folder, hours))
     assert lake.run("erase", "--older-than", "400d") == (2 if said else 0)
     assert f"this machine's clock is {said} the store's" in capsys.readouterr().err or not said
     assert lake.numbers("*/*") == list(range(10)) if said else not lake.files()
     done = last_maintenance(LocalStore(lake.folder), ROOT).read()
     assert done
     assert (bool(done.clock), bool(done.erased)) == (bool(said), not said)
-    lake.patch.setattr("app.parts.maintenance.table.new_store", lambda _: LocalStore(lake.folder))
+    lake.patch.setattr("app.parts.commands.tables.new_store", lambda _: LocalStore(lake.folder))
     assert lake.run("erase", "--older-than", "400d") == 0
     done = last_maintenance(LocalStore(lake.folder), ROOT).read()
     assert done

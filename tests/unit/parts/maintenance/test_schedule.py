@@ -17,7 +17,7 @@ from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
 from app.model import Maintenance
 from app.monitoring.metrics import Metrics
-from app.parts.maintenance.last_maintenance import keep_maintenance, last_maintenance
+from app.parts.maintenance.record import keep_maintenance, last_maintenance
 from app.parts.maintenance.schedule import SelfMaintenance
 from app.storage.local.store import LocalStore
 from app.table.existing import TableLocation

@@ -14,8 +14,7 @@ from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
 from app.parts.commands.command_line import new_parser
 from app.parts.schema.command import ENGINES, Table, schema
-from app.service.lake import new_lake, new_location
-from app.service.stores import new_store
+from app.service.lake import new_lake, new_location, new_store
 from app.table.layout import HIVE_NULL
 from app.table.schema import TableSchema
 from tests.support.commands import run_command

@@ -8,17 +8,17 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from quixstreams.kafka import ConnectionConfig
 
-from app.consumer.deserializers import new_deserializer
 from app.consumer.sink_observer import NOBODY
 from app.errors import ConfigError
-from app.parts.stream_timeouts.events import Announcer, EventTopic
-from app.parts.stream_timeouts.timeouts import StreamTimeouts
+from app.parts.stream_timeouts.timeouts import Announcer, EventTopic, StreamTimeouts
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
+from app.service.formats import new_deserializer
 from tests.support.environment import load
 
 APPLICATION: Any = SimpleNamespace(config=SimpleNamespace(broker_address="", producer_extra_config={}))
@@ -63,7 +63,7 @@ class Producer:
 
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> EventTopic:
-    monkeypatch.setattr("app.parts.stream_timeouts.events.Producer", Producer)
+    monkeypatch.setattr("app.parts.stream_timeouts.timeouts.Producer", Producer)
     return EventTopic(ConnectionConfig(bootstrap_servers="kafka:9092"), {"client.id": "x"}, "acme-timeouts")
 
 
@@ -148,8 +148,8 @@ def test_a_function_that_fails_is_told_once_a_minute_without_the_key_and_spoils_
     announcer = Announcer(topic, fail)
     for _ in range(3):
         announcer.notify(b"sensor-a\xff")
-    announcer.turn()
-    announcer.close()
+    topic.turn()
+    topic.close()
     assert told == [b"sensor-a\xff"] * 3
     assert len(producer.sent) == 3
     [message] = caplog.messages
@@ -177,7 +177,7 @@ def test_on_with_a_topic_or_a_function_alone(
 ) -> None:
     module = "app.parts.stream_timeouts.timeouts"
     monkeypatch.setattr(f"{module}.open_topic", lambda *_, **__: SimpleNamespace(name="timeouts"))
-    monkeypatch.setattr(f"{module}.EventTopic", lambda *_: None)
+    monkeypatch.setattr(f"{module}.EventTopic", Mock())
     timeouts = StreamTimeouts(load(**topic, **ON), function, OF_KEYS, ExitStack())
     assert isinstance(timeouts.new_observer(APPLICATION, [], lambda _: True), TimeoutTracker)
     assert isinstance(timeouts.key_deserializer, RawKeys)

@@ -8,11 +8,11 @@ from quixstreams.models import MessageContext, MessageField
 from quixstreams.models.serializers import SerializationContext
 
 from app.bad_records.refusals import NotARowError, Refusal
-from app.consumer.deserializers import new_deserializer
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
 from app.reasons import Reason
+from app.service.formats import new_deserializer
 from tests.fakes.clock import Clock
 from tests.support.batches import NOON
 from tests.support.world import P0

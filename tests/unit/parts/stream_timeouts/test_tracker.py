@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from app.consumer.deserializers import new_deserializer
 from app.model import TopicPartition
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
+from app.service.formats import new_deserializer
 from tests.fakes.clock import Clock
 from tests.fakes.kafka_message import KafkaMessage
 

@@ -1,4 +1,4 @@
-"""What is of a run that ends, where the last of its records is compacted away while it runs."""
+"""What is of a run that ends, where the last of its records is compacted away while it runs, or cannot be read."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from quixstreams.models.serializers import IgnoreMessage
 
+from app.errors import RetryableError
 from app.model import TopicPartition
-from app.parts.until.run_end import RunEnd
+from app.parts.until.run_end import RunEnd, readable_ends
 
 TP, ADDED = TopicPartition("readings", 0), TopicPartition("readings", 1)
 
@@ -59,3 +60,9 @@ def test_quixstreams_passes_over_what_is_of_a_later_run() -> None:
     assert read(messages(9)[0]) == 9
     with pytest.raises(IgnoreMessage):
         read(messages(10)[0])
+
+
+def test_a_run_does_not_end_before_records_of_a_transaction_that_is_open() -> None:
+    offsets: Any = SimpleNamespace(ends=lambda _: {TP: 10, ADDED: 10})
+    with pytest.raises(RetryableError, match=r"offset 10 of readings\[1\]"):
+        readable_ends(offsets, "readings", {TP: 10, ADDED: 15}, None)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from app.model import DataFile, StagedFile
-from app.spark.parquet_options import parquet_options, without_dictionary
+from app.spark.options import parquet_options, without_dictionary
 
 
 def staged(rows: int, largest_row: int = 1, large_values: Sequence[tuple[str, ...]] = ()) -> StagedFile:
