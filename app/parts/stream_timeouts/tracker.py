@@ -15,7 +15,7 @@ from quixstreams.models import Deserializer
 from quixstreams.models.serializers import SerializationContext
 
 from app.consumer.sink_observer import SinkObserver
-from app.logs import OnceAMinute
+from app.errors import cut
 from app.model import Message, Rejected, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -25,6 +25,7 @@ _KEY_OVERHEAD = 130
 # Most counted time between two turns of the consumer's loop; a longer turn was held up.
 _LONGEST_TURN_SECONDS = 1.0
 _SHORTEST_CHECK_SECONDS, _LONGEST_CHECK_SECONDS = 0.1, 1.0  # five checks in a time-out, within these
+_NAMED, _LONGEST_NAME = 3, 80  # keys in a line of the log, and characters of each
 _key = methodcaller("key")
 
 
@@ -98,7 +99,6 @@ class TimeoutTracker(SinkObserver):
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._timed_out = OnceAMinute(self.clock)
         self._timeout = self.timeout_ms / 1000
         self._check_every = max(_SHORTEST_CHECK_SECONDS, min(_LONGEST_CHECK_SECONDS, self._timeout / 5))
         self._timers: dict[TopicPartition, _Timers] = {}
@@ -168,13 +168,21 @@ class TimeoutTracker(SinkObserver):
 
     def _check(self) -> None:
         self._next_check = self._listened + self._check_every
-        for timers in self._timers.values():
-            for key, silence in timers.pop_timed_out(self._listened, self._timeout):
-                if any(key in others.last_seen for others in self._timers.values()):
-                    continue  # the timer of the partition where it came last notifies
-                if (since := self._timed_out.turn()) is not None:  # keys are not logged
-                    logger.info("stream timeouts: a key timed out after %.3f s without a record%s", silence, since)
-                self.notify(key)
+        silent = [
+            (key, silence)
+            for timers in self._timers.values()
+            for key, silence in timers.pop_timed_out(self._listened, self._timeout)
+            # Otherwise the timer of the partition where its last record came notifies.
+            if not any(key in others.last_seen for others in self._timers.values())
+        ]
+        if silent:
+            logger.info("%s timed out (%s)", _names([key for key, _ in silent]), self._silence(silent))
+        for key, _ in silent:
+            self.notify(key)
+
+    def _silence(self, silent: Sequence[tuple[bytes, float]]) -> str:
+        longest = max(silence for _, silence in silent) * 1000
+        return f"silence {longest:,.0f} ms >= threshold {self.timeout_ms:,} ms"
 
     def _since_turn(self, now: float) -> float:
         return min(now - self._turned, _LONGEST_TURN_SECONDS)
@@ -182,3 +190,9 @@ class TimeoutTracker(SinkObserver):
 
 def _size(keys: list[bytes]) -> int:
     return sum(map(len, keys)) + _KEY_OVERHEAD * len(keys)
+
+
+def _names(keys: Sequence[bytes]) -> str:
+    names = ", ".join(cut(repr(key.decode(errors="replace")), _LONGEST_NAME) for key in keys[:_NAMED])
+    more = f" and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else ""
+    return f"Stream{'s' if keys[1:] else ''} {names}{more}"
