@@ -9,32 +9,32 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_220
+MOST_LINES = 32_263
 MOST_LINES_OF_PARTS = {
-    "audit": 712,
-    "avro": 615,
+    "audit": 713,
+    "avro": 616,
     "azure": 338,
-    "check": 432,
-    "commands": 1,
+    "check": 480,
+    "commands": 228,
     "console": 1_242,
     "gcs": 296,
     "http": 234,
-    "iceberg": 1_467,
-    "lineage": 165,
-    "maintenance": 2_169,
-    "msk_iam": 1,
-    "protobuf": 384,
-    "quix": 409,
-    "registry": 300,
+    "iceberg": 1_604,
+    "lineage": 166,
+    "maintenance": 2_170,
+    "msk_iam": 49,
+    "protobuf": 385,
+    "quix": 591,
+    "registry": 588,
     "replay": 255,
-    "schema": 382,
+    "schema": 383,
     "stream_timeouts": 349,
-    "try_out": 621,
+    "try_out": 626,
     "until": 265,
 }
-MOST_LINES_WITHOUT_PARTS = 21_755
-MOST_LINES_OF_CORE = 9_344
-MOST_LINES_OF_TESTS = 51_849
+MOST_LINES_WITHOUT_PARTS = 20_605
+MOST_LINES_OF_CORE = 9_218
+MOST_LINES_OF_TESTS = 51_802
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 
