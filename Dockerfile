@@ -117,7 +117,8 @@ ENV PATH=/opt/venv/bin:$PATH \
 
 
 FROM runtime AS archive
-RUN python -m app.spark.class_archive /opt/native/spark.aot
+COPY dev/class_archive.py dev/
+RUN python -m dev.class_archive /opt/native/spark.aot
 
 
 FROM runtime

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyspark
 
-from app.spark.class_archive import archive_option
 from app.spark.java import find_java
 from app.spark.launch import EXTRA_OPTIONS
+from dev.class_archive import archive_option
 from dev.machine import ServiceError, make_once
 
 _REPO = Path(__file__).resolve().parent.parent
@@ -24,7 +24,7 @@ def make_archive(archive: Path) -> None:
     # An archive may be in use already, and Java cannot write one then.
     environment = {name: value for name, value in os.environ.items() if name != EXTRA_OPTIONS}
     told = subprocess.run(
-        [sys.executable, "-m", "app.spark.class_archive", str(archive)],
+        [sys.executable, "-m", "dev.class_archive", str(archive)],
         cwd=_REPO,
         env=environment,
         stdout=subprocess.PIPE,

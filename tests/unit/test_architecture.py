@@ -83,9 +83,7 @@ HOMES = {
     "app.config.settings": "app.config.environment app.monitoring.* app.service.* app.parts.*",
     # Settings know the target of each store, and are read before any SDK is loaded.
     "app.storage.s3.store": "app.service.lake",
-    "app.spark.writer": (
-        "app.service.connector app.service.probes app.service.run app.parts.check.* app.spark.class_archive"
-    ),
+    "app.spark.writer": "app.service.connector app.service.probes app.service.run app.parts.check.*",
 }
 
 

@@ -1,6 +1,6 @@
 """Makes an archive of parsed classes, which halves the processor time of Spark's start.
 
-    python -m app.spark.class_archive FILE
+    python -m dev.class_archive FILE
 
 A run of the connector's own write makes Java load the classes, and Java writes the archive when it ends. From Java 25
 on that is its ahead-of-time cache, before it a dynamic archive. Java checks an archive against itself, its jars and its
