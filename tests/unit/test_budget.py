@@ -9,29 +9,29 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_220
+MOST_LINES = 32_022
 MOST_LINES_OF_PARTS = {
-    "audit": 712,
+    "audit": 699,
     "avro": 615,
     "azure": 338,
-    "check": 432,
-    "console": 1_242,
-    "gcs": 296,
-    "iceberg": 1_467,
+    "check": 425,
+    "console": 1_238,
+    "gcs": 287,
+    "iceberg": 1_457,
     "lineage": 165,
-    "maintenance": 2_169,
+    "maintenance": 2_161,
     "protobuf": 384,
     "quix": 409,
     "registry": 300,
     "replay": 255,
-    "schema": 382,
-    "stream_timeouts": 349,
-    "try_out": 621,
-    "until": 265,
+    "schema": 378,
+    "stream_timeouts": 331,
+    "try_out": 616,
+    "until": 253,
 }
-MOST_LINES_WITHOUT_PARTS = 21_755
-MOST_LINES_OF_CORE = 9_344
-MOST_LINES_OF_TESTS = 51_849
+MOST_LINES_WITHOUT_PARTS = 21_647
+MOST_LINES_OF_CORE = 9_255
+MOST_LINES_OF_TESTS = 51_784
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 
