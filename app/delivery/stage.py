@@ -45,7 +45,6 @@ class Staged:
 
     parts: tuple[BatchPart, ...]
     file: StagedFile | None  # ``None`` when no row is left
-    rejected: tuple[Rejected, ...]  # the records in ``dead_letters``
     dead_letters: list[LocalObject]  # one file for each topic-partition
     rescued: int  # values that fit no column
 
@@ -116,15 +115,13 @@ class OpenBatch:
 
     def close(self) -> Staged:
         """Finish the staged file, and write the dead letters."""
-        rejected: list[Rejected] = []
         dead_letters = []
         for index, (tp, records) in enumerate(self._rejected.items()):
             records.sort(key=lambda record: record.offset)  # a replay then keeps the order of each key
             path = self._path.with_name(f"dead-letter-{index}.parquet")
             write_dead_letter(records, path)
             dead_letters.append(LocalObject(path, dead_letter_key(self._table_root, self._parts[tp]), len(records)))
-            rejected += records
-        return Staged(self._sorted_parts(self._parts), self._close_file(), tuple(rejected), dead_letters, self._rescued)
+        return Staged(self._sorted_parts(self._parts), self._close_file(), dead_letters, self._rescued)
 
     def _close_file(self) -> StagedFile | None:
         if self._writer is None:

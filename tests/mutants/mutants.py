@@ -120,8 +120,8 @@ rows are written into other rows' folders
 - table.append_column(self._group_column, ids)
 + table.append_column(self._group_column, ids[::-1])
 a bad record is in no dead letter
-- Staged(self._sorted_parts(self._parts), self._close_file(), tuple(rejected), dead_letters, self._rescued)
-+ Staged(self._sorted_parts(self._parts), self._close_file(), tuple(rejected), [], self._rescued)
+- Staged(self._sorted_parts(self._parts), self._close_file(), dead_letters, self._rescued)
++ Staged(self._sorted_parts(self._parts), self._close_file(), [], self._rescued)
 
 [app/delivery/deliver.py: pipeline]
 files are deleted that are registered

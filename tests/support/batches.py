@@ -1,6 +1,7 @@
 """Rows and batches with only what a test cares about."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from app.convert.batch import BatchConverter, Schema
 from app.convert.rows import Rules
 from app.delivery.batch_limits import BatchLimits
 from app.delivery.stage import Staged, Stager
-from app.model import Batch, BatchPart, OffsetRange, Row, TopicPartition
+from app.model import Batch, BatchPart, OffsetRange, Rejected, Row, TopicPartition
 from app.table.existing import Computed
 from app.table.layout import HIVE_NULL, UTC_ZONE, PartitionSpec
 from tests.fakes.memory_schema import MemorySchema
@@ -47,10 +48,19 @@ def batch_of(rows: dict[TopicPartition, list[Row]]) -> Batch:
     return Batch(tuple(part(tp, some[0].offset, some[-1].offset) for tp, some in rows.items()), tuple(rows.values()))
 
 
-def stage(to: Stager, some: Batch, path: Path, number: int = 0) -> Staged:
-    opened = to.open(number, path)
-    opened.append(some, to.convert(some, lambda work: work()))
-    return opened.close()
+@dataclass(frozen=True)
+class StagedBatch(Staged):
+    """With the records in its dead letters."""
+
+    rejected: tuple[Rejected, ...]
+
+
+def stage(to: Stager, some: Batch, path: Path, number: int = 0) -> StagedBatch:
+    opened, converted = to.open(number, path), to.convert(some, lambda work: work())
+    opened.append(some, converted)
+    staged, rejected = opened.close(), sorted(converted.rejected, key=lambda each: (each.tp, each.offset))
+    assert sum(each.records for each in staged.dead_letters) == len(rejected)
+    return StagedBatch(staged.parts, staged.file, staged.dead_letters, staged.rescued, tuple(rejected))
 
 
 def spec(

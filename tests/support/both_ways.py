@@ -19,7 +19,7 @@ from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
 from app.convert.whole_batches import MessageParser, WholeBatches
-from app.delivery.stage import Staged, Stager
+from app.delivery.stage import Stager
 from app.model import Batch, Message, Row, TopicPartition
 from app.parts.avro.avro_messages import AvroMessages
 from app.parts.protobuf.protobuf_messages import ProtobufMessages
@@ -31,7 +31,7 @@ from app.table.schema import TableSchema
 from app.table.type_names import parse_column_types
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.memory_schema import MemorySchema
-from tests.support.batches import part, stage
+from tests.support.batches import StagedBatch, part, stage
 
 NO_RULES = FieldRules()
 
@@ -105,7 +105,7 @@ class StagingStep:
         self._stager = Stager(converter, "data/t", spec)
         self._batches = 0
 
-    def stage(self, messages: Sequence[KafkaMessage], path: Path) -> Staged:
+    def stage(self, messages: Sequence[KafkaMessage], path: Path) -> StagedBatch:
         """Stage a batch; messages of a partition are to be in the order of their offsets."""
         of_partitions: dict[int, list[Message]] = {}
         for message in messages:
@@ -116,7 +116,7 @@ class StagingStep:
         )
         return self.stage_batch(Batch(parts, tuple([] for _ in parts), tuple(of_partitions.values())), path)
 
-    def stage_batch(self, batch: Batch, path: Path) -> Staged:
+    def stage_batch(self, batch: Batch, path: Path) -> StagedBatch:
         self._batches += 1
         return stage(self._stager, batch, path, self._batches)
 
@@ -133,7 +133,7 @@ def _topic(table: Table) -> Topic:
     return Topic("sensors", value_deserializer=of_json, key_deserializer=text)
 
 
-def outcome_of(staged: Staged, schema: MemorySchema) -> Mapping[str, Any]:
+def outcome_of(staged: StagedBatch, schema: MemorySchema) -> Mapping[str, Any]:
     """All that a batch has come to, so that equal means the same to the byte: 1 is not 1.0, and 0.0 not -0.0.
 
     Only where the column of rescued values stands is left open: a column that becomes double has rows rescued before.
