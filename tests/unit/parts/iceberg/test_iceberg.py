@@ -1,9 +1,7 @@
 """What a table of an Iceberg catalog has after batches, repeated and at the same time."""
 
-import datetime as dt
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     ServiceUnavailableError,
-    UnauthorizedError,
 )
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
@@ -33,14 +30,8 @@ from app.parts.iceberg.table_metadata import are_in, properties_of
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.batches import spec
 from tests.support.waiting import PATIENCE, join, wait_for, wait_until
-from tests.unit.parts.iceberg.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import EVERY_TYPE, P0, P1, ROOT, WANTED, IcebergBench, marks
 from tests.unit.parts.iceberg.iceberg_commits import commits
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> IcebergBench:
-    return IcebergBench(tmp_path)
-
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
@@ -54,25 +45,12 @@ def test_two_members_create_one_table_where_the_files_are_with_its_partitions(be
 
 
 def test_files_bring_their_columns_and_types(bench: IcebergBench) -> None:
-    at = dt.datetime(2025, 3, 30, 12, 0, 0, 5)
-    columns = {
-        "n": pa.array([2**60, None], pa.int64()),
-        "x": pa.array([1.5, float("nan")]),
-        "s": ["ü", None],
-        "b": [b"\0", None],
-        "ok": [True, None],
-        "day": [at.date(), None],
-        "local": pa.array([at, None], pa.timestamp("us")),
-        "moment": pa.array([at.replace(tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
-        "price": pa.array([Decimal("12.34"), None], pa.decimal128(10, 2)),
-        "tags": [["a", "b"], None],
-        "where": [{"lat": 1.0, "path": [{"z": 1}]}, None],
-    }
-    bench.member().add_files([bench.file("one", columns), bench.file("two", columns, place=None)], "readings", marks(9))
+    files = [bench.file("one", EVERY_TYPE), bench.file("two", EVERY_TYPE, place=None)]
+    bench.member().add_files(files, "readings", marks(9))
     found = {str(row["place"]): row for row in bench.rows() if row["n"] is not None}
     assert set(found) == {"Rome", "None"}
     expected = {
-        name: (array.to_pylist() if isinstance(array, pa.Array) else array)[0] for name, array in columns.items()
+        name: (array.to_pylist() if isinstance(array, pa.Array) else array)[0] for name, array in EVERY_TYPE.items()
     }
     assert {name: value for name, value in found["Rome"].items() if name != "place"} == expected
 
@@ -333,20 +311,6 @@ def test_a_table_that_was_dropped_ends_the_process_and_the_next_one_begins(
 
 
 # --- errors and limits ------------------------------------------------------------------------------------------------
-
-
-def test_a_refused_login_is_no_outage_and_shows_no_secret(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.properties |= {"token": "hush-hush", "credential": "me:secret-word"}
-    member = bench.member()
-
-    def refuse(_: int) -> None:
-        raise UnauthorizedError("NotAuthorized: token expired, Bearer hush-hush of secret-word")
-
-    commits(monkeypatch, before=refuse)
-    with pytest.raises(FatalError, match=r"token expired.*CATALOG_AUTH_TOKEN") as caught:
-        member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
-    assert "hush" not in str(caught.value)
-    assert "secret-word" not in str(caught.value)
 
 
 def test_the_library_never_commits_again_by_itself(bench: IcebergBench) -> None:
