@@ -121,15 +121,3 @@ def test_protobuf_by_the_texts_that_glue_has(glue: LocalGlue, scenario: Scenario
     assert [value for value, _ in found] == broken
     for (_, reason), told in zip(found, ["etc/passwd", "no message", "which message"], strict=True):
         assert told in reason
-
-
-def test_json_needs_no_registry(glue: LocalGlue, scenario: Scenario) -> None:
-    fields = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    plain, packed = frames(glue, scenario.topic, "JSON", fields, fields | {"title": "Reading"})
-    texts = [json.dumps({"n": n, "site": f"s{n % 3}", "ts_ms": n}).encode() for n in range(1_000)]
-    scenario.produce((None, (packed if n % 2 else plain)(text), None, 0) for n, text in enumerate(texts))
-    connector = scenario.connector(scenario.local_store | {"KAFKA_VALUE_DESERIALIZER": "json-schema"})
-    scenario.wait_until_committed(1_000, connector)
-    assert connector.stop() == 0
-    assert connector.complaints() == []
-    assert scenario.lake.query("SELECT n, site FROM {source} ORDER BY n") == [(n, f"s{n % 3}") for n in range(1_000)]
