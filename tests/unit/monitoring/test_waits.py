@@ -74,13 +74,6 @@ def busy(retry_after: float | None = None, cause: str = "busy") -> RetryableErro
 # --- trying again ---------------------------------------------------------------------------------------------------
 
 
-def test_what_works_is_done_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    assert not bench.run([])
-    assert not bench.counted
-    assert not caplog.messages
-
-
 def test_pauses_grow_to_half_a_minute_and_stay_there(bench: Bench) -> None:
     full = [0.5 * 2**tries for tries in range(6)] + [30.0] * 6
     assert all(most / 2 <= pause <= most for pause, most in zip(bench.run([busy()] * 12), full, strict=True))

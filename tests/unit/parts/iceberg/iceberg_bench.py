@@ -56,21 +56,16 @@ class IcebergBench:
         self.namespace = namespace
         self.partition = partition
 
-    def member(
-        self, *, keep_days: float = 1.0, group: str = "group", wanted: layout.PartitionSpec | None = None
-    ) -> IcebergTable:
-        member = self.new_member(keep_days, group)
+    def member(self, *, keep_days: float = 1.0, wanted: layout.PartitionSpec | None = None) -> IcebergTable:
+        member = self.new_member(keep_days)
         if member.check() is None:
             member.create_table(f"{self.store.uri}/{ROOT}", wanted or spec(self.partition))
         return member
 
     def new_member(
-        self,
-        keep_days: float = 1.0,
-        group: str = "group",
-        transforms: Sequence[tuple[str, str, pa.DataType | None]] = (),
+        self, keep_days: float = 1.0, transforms: Sequence[tuple[str, str, pa.DataType | None]] = ()
     ) -> IcebergTable:
-        named = (self.store.uri, self.namespace, "readings", group)
+        named = (self.store.uri, self.namespace, "readings", "group")
         return IcebergTable(IcebergTarget("", self.properties, *named, keep_days, transforms), self.store)
 
     def create(self, schema: Schema, *partitions: PartitionField) -> Table:

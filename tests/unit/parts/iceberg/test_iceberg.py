@@ -1,8 +1,6 @@
 """What a table of an Iceberg catalog has after batches, repeated and at the same time."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +19,14 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, Stri
 
 from app.catalog.base import RestartError
 from app.errors import ConfigError, FatalError, RetryableError
-from app.model import DataFile, Mark, TopicPartition
+from app.model import Mark, TopicPartition
 from app.parts.iceberg import table as iceberg
 from app.parts.iceberg.entries import prepare
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
-from app.parts.iceberg.table import IcebergTable
 from app.parts.iceberg.table_metadata import are_in, properties_of
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.batches import spec
-from tests.support.waiting import PATIENCE, join, wait_for, wait_until
+from tests.support.waiting import PATIENCE, join, wait_for
 from tests.unit.parts.iceberg.iceberg_bench import EVERY_TYPE, P0, P1, ROOT, WANTED, IcebergBench, marks
 from tests.unit.parts.iceberg.iceberg_commits import commits
 
@@ -175,39 +172,12 @@ def test_offsets_of_a_topic_that_was_created_again_are_others(bench: IcebergBenc
     assert [row["n"] for row in bench.rows("n")] == [1, 2]
 
 
-def test_two_groups_write_one_table(bench: IcebergBench) -> None:
-    bench.member().add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
-    bench.member(group="other").add_files([bench.file("two", {"n": [2]})], "readings", marks(9))
-    assert len(bench.rows()) == 2
-
-
 def test_a_batch_of_several_partitions_is_there_as_soon_as_one_has_moved_on(bench: IcebergBench) -> None:
     both = bench.file("both", {"n": [1, 2]})
     bench.member().add_files([both], "readings", marks(9, tps=[P0, P1]))
     bench.member().add_files([bench.file("next", {"n": [3]})], "readings", marks(19))
     bench.member().add_files([both], None, marks(9, tps=[P0, P1]))
     assert len(bench.rows()) == 3
-
-
-def test_members_that_register_the_same_batches_at_once_register_each_once(bench: IcebergBench) -> None:
-    bench.member()
-    batches = [(bench.file(f"batch-{number}", {"n": [number]}), marks(number)) for number in range(8)]
-
-    def is_registered(member: IcebergTable, file: DataFile, of_batch: list[Mark]) -> bool:
-        try:
-            member.add_files([file], "readings", of_batch)
-        except RetryableError:  # SQLite is locked
-            return False
-        return True
-
-    def register_all(_: int) -> None:
-        member = bench.member()
-        for file, of_batch in batches:
-            wait_until(partial(is_registered, member, file, of_batch), "SQLite is free")
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(register_all, range(4)))
-    assert [row["n"] for row in bench.rows("n")] == list(range(8))
 
 
 # --- other engines change the table -----------------------------------------------------------------------------------
