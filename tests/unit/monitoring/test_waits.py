@@ -97,6 +97,7 @@ def test_the_other_side_cannot_make_us_ask_without_a_pause(bench: Bench) -> None
 
 def test_each_cause_is_logged_once_and_the_end_of_all(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
+    bench.run([])
     bench.run([busy(), busy(), busy(cause="refused"), busy()])
     assert caplog.messages == [
         "uploading x: busy. Wait. Trying again until it works",
