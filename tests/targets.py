@@ -38,11 +38,8 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/e2e/test_iceberg.py::test_engines_maintain",
         "tests/e2e/test_iceberg.py::test_removing_orphans",
     ),
-    "the checks of the command one by one; all of them together are for every day": (
-        "tests/e2e/test_check.py::test_in_a_folder",
+    "one check of the command; all of them together are for every day": (
         "tests/e2e/test_check.py::test_what_transform_builds",
-        "tests/e2e/test_check.py::test_all_are_there",
-        "tests/e2e/test_check.py::test_a_type_that_contradicts",
     ),
     "seconds each, while librdkafka tries again; the right ones are for every day": (
         "tests/integration/test_kafka_logins.py::test_a_wrong_login_names_its_variable",
@@ -62,13 +59,8 @@ NIGHT: Mapping[str, Sequence[str]] = {
         "tests/integration/test_customise_page.py",
     ),
     "the same promise with another value; one of them is for every day": (
-        "tests/e2e/test_glue_registry.py::test_json",
-        "tests/e2e/test_no_secret_is_told.py::test_in_trouble[a store that is away]",
-        "tests/e2e/test_no_secret_is_told.py::test_in_trouble[an Azure that is away]",
-        "tests/e2e/test_no_secret_is_told.py::test_in_trouble[a Google key that is none]",
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[a platform",
         "tests/e2e/test_no_secret_is_told.py::test_in_trouble[passwords",
-        "tests/e2e/test_no_secret_is_told.py::test_refused_by_the_catalog",
         "tests/e2e/test_refusals.py::test_a_missing_bucket_is_created_only_if_a_setting_says_so[True]",
     ),
     "thousands of objects": (

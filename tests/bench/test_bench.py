@@ -4,17 +4,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.avro import schema_of
 from bench.environment import DEPENDENCY
 from bench.lake import check_table
 from bench.messages import DEVICES, Workload, expected_totals, records, totals_of_first
@@ -112,22 +108,6 @@ def test_the_totals_are_those_of_the_messages(workload: Workload) -> None:
     assert {group.location for group in totals} == {value["location"] for value in values}
     assert len({group.location for group in totals}) == workload.locations
     assert len({group.day for group in totals}) == 1 + workload.over_midnight
-
-
-@pytest.mark.parametrize("workload", [WORKLOAD, Workload(COUNT, 4, plain=False, notes=2)])
-def test_the_messages_in_avro_have_the_values_of_those_in_json(workload: Workload) -> None:
-    in_json = list(records(workload))
-    in_avro = list(records(replace(workload, avro=True), schema_id=258))
-    schema: Any = fastavro.parse_schema(schema_of(str(in_json[0][1])))
-
-    assert [record[2:] for record in in_avro] == [record[2:] for record in in_json]
-    for (key, value, _, _), (same_key, encoded, _, _) in zip(in_json, in_avro, strict=True):
-        assert key == same_key
-        assert isinstance(encoded, bytes)
-        assert encoded[:5] == b"\0\0\0\1\2"  # as Confluent's serializers put the id of a schema
-        rest = BytesIO(encoded[5:])
-        assert fastavro.schemaless_reader(rest, schema, None) == json.loads(value or b"")
-        assert rest.read() == b""
 
 
 def test_the_first_readings_of_each_partition_are_those_that_were_produced_first() -> None:

@@ -112,6 +112,11 @@ class Scenario:
     def wait_until_committed(self, count: int, by: ConnectorProcess) -> None:
         by.wait_until(lambda: sum(self.committed()) >= count, f"{count:,} records committed by the group")
 
+    def finish(self, connector: ConnectorProcess, count: int) -> None:
+        """Wait until so many records are committed, and stop the connector: it ends well."""
+        self.wait_until_committed(count, by=connector)
+        assert connector.stop() == 0
+
     def kill_at_work(self, settings: dict[str, str], is_at_work: Callable[[], bool]) -> list[ConnectorProcess]:
         """Kill a member while a batch of it is on its way into the store, and let two others begin."""
         killed = self.connector(settings)

@@ -134,74 +134,13 @@ def test_all_is_well_and_nothing_is_left_behind(
     assert scenario.committed() == [0]
 
 
-def test_in_a_folder_without_spark_nothing_is_left_behind_and_programs_read_json(
-    check: Checker, scenario: Scenario, tmp_path: Path
-) -> None:
-    (tmp_path / "lake").mkdir()
-    check.settings |= {"S3_BUCKET": "", "STORAGE_URL": (tmp_path / "lake" / "of" / "mine").as_uri()}
-    checked = check("--json", *WITHOUT_SPARK, CATALOG_URL="", HTTP_PORT="0", JAVA_HOME="/nowhere")
-
-    assert checked.code == 0, checked.output
-    told = [json.loads(line) for line in checked.output.splitlines()]
-    assert {each["check"]: each["state"] for each in told} == dict.fromkeys(
-        ["broker", "topic", "group", "transform", "plan", "store", "table"], "ok"
-    )
-    [topic] = [each for each in told if each["check"] == "topic"]
-    assert (topic["subject"], topic["detail"]) == (scenario.topic, "1 partition")
-    assert list((tmp_path / "lake").iterdir()) == []
-
-
-def test_all_are_there_and_something_is_wrong_with_each(
-    check: Checker, scenario: Scenario, catalog: CatalogServer, s3_server: LocalMinio
-) -> None:
-    bucket = f"missing-{uuid.uuid4().hex[:8]}"
-    wrong = scenario.topic.replace("readings", "raedings")
-    port = catalog.url.rpartition(":")[2].partition("/")[0]
-    checked = check(
-        input=wrong,
-        STREAM_TIMEOUT_MS="1000",
-        STREAM_TIMEOUT_TOPIC="not-there",
-        S3_BUCKET=bucket,
-        CATALOG_AUTH_TOKEN=SECRET,
-        HTTP_PORT=port,
-        JAVA_HOME="/nowhere",
-    )
-
-    failures = checked.failures("topic", "silence", "catalog", "store", "port", "spark")
-    assert failures["topic"].startswith(f"finding the input topic '{wrong}': it does not exist; similar: ")
-    assert scenario.topic in failures["topic"]
-    assert "finding the topic of STREAM_TIMEOUT_TOPIC, 'not-there': it does not exist" in failures["silence"]
-    assert "the catalog answered 401" in failures["catalog"]
-    assert "Check CATALOG_AUTH_TOKEN" in failures["catalog"]
-    assert f"connecting to s3://{bucket}: The specified bucket does not exist" in failures["store"]
-    assert bucket not in [found["Name"] for found in s3_server.client().list_buckets()["Buckets"]]
-    assert failures["spark"].startswith("finding Java: Java 17 or newer is needed")
-    assert failures["port"].startswith(f"opening HTTP_PORT={port} on HTTP_HOST=")
-    assert "Choose another port or host, or port 0 for none" in failures["port"]
-    assert checked.told["broker"][0] == "ok"
-    assert checked.told["group"] == ("--", f"{scenario.group}  skipped: needs the topic")
-
-
-def test_a_type_that_contradicts_the_table_records_that_are_all_bad_and_silence_that_nobody_would_hear_of(
-    check: Checker, scenario: Scenario, s3_server: LocalMinio, bucket: str
-) -> None:
-    schema = json.dumps(TableSchema({"speed": pa.string()}).to_document())
-    s3_server.client().put_object(Bucket=bucket, Key=f"data/{scenario.topic}/_journal/schema.json", Body=schema)
-    scenario.produce([("key", "{", None, 0)])
-    checked = check(*WITHOUT_SPARK, COLUMN_TYPES="speed:double", STREAM_TIMEOUT_MS="1000")
-    failures = checked.failures("silence", "plan", "table")
-
-    assert "of 1 record 1 bad" in failures["plan"]
-    assert "column 'speed' is string in the table and double in COLUMN_TYPES" in failures["table"]
-    assert "Set STREAM_TIMEOUT_TOPIC, or define on_stream_timeout(key) in app/transform.py" in failures["silence"]
-
-
 def test_of_several_topics_each_line_names_the_table_that_it_is_of(
     check: Checker, scenario: Scenario, s3_server: LocalMinio, bucket: str
 ) -> None:
     orders, payments = topics = scenario.topic, f"{scenario.topic}.payments"
     scenario.kafka.create_topic(payments, 2)
     scenario.produce([("key", '{"ts_ms": 1, "speed": 1.5}', None, 0)])
+    scenario.kafka.produce(payments, [("key", "{", None, 0)])
     schema = json.dumps(TableSchema({"speed": pa.string()}).to_document())
     s3_server.client().put_object(Bucket=bucket, Key=f"data/raw_{payments}/_journal/schema.json", Body=schema)
     variables = {"input": ",".join([*topics, "typo"]), "TABLE_NAME": "raw_{topic}", "COLUMN_TYPES": "speed:double"}
@@ -211,13 +150,16 @@ def test_of_several_topics_each_line_names_the_table_that_it_is_of(
     states = {(each["check"], each.get("table")): each["state"] for each in told}
     named = [(name, f"raw_{topic}") for topic in topics for name in ("topic", "catalog", "plan", "table")]
     whole = [(name, None) for name in ("port", "broker", "topics", "group", "transform", "store")]
-    assert states == dict.fromkeys([*whole, *named], "ok") | {("table", f"raw_{payments}"): "failed"}
+    assert states == dict.fromkeys([*whole, *named], "ok") | {
+        (name, f"raw_{payments}"): "failed" for name in ("plan", "table")
+    }
     (warning,) = (warning for each in told for warning in each["warnings"])
     assert warning.startswith("finding the input topic 'typo': it does not exist")
     assert warning.endswith("It is read once it is there")
     details = {(each["check"], each.get("table")): each["detail"] for each in told}
     assert details["group", None].endswith("it has committed nothing yet")
     assert details["plan", f"raw_{orders}"].startswith("of 1 record 0 bad")
+    assert "of 1 record 1 bad" in details["plan", f"raw_{payments}"]
     assert checked.code == 1
 
 

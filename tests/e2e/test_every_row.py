@@ -102,8 +102,7 @@ def _check_books(catalog: CatalogServer, lake: Lake, scenario: Scenario, bucket:
 def test_a_local_folder_without_partitions(scenario: Scenario) -> None:
     scenario.produce(records(5_000))
     connector = scenario.connector(HIVE_COLUMNS="", TABLE_NAME="readings", S3_PREFIX="lake/v1")
-    scenario.wait_until_committed(5_000, by=connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 5_000)
 
     lake = Lake(scenario.folder / "lake" / "lake" / "v1" / "readings")
     assert lake.tally_by_duckdb() == Tally.of(range(5_000))
@@ -125,8 +124,7 @@ def test_folders_have_the_time_of_a_zone_and_a_field_inside_objects(scenario: Sc
     values = [{"ts_ms": at, "n": n, "meta": {"region": "eu", "kind": n % 2}} for n, at in enumerate(moments)]
     scenario.produce((None, json.dumps(each), None, 0) for each in values)
     connector = scenario.connector(scenario.local_store | layout, TIME_ZONE="Europe/Prague")
-    scenario.wait_until_committed(len(moments), by=connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, len(moments))
     lake = Lake(scenario.folder / "lake" / "data" / scenario.topic)
     rows = lake.query('SELECT n, day::int, hour::int, region, "meta.kind"::int, meta FROM {source} ORDER BY n')
     assert rows == [

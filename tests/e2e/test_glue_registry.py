@@ -68,8 +68,7 @@ def test_avro_with_a_schema_that_changes(glue: LocalGlue, scenario: Scenario) ->
     broken = [unknown(b""), framed(1, b""), old(b"\2"), b"\3\5" + new(b"")[2:18] + b"x", new(bytes(17 << 20))]
     scenario.produce((None, value, None, 0) for value in broken)
     connector = scenario.connector(settings)
-    scenario.wait_until_committed(1_005, connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 1_005)
     rows = scenario.lake.query("SELECT n, site, note FROM {source} ORDER BY n")
     assert rows == [(n, "a", None) if n < 500 else (n, None, "b") for n in range(1_000)]
     dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
@@ -112,8 +111,7 @@ def test_protobuf_by_the_texts_that_glue_has(glue: LocalGlue, scenario: Scenario
     broken = [bad(b"\0"), old(b"\x09"), new(b"")]
     scenario.produce((None, value, None, 0) for value in broken)
     connector = scenario.connector(settings)
-    scenario.wait_until_committed(1_003, connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 1_003)
     rows = scenario.lake.query("SELECT n, place.name, tags.t FROM {source} ORDER BY n")
     assert rows == [(n, "a", None) if n < 500 else (n, None, 7) for n in range(1_000)]
     dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
@@ -121,15 +119,3 @@ def test_protobuf_by_the_texts_that_glue_has(glue: LocalGlue, scenario: Scenario
     assert [value for value, _ in found] == broken
     for (_, reason), told in zip(found, ["etc/passwd", "no message", "which message"], strict=True):
         assert told in reason
-
-
-def test_json_needs_no_registry(glue: LocalGlue, scenario: Scenario) -> None:
-    fields = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    plain, packed = frames(glue, scenario.topic, "JSON", fields, fields | {"title": "Reading"})
-    texts = [json.dumps({"n": n, "site": f"s{n % 3}", "ts_ms": n}).encode() for n in range(1_000)]
-    scenario.produce((None, (packed if n % 2 else plain)(text), None, 0) for n, text in enumerate(texts))
-    connector = scenario.connector(scenario.local_store | {"KAFKA_VALUE_DESERIALIZER": "json-schema"})
-    scenario.wait_until_committed(1_000, connector)
-    assert connector.stop() == 0
-    assert connector.complaints() == []
-    assert scenario.lake.query("SELECT n, site FROM {source} ORDER BY n") == [(n, f"s{n % 3}") for n in range(1_000)]

@@ -100,8 +100,7 @@ def test_no_message_stops_the_others_or_changes(scenario: Scenario) -> None:
 
     again = scenario.connector(scenario.local_store, SETTINGS)  # the very same settings
     scenario.produce(good(3 * GOOD + HEAVY))
-    scenario.wait_until_committed(everything + 2 * GOOD, again)
-    assert again.stop() == 0
+    scenario.finish(again, everything + 2 * GOOD)
     assert_all_is_there_once(scenario, everything + 2 * GOOD)
 
 

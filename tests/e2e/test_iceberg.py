@@ -110,8 +110,7 @@ def test_a_catalog_that_is_away_is_waited_for(new_scenario: NewScenario, site: S
         scenario.produce(records(100, first=100))
         connector.wait_for_log("committing files to the Iceberg table .* Trying again until it works")
         detour.mend()
-        scenario.wait_until_committed(200, by=connector)
-        assert connector.stop() == 0
+        scenario.finish(connector, 200)
     site.assert_whole(scenario, 200)
 
 
@@ -130,8 +129,7 @@ def test_engines_read_every_value_and_partition(
     scenario.produce(records(1_000, first=0))
     columns = {"HIVE_COLUMNS": partitions, "TIMESTAMP_AS": "at", "COLUMN_TYPES": "n:bigint", "TIME_ZONE": "Etc/GMT+12"}
     connector = scenario.connector(site.settings | columns)
-    scenario.wait_until_committed(1_000, by=connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 1_000)
     rows = read_with_pyiceberg(site.catalog, site.namespace, scenario.topic)
     assert rows == read_with_duckdb(site.catalog, site.namespace, scenario.topic)
     by_number = {row["n"]: row for row in rows}
@@ -162,8 +160,7 @@ def test_a_catalog_of_another_kind_has_tables_in_every_store(
         "HIVE_COLUMNS": "location,day",
     }
     connector = scenario.connector(home.settings | variables)
-    scenario.wait_until_committed(500, by=connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 500)
     uri = home.settings["STORAGE_URL"]
     if kind == "azure":
         uri = f"abfss://{uri.removeprefix('az://')}@{home.settings['AZURE_STORAGE_ACCOUNT']}.dfs.core.windows.net"
@@ -193,8 +190,7 @@ def test_engines_maintain_the_table_while_it_is_written(new_scenario: NewScenari
         iceberg_spark.query(site.catalog, change)
         former = len(site.table(scenario).snapshots())
         wait_until(lambda: len(site.table(scenario).snapshots()) > former + 5, "commits with the new partitions")
-    scenario.wait_until_committed(produced[0], by=connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, produced[0])
     assert site.numbers(scenario) == list(range(produced[0]))
     assert {1} < set(site.table(scenario).inspect.files()["spec_id"].to_pylist())
 
@@ -213,8 +209,7 @@ def test_compact_merges_while_members_write_and_others_compact(new_scenario: New
         runs = [site.compact(scenario) for _ in range(2)]
         said = [run.communicate(timeout=PATIENCE)[0] for run in runs]
         assert [run.returncode for run in runs] == [0, 0], said
-    scenario.wait_until_committed(produced[0], by=connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, produced[0])
     before = len(site.table(scenario).inspect.files())
     last = site.compact(scenario)
     assert "files became" in last.communicate(timeout=PATIENCE)[0]
@@ -232,8 +227,7 @@ def test_removing_orphans_keeps_the_journal(new_scenario: NewScenario, site: Sit
     scenario = new_scenario()
     scenario.produce(records(500))
     connector = scenario.connector(site.settings | scenario.local_store | {"S3_BUCKET": ""})
-    scenario.wait_until_committed(500, by=connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 500)
     files = {path for path in scenario.lake.folder.rglob("*") if path.is_file()}
     orphan = scenario.lake.folder / "location=Oslo" / "left-over.parquet"
     orphan.parent.mkdir()

@@ -64,8 +64,7 @@ def test_to_read_the_topic_and_the_group_is_enough(guarded: GuardedKafka, scenar
     """On both lanes, for ``check`` and for ``try --topic``."""
     login, tree = guarded.login(*of_reader(scenario)), tree_of(lane, scenario.folder)
     connector = scenario.connector(scenario.local_store, login, root=tree)
-    scenario.wait_until_committed(100, connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 100)
     assert connector.complaints() == []
     assert sorted(scenario.lake.numbers()) == list(range(100))
 
@@ -119,8 +118,7 @@ def test_what_transform_sends_and_keeps_needs_more(
         assert f" {missing} on " in connector.complaints()[-1]
     else:
         assert "nothing failed" in checked(scenario, login, tree)
-        scenario.wait_until_committed(100, connector)
-        assert connector.stop() == 0
+        scenario.finish(connector, 100)
         assert sorted(scenario.lake.numbers()) == list(range(100))
 
 

@@ -73,8 +73,7 @@ def test_avro_with_schemas_that_change_and_a_registry_that_is_away(
     connector.wait_for_log(r"WARNING.*asking the schema registry at .* answered 503")
     assert scenario.committed() == [1_000]
     registry.status = None
-    scenario.wait_until_committed(1_106, connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 1_106)
 
     source = scenario.lake.query(
         "SELECT n, epoch_ms(moment), site, note, __key.device, year, month, day FROM {source} ORDER BY n"
@@ -117,8 +116,7 @@ def test_protobuf_as_a_serializer_writes_it(scenario: Scenario, registry: FakeSc
     scenario.produce([(None, broken, None, 0)])
     settings = {"KAFKA_VALUE_DESERIALIZER": "protobuf", "SCHEMA_REGISTRY_URL": registry.url}
     connector = scenario.connector(scenario.local_store | settings)
-    scenario.wait_until_committed(1_001, connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 1_001)
     rows = scenario.lake.query("SELECT n, unit.name, tags FROM {source} ORDER BY n")
     assert rows == [(n, f"u{n % 3}", ["a", "b"]) for n in range(1_000)]
     dead = Lake(scenario.folder / "lake" / "data" / "_dead_letter" / scenario.topic)
@@ -144,8 +142,7 @@ def test_a_real_registry(scenario: Scenario, schema_registry: LocalSchemaRegistr
     scenario.produce((None, value, None, 0) for value in [*later, framed(10**9, b""), framed(named, b"\1\2")])
     connector.wait_for_log(r"WARNING.*asking the schema registry at ")
     schema_registry.resume()
-    scenario.wait_until_committed(1_102, connector)
-    assert connector.stop() == 0
+    scenario.finish(connector, 1_102)
 
     rows = scenario.lake.query("SELECT n, unit, site, note FROM {source} ORDER BY n")
     assert rows[0] == (-1, "F", None, None)

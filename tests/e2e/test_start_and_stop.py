@@ -50,8 +50,7 @@ def test_a_spark_that_does_not_come_up_ends_the_process_and_loses_nothing(scenar
     refused.wait_until_nothing_is_left()
 
     second = scenario.connector(BATCH_SIZE="500", java=False)
-    scenario.wait_until_committed(1_000, by=second)
-    assert second.stop() == 0
+    scenario.finish(second, 1_000)
     assert scenario.lake.numbers() == list(range(1_000))
 
 

@@ -99,8 +99,7 @@ def test_a_group_begins_at_a_time_and_follows_another_one(new_scenario: NewScena
         connector = scenario.connector(root=tree, AUTO_OFFSET_RESET=since.isoformat(), FOLLOW_OFFSETS=follow)
         connector.wait_for_log("CONNECTED!")
         scenario.produce(records(more, first, partitions=2))
-        scenario.wait_until_committed(100 + first - 1_000 + more + added, connector)
-        assert connector.stop() == 0
+        scenario.finish(connector, 100 + first - 1_000 + more + added)
         return sorted(scenario.lake.numbers())
 
     added = 0

@@ -358,6 +358,10 @@ class Place:
         connector = self.connector(variables)
         connector.wait_until_consuming()
         self.produce(count)
+        self.finish(connector, *committed)
+
+    def finish(self, connector: ConnectorThread, *committed: int) -> None:
+        """Wait until these offsets are committed, and stop the connector."""
         self.wait_until_committed(*committed, by=connector)
         connector.stop()
 

@@ -48,8 +48,7 @@ def test_a_huge_message_leaves_its_beginning_and_its_size(place: Place) -> None:
     produce(place, "gzip", b"{}", key=b"k" * 3 * MB)
     place.produce(10)
     connector = place.connector()
-    place.wait_until_committed(32, by=connector)
-    connector.stop()
+    place.finish(connector, 32)
 
     place.assert_whole()
     value, key = dead_letters(place)
@@ -68,8 +67,7 @@ def test_what_the_client_cannot_decompress_is_passed_over_message_by_message(pla
     produce(place, "zstd", *[b'{"n":1}' + b" " * MB] * 6)
     place.produce(10)
     connector = place.connector(kafka=CLIENT)
-    place.wait_until_committed(37, by=connector)
-    connector.stop()
+    place.finish(connector, 37)
 
     place.assert_whole()
     letters = dead_letters(place)

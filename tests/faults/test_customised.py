@@ -61,8 +61,7 @@ def test_a_branch_to_a_topic_and_a_second_sink_get_every_record(place: Place) ->
 
     connector = place.connector(transform=transform)
     place.produce(200)
-    place.wait_until_committed(100, 100, by=connector)
-    connector.stop()
+    place.finish(connector, 100, 100)
     place.assert_whole()
     assert sorted(second.numbers) == list(range(200))
     assert place.kafka.count(alerts) == 100
@@ -89,8 +88,7 @@ def test_a_second_sink_that_asks_for_a_pause_loses_and_doubles_nothing_of_the_ta
     is_busy = False
     second = place.connector(lazy, transform=_with(sink))
     place.produce(50)
-    place.wait_until_committed(150, by=second)
-    second.stop()
+    place.finish(second, 150)
     place.assert_whole()
     assert set(sink.numbers) == set(range(150))
 
@@ -157,6 +155,5 @@ def test_a_join_loses_nothing_that_was_fetched_while_its_store_was_away(place: P
 
     second = place.connector(transform=slow)
     place.produce(2)
-    place.wait_until_committed(101, 101, by=second)
-    second.stop()
+    place.finish(second, 101, 101)
     place.assert_whole()

@@ -50,8 +50,7 @@ def test_a_disk_that_has_no_room_for_the_batch_takes_it_in_parts(
             fill(disk, left * 2**20)
         with scenario.connector(store, SETTINGS, COMMIT_INTERVAL="5") as connector:
             connector.wait_for_log(rf"batch \d+ \({reason}\)")
-            scenario.wait_until_committed(RECORDS, by=connector)
-            assert connector.stop() == 0
+            scenario.finish(connector, RECORDS)
     assert_whole(scenario, s3_server, bucket)
 
 
@@ -70,8 +69,7 @@ def test_a_disk_that_fills_up_amid_a_batch_ends_the_connector_and_the_next_one_f
         told = r"(writing in the temporary folder|writing a batch with Spark).*No space left.*\(TMPDIR"
         connector.wait_for_log(told)
     with scenario.connector(store, SETTINGS, COMMIT_INTERVAL="1") as connector:
-        scenario.wait_until_committed(RECORDS, by=connector)
-        assert connector.stop() == 0
+        scenario.finish(connector, RECORDS)
     assert_whole(scenario, s3_server, bucket)
 
 

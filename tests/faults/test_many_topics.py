@@ -57,6 +57,12 @@ class Topics:
         records = ((b"key", json.dumps({"n": n, field: n}), None, n % 2) for n in range(first, first + count))
         self.place.kafka.produce(self.of(name), records)
 
+    def write(self, connector: ConnectorThread, **counts: int) -> None:
+        """Produce so many records into each, and wait until they are in the tables of these topics."""
+        for name, count in counts.items():
+            self.produce(name, count)
+        connector.wait_until(lambda: self.are_whole(*counts), f"the records of {', '.join(counts)}")
+
     def are_whole(self, *names: str) -> bool:
         """Whether each record that was produced is in the table of its topic."""
         return all(len(self.place.numbers(self.of(name))) >= self.produced[name] for name in names or self.produced)
@@ -77,19 +83,15 @@ def wait_until_consuming(connector: ConnectorThread, partitions: int) -> None:
 def test_each_topic_goes_into_the_table_of_its_name_and_on_from_there_with_one_topic_and_back(place: Place) -> None:
     topics = Topics(place, "orders", "payments")
     first = topics.connector("orders", "payments")
-    topics.produce("orders", 100)
-    topics.produce("payments", 50)
-    first.wait_until(topics.are_whole, "all records")
+    topics.write(first, orders=100, payments=50)
     first.stop()
     topics.assert_whole()
 
     alone = place.connector(input=topics.of("orders"), TABLE_NAME="")
-    topics.produce("orders", 20)
-    alone.wait_until(lambda: topics.are_whole("orders"), "the records of the one topic")
+    topics.write(alone, orders=20)
     alone.stop()
     again = topics.connector()
-    topics.produce("payments", 20)
-    again.wait_until(topics.are_whole, "all records")
+    topics.write(again, payments=20)
     again.stop()
 
     topics.assert_whole()
@@ -102,8 +104,7 @@ class TestTopicsThatComeAndGo:
         first = topics.connector(variables=LATEST)
         wait_until_consuming(first, 2)
         topics.create("payments")
-        topics.produce("payments", 40)
-        first.wait_until(lambda: topics.are_whole("payments"), "the new topic")
+        topics.write(first, payments=40)
         first.stop()
         topics.create("late")
         topics.produce("late", 50)  # while no member is there
@@ -118,18 +119,14 @@ class TestTopicsThatComeAndGo:
     ) -> None:
         topics = Topics(place, "orders", "payments")
         connector = topics.connector()
-        topics.produce("orders", 100)
-        topics.produce("payments", 100)
-        connector.wait_until(topics.are_whole, "all records")
+        topics.write(connector, orders=100, payments=100)
         topics.delete("payments")
-        topics.produce("orders", 100)
-        connector.wait_until(lambda: topics.are_whole("orders"), "the records of the other topic")
+        topics.write(connector, orders=100)
         wait_until_consuming(connector, 2)
         topics.create("payments")
         topics.produce("payments", 30)
         connector.wait_until(lambda: len(place.numbers(topics.of("payments"))) == 130, "the topic that is made anew")
-        topics.produce("orders", 100)
-        connector.wait_until(lambda: topics.are_whole("orders"), "the records of the other topic")
+        topics.write(connector, orders=100)
         connector.stop()
         topics.assert_whole("orders")
         assert f"topic {topics.of('payments')} does not exist" in caplog.text
@@ -162,9 +159,7 @@ def test_transform_gets_the_records_of_all_topics_and_can_tell_them_apart(place:
     place.transform = lambda sdf: sdf.apply(lambda value: {**value, "of": message_context().topic})
     topics = Topics(place, "orders", "payments")
     connector = topics.connector()
-    topics.produce("orders", 100)
-    topics.produce("payments", 100)
-    connector.wait_until(topics.are_whole, "all records")
+    topics.write(connector, orders=100, payments=100)
     connector.stop()
     topics.assert_whole()
     for topic in map(topics.of, topics.produced):
@@ -176,20 +171,16 @@ class TestATableIsSetAside:
     def test_and_opened_again_while_others_go_on(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
         topics = Topics(place, "orders", "payments")
         connector = topics.connector()
-        topics.produce("orders", 100)
-        topics.produce("payments", 100)
-        connector.wait_until(topics.are_whole, "all records")
+        topics.write(connector, orders=100, payments=100)
         schema = place.store_folder / schema_key(f"data/{topics.of('payments')}")
         before = schema.read_bytes()
         schema.write_text("{}")
         topics.produce("payments", 100, field="paid_twice")
         connector.wait_until(lambda: topics.of("payments") in connector._now.aside, "its failure")
-        topics.produce("orders", 100)
-        connector.wait_until(lambda: topics.are_whole("orders"), "the records of the other topic")
+        topics.write(connector, orders=100)
         schema.write_bytes(before)
         connector.wait_until(topics.are_whole, "all records")
-        topics.produce("payments", 100)
-        connector.wait_until(topics.are_whole, "all records")
+        topics.write(connector, payments=100)
         connector.stop()
         topics.assert_whole()
 
@@ -197,9 +188,7 @@ class TestATableIsSetAside:
         topics = Topics(place, "orders", "payments")
         store = MoodyStore(place.store_folder)
         connector = topics.connector(store=store)
-        topics.produce("orders", 10)
-        topics.produce("payments", 10)
-        connector.wait_until(topics.are_whole, "all records")
+        topics.write(connector, orders=10, payments=10)
         schema = schema_key(f"data/{topics.of('payments')}")
         away = RetryableError("writing the schema", "503")
         store.refuse_small = lambda key: away if key == schema else None

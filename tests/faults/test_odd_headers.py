@@ -17,8 +17,7 @@ def test_a_header_name_that_is_not_utf8_is_replaced(place: Place, metadata: str)
         produce_with_header(place.kafka.bootstrap_servers, place.topic, value, b"\xff\xfe")
     place.produced += 2
     connector = place.connector(METADATA_COLUMNS=metadata)
-    place.wait_until_committed(103, by=connector)
-    connector.stop()
+    place.finish(connector, 103)
 
     place.assert_whole()
     replaced = [{"key": "\ufffd", "value": b"v"}]

@@ -54,6 +54,5 @@ def test_a_failure_that_only_a_revocation_meets_ends_the_connector(place: Place,
     second = place.connector()
 
     assert first.wait() is DENIED
-    place.wait_until_committed(50, 50, by=second)
-    second.stop()
+    place.finish(second, 50, 50)
     place.assert_whole()

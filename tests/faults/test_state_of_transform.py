@@ -37,8 +37,7 @@ def test_after_a_crash_the_state_gets_what_only_the_table_has(place: Place, capl
     second = place.connector(transform=_numbered)
     second.wait_until_consuming()
     place.produce(50)
-    place.wait_until_committed(150, by=second)
-    second.stop()
+    place.finish(second, 150)
     place.assert_whole()
     assert "rows are in the table already" in caplog.text
 
@@ -52,8 +51,7 @@ def test_records_without_rows_are_in_the_state_once(place: Place) -> None:
         connector = place.connector(transform=every_other)
         connector.wait_until_consuming()
         place.produce(98)
-        place.wait_until_committed(98 * life, by=connector)
-        connector.stop()
+        place.finish(connector, 98 * life)
     place.assert_whole(range(0, 196, 10))  # the count went on from the changelog
     assert list(place.journals()) == [0]
 
@@ -91,8 +89,7 @@ def test_with_state_a_bad_record_that_ends_the_connector_is_in_no_commit(place: 
         assert isinstance(connector.wait(), DataError)
     refuse = False
     connector = place.connector(transform=failing_at_the_fiftieth, ON_BAD_RECORD="fail")
-    place.wait_until_committed(100, by=connector)
-    connector.stop()
+    place.finish(connector, 100)
     place.assert_whole()
 
 
@@ -111,6 +108,5 @@ def test_back_pressure_while_records_come_again_writes_none_of_them_twice(
     second = place.connector({"COMMIT_INTERVAL": "1"}, store=store, transform=_numbered, timings=hasty)
     second.wait_until(lambda: "is read again" in caplog.text, "back-pressure")
     store.refuse = lambda _: None
-    place.wait_until_committed(150, by=second)
-    second.stop()
+    place.finish(second, 150)
     place.assert_whole()

@@ -52,8 +52,7 @@ class TestRecreatedAndRefilled:
         assert "the topic was recreated" in str(error)
         assert place.numbers() == list(range(100))
         second = place.connector(LATEST)
-        place.wait_until_committed(300, by=second)
-        second.stop()
+        place.finish(second, 300)
         assert place.numbers() == list(range(400))
 
     def test_what_was_read_before_and_is_not_written_is_not_taken_for_the_new_topic(self, place: Place) -> None:

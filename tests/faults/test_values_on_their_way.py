@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from quixstreams.dataframe import StreamingDataFrame
 
 from dev.broker import QUIET
-from tests.faults.connector_thread import ConnectorThread, Place, Transform
+from tests.faults.connector_thread import Place, Transform
 from tests.support.waiting import PATIENCE, wait_until
 
 MAIN = Path(__file__).parents[2] / "main.py"
@@ -43,11 +43,6 @@ def received(place: Place) -> list[Sent]:
 
         wait_until(has_all, "all messages of the topic")
     return [(one.key(), one.value(), one.headers() or [], one.timestamp()[1]) for one in messages]
-
-
-def ended_well(place: Place, connector: ConnectorThread, records: int) -> None:
-    place.wait_until_committed(records, by=connector)
-    connector.stop()
 
 
 def replay(place: Place, *options: str) -> None:
@@ -105,7 +100,7 @@ def test_bad_records_come_back_byte_by_byte(place: Place, way: str) -> None:
     good: Sent = (b"1", b'{"ts_ms":1735689600000,"a":1}', [], LAST_YEAR)
     send(place, good, *bad, good)
     connector = place.connector(variables, transform=transform, HIVE_COLUMNS="year")
-    ended_well(place, connector, len(bad) + 2)
+    place.finish(connector, len(bad) + 2)
 
     replay(place)
 
@@ -115,18 +110,3 @@ def test_bad_records_come_back_byte_by_byte(place: Place, way: str) -> None:
     ]
     assert found == bad
     assert len(list(rows(place))) == 2
-
-
-@pytest.mark.night
-def test_what_transform_has_made_of_a_message_comes_back_without_its_other_rows(place: Place) -> None:
-    def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
-        return sdf.apply(lambda value: [{"ts_ms": each} for each in value["times"]], expand=True)
-
-    send(place, (b"k", b'{"times":[1735689600000,"soon"]}', [], LAST_YEAR))
-    connector = place.connector(transform=transform, HIVE_COLUMNS="year")
-    ended_well(place, connector, 1)
-
-    replay(place)
-
-    assert [(key, value) for key, value, *_ in received(place)[1:]] == [(b"k", b'{"ts_ms":"soon"}')]
-    assert [row["ts_ms"] for row in rows(place)] == [1735689600000]

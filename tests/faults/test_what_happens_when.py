@@ -43,8 +43,7 @@ def test_state_goes_back_to_the_last_commit_where_a_late_member_has_closed_the_l
     place.wait_until_committed(90, by=connector)
     place.close_log()
     place.produce(90)
-    place.wait_until_committed(180, by=connector)
-    connector.stop()
+    place.finish(connector, 180)
     place.assert_whole()
     rows = [row for path in place.files() for row in pq.ParquetFile(path).read().to_pylist()]
     assert sorted(row["before"] for row in rows) == list(range(180))
@@ -63,8 +62,7 @@ def test_a_table_that_is_deleted_while_it_is_written_begins_anew(place: Place) -
     assert isinstance(error, RetryableError)
     assert "the table was deleted" in str(error)
     again = place.connector()
-    place.wait_until_committed(200, by=again)
-    again.stop()
+    place.finish(again, 200)
     place.assert_whole(range(100, 200))
 
 
@@ -76,8 +74,7 @@ def test_two_groups_on_one_table_write_their_rows_each(place: Place, caplog: pyt
         connectors[-1].wait_until_consuming()
     place.produce(100)
     for place.group, connector in zip((one, other), connectors, strict=True):
-        place.wait_until_committed(100, by=connector)
-        connector.stop()
+        place.finish(connector, 100)
 
     assert f"other consumer groups too ({one})" in caplog.text
     place.assert_whole([*range(100), *range(100)])

@@ -18,6 +18,7 @@ import pytest
 
 from dev.minio import LocalMinio
 from dev.spark_cluster import SparkCluster, spark_cluster
+from tests.e2e.scenario import s3_store
 from tests.services.main_process import MAIN, run_main
 from tests.services.spark import kept_variables
 from tests.support.waiting import wait_until
@@ -64,11 +65,7 @@ class Bucket:
 
     def settings(self) -> dict[str, str]:
         return {
-            "S3_BUCKET": self.name,
-            "AWS_ENDPOINT_URL": self.server.endpoint_url,
-            "AWS_ACCESS_KEY_ID": self.server.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.server.secret_key,
-            "AWS_REGION": self.server.region,
+            **s3_store(self.server, self.name),
             "input": "readings",
             "HIVE_COLUMNS": "place",
             "SPARK_DRIVER_MEMORY": "512m",

@@ -109,20 +109,6 @@ def test_a_mistake_is_one_message_with_its_line(name: str, try_here: Here) -> No
 
 
 @pytest.mark.night
-@pytest.mark.parametrize("name", ["syntax", "a hook that is none"])
-def test_the_connector_itself_tells_it_before_it_asks_anybody(name: str, tmp_path: Path) -> None:
-    text, message = MISTAKES[name]
-    tree = customised(tmp_path / "tree", text)
-    done = run(tree, S3_BUCKET="nowhere", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:9", HTTP_PORT="0")
-    assert done.returncode == 2
-    told = done.stdout + done.stderr
-    [line] = [line for line in told.splitlines() if line.startswith("ERROR! ")]
-    assert re.search(message, line.replace("at app/transform", "at transform")), line  # its place in a whole tree
-    assert "Traceback" not in told
-    assert "report this as a bug" not in told
-
-
-@pytest.mark.night
 def test_commands_that_need_no_transform_do_not_load_it(tmp_path: Path) -> None:
     tree = customised(tmp_path / "tree", "syntax error")
     table = tmp_path / "lake/data/sensor-data"

@@ -9,7 +9,7 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_120
+MOST_LINES = 32_082
 MOST_LINES_OF_PARTS = {
     "audit": 699,
     "avro": 616,
@@ -28,13 +28,13 @@ MOST_LINES_OF_PARTS = {
     "registry": 588,
     "replay": 255,
     "schema": 379,
-    "stream_timeouts": 331,
+    "stream_timeouts": 345,
     "try_out": 621,
     "until": 253,
 }
-MOST_LINES_WITHOUT_PARTS = 20_550
-MOST_LINES_OF_CORE = 9_131
-MOST_LINES_OF_TESTS = 51_762
+MOST_LINES_WITHOUT_PARTS = 20_498
+MOST_LINES_OF_CORE = 9_128
+MOST_LINES_OF_TESTS = 51_335
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 LARGER = {"Connector"}  # it has the parts of the process
 

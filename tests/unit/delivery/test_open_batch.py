@@ -10,7 +10,7 @@ import pytest
 from app.delivery.stage import OpenBatch, Staged, Stager
 from app.model import Batch, OffsetRange, Rejected, StagedFile, TopicPartition
 from app.reasons import Reason
-from app.table.layout import data_key, dead_letter_key, file_name
+from app.table.layout import dead_letter_key, file_name
 from app.table.schema import TableSchema
 from tests.support.batches import TP, batch, batch_of, row, spec, stager
 
@@ -51,19 +51,6 @@ def rows_by_file(staged: Staged) -> list[tuple[str, list[Any]]]:
         groups[values.pop(file.group_column)].append(values)
     assert [len(rows) for rows in groups] == [group.rows for group in file.groups]
     return [(group.partition_values["p"], rows) for group, rows in zip(file.groups, groups, strict=True)]
-
-
-def test_portions_come_together_in_one_file_for_each_folder(gathering: Gathering) -> None:
-    gathering.add(batch({"p": "a", "v": 1}, {"p": "b", "v": 2}, first=10))
-    gathering.add(batch({"p": "b", "v": 3}, {"p": "c", "v": 4}, first=12))
-    gathering.add(batch({"p": "a", "v": 5}, first=14))
-    staged = gathering.batch.close()
-    assert rows_by_file(staged) == [("a", [{"v": 1}, {"v": 5}]), ("b", [{"v": 2}, {"v": 3}]), ("c", [{"v": 4}])]
-    [part] = staged.parts
-    assert (part.offsets.first, part.offsets.last) == (10, 14)
-    assert staged.file is not None
-    keys = [data_key("data/t", {"p": value}, file_name([part])) for value in "abc"]
-    assert [group.key for group in staged.file.groups] == keys
 
 
 def test_a_file_has_the_partitions_whose_rows_it_holds(gathering: Gathering) -> None:

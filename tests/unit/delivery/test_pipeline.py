@@ -14,22 +14,9 @@ from tests.fakes.kafka_message import KafkaMessage
 from tests.support.batches import UNBOUNDED
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.world import P0, P2
-from tests.unit.delivery.pipeline_line import AT_ONCE, ROOT, A, B, Gate, Line, NewLine, bad, one, own_threads, piece
+from tests.unit.delivery.pipeline_line import AT_ONCE, B, Gate, Line, NewLine, bad, one, own_threads, piece
 
 # --- all goes well --------------------------------------------------------------------------------------------------
-
-
-def test_rows_reach_the_lake_and_their_files_the_catalog(line: Line) -> None:
-    line.batch(piece({"p": "a", "v": 1}, {"p": "b", "v": 2}, {"p": "a", "v": 3}, first=40))
-    assert line.delivered()
-    name = f"data_sensors-0_0000000000000000040-42_{A}-1.parquet"
-    assert line.catalog.keys == [f"{ROOT}/p=a/{name}", f"{ROOT}/p=b/{name}"]
-    assert [values["v"] for values in line.rows()] == [1, 3, 2]
-    files = line.catalog.requests[0]
-    assert [(file.rows, dict(file.partition_values)) for file in files] == [(2, {"p": "a"}), (1, {"p": "b"})]
-    for file in files:
-        assert file.uri == f"{line.store.uri}/{file.key}"
-        assert file.size == (line.lake / file.key).stat().st_size
 
 
 def test_rows_keep_their_order_where_some_come_as_messages(new_line: NewLine) -> None:

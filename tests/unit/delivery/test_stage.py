@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -85,11 +84,3 @@ def test_large_rows_are_in_row_groups_that_a_small_heap_can_hold(path: Path, mon
     assert [group.num_rows for group in groups if group.total_byte_size > 16 * unit + 1_000] == [1]
     assert len(groups) < 20, "small ones stay together"
     assert [len(row.get("v") or "") // unit for row in rows_of(file)[0]] == [0] * 5 + [9, 9] + [0] * 93 + [17, 7]
-
-
-def test_the_file_is_one_plain_row_group(path: Path) -> None:
-    file = staged(batch(*({"v": i} for i in range(1_000))), spec(), path)
-    footer = pq.read_metadata(file.path)
-    assert footer.num_row_groups == 1
-    assert footer.row_group(0).column(0).compression == "UNCOMPRESSED"
-    assert pq.read_schema(file.path).field(file.group_column).type == pa.int32()

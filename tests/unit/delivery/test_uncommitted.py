@@ -13,11 +13,6 @@ def of(*polls: tuple[int, int | None]) -> Uncommitted:
     return uncommitted
 
 
-def test_the_first_record_counts() -> None:
-    assert of().oldest is None
-    assert of((0, 1_000), (10, 2_000)).oldest == 1.0
-
-
 def test_after_a_commit_the_first_one_behind_it_counts() -> None:
     uncommitted = of((0, 1_000), (10, 2_000), (20, 3_000))
     uncommitted.committed(0, is_all=False)

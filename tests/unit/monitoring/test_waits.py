@@ -74,13 +74,6 @@ def busy(retry_after: float | None = None, cause: str = "busy") -> RetryableErro
 # --- trying again ---------------------------------------------------------------------------------------------------
 
 
-def test_what_works_is_done_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    assert not bench.run([])
-    assert not bench.counted
-    assert not caplog.messages
-
-
 def test_pauses_grow_to_half_a_minute_and_stay_there(bench: Bench) -> None:
     full = [0.5 * 2**tries for tries in range(6)] + [30.0] * 6
     assert all(most / 2 <= pause <= most for pause, most in zip(bench.run([busy()] * 12), full, strict=True))
@@ -104,6 +97,7 @@ def test_the_other_side_cannot_make_us_ask_without_a_pause(bench: Bench) -> None
 
 def test_each_cause_is_logged_once_and_the_end_of_all(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
+    bench.run([])
     bench.run([busy(), busy(), busy(cause="refused"), busy()])
     assert caplog.messages == [
         "uploading x: busy. Wait. Trying again until it works",

@@ -1,6 +1,5 @@
 """What a staged file tells of its rows, so that Spark's heap can be kept from filling up."""
 
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,9 @@ def told(folder: Path, columns: dict[str, Any]) -> StagedFile:
     [
         (pa.array([1, None], pa.int64()), 8),
         (pa.array([True, None]), 1),
-        (pa.array([Decimal("1.5"), None]), 16),
         (pa.array(["a", "ü" * 5, None]), 10),
-        (pa.array([b"12345", b""]), 5),
         (pa.array([None], pa.string()), 0),
         (pa.array([[1, 2, 3], [], None], pa.list_(pa.int64())), 24),
-        (pa.array([["a"] * 4, ["bb"]]), 8),
         (pa.array([{"a": 1, "b": "four"}, None]), 12),
         (pa.array([[{"a": "four"}, {"a": "x"}]]), 8),
     ],

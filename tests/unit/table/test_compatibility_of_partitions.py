@@ -17,7 +17,6 @@ from app.table.layout import HIVE_NULL, QUIX_NULL, data_key, is_data_file, null_
         ("data/t/x=/part-0.parquet", ("x",), ("",)),
         ("data/t/a%3Db=1/part-0.parquet", ("a=b",), ("1",)),
         ("data/t/part-0.parquet", (), ()),
-        ("data/t/part=0.parquet", (), ()),
         ("data/t/batch-7/x=1/part-0.parquet", ("x",), ("1",)),
     ],
 )
@@ -40,10 +39,8 @@ def test_the_spec_of_a_key_we_wrote_is_read_back(values: dict[str, str]) -> None
         ("data/t/_journal/x.parquet", False),
         ("data/t/year=2024/_temporary/0/part-0.parquet", False),
         ("data/t/year=2024/.upload-1.parquet", False),
-        ("data/t/year=2024/_SUCCESS", False),
         ("data/t/schema.json", False),
         ("data/t/other/data_1.parquet", False),
-        ("data/t/other/year=2024/part-0.parquet", False),
         ("data/t/year=2024/other/part-0.parquet", False),
     ],
 )

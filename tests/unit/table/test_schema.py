@@ -100,9 +100,7 @@ def test_no_column_is_lost_and_what_exists_keeps_its_place(
     [
         ("bigint", "double", "double"),
         ("int", "bigint", "bigint"),
-        ("int", "double", "double"),
         ("boolean", "bigint", "boolean"),
-        ("string", "bigint", "string"),
         ("date", "timestamp", "date"),
         ("timestamp_ntz", "timestamp", "timestamp_ntz"),
         ("decimal(10,2)", "double", "decimal(10,2)"),
@@ -145,7 +143,6 @@ def test_the_document_is_what_it_says() -> None:
     ("document", "reason"),
     [
         (None, "no JSON object with a version"),
-        ([], "no JSON object with a version"),
         ({}, "no JSON object with a version"),
         ({"version": 3, "columns": []}, "it has version 3, this release knows version 2"),
         ({"version": 1}, "it has no list of columns"),
@@ -165,9 +162,7 @@ def test_a_damaged_document_says_what_is_wrong(document: object, reason: str) ->
     [
         (pa.int8(), "int"),
         (pa.uint16(), "int"),
-        (pa.int32(), "int"),
         (pa.uint32(), "bigint"),
-        (pa.int64(), "bigint"),
         (pa.float32(), "double"),
         (pa.large_string(), "string"),
         (pa.dictionary(pa.int32(), pa.string()), "string"),
@@ -179,7 +174,6 @@ def test_a_damaged_document_says_what_is_wrong(document: object, reason: str) ->
         (pa.list_(pa.field("element", pa.float32())), "array<double>"),
         (pa.struct([("a", pa.int16()), ("b", pa.null())]), "struct<a:int>"),
         (pa.null(), ""),  # void columns are left out
-        (pa.list_(pa.null()), ""),
         (pa.struct([("a", pa.null())]), ""),
     ],
 )

@@ -84,7 +84,6 @@ def test_the_types_of_columns() -> None:
         (parse_column_types, "temp", "':' is missing after the name 'temp'"),
         (parse_column_types, ":int", "a name is missing before ':'"),
         (parse_column_types, "a:int,,b:int", "a name is missing before ','"),
-        (parse_column_types, "a:int,A:double", "the name 'A' is given twice"),
         (parse_column_types, "o:struct<a:int,A:int>", "the name 'A' is given twice"),
         (parse_column_types, "a:int b:int", "'int b' is no type"),
     ],

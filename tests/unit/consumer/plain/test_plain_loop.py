@@ -15,7 +15,6 @@ from app.consumer.plain.transformer import Transformer, stateless_dataframe
 from app.delivery.members import Members
 from app.errors import FatalError, RetryableError
 from app.journal.beginning import Start
-from app.journal.journal import FencedError
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.timings import Timings
@@ -130,12 +129,6 @@ def test_nothing_is_read_before_it_is_claimed_and_then_from_where_the_log_ends(b
     assert bench.taken == {P0: [1, 2], P1: [0, 1]}
     assert bench.client.calls[:2] == ["assign nothing", "assign 0 at 1"]
     assert "assign 0 at 3, 1 at 0" in bench.client.calls, "the other one stays where it is"
-
-
-def test_where_a_partition_begins_is_copied_to_the_group(bench: Bench) -> None:
-    bench.member.starts = {P0: Start(3), P1: Start(2)}
-    bench.run()
-    assert bench.client.commits[0] == {P0: 3, P1: 2}
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -420,12 +413,6 @@ def test_logs_that_are_closed_now_and_then_are_no_end(bench: Bench) -> None:
     bench.run(*[step for _ in range(8) for step in (bench.fence, lambda: bench.clock.advance(301))])
     assert len(bench.member.closed) == 9
     assert bench.client.committed == {P0: 3, P1: 2}
-
-
-def test_a_log_that_is_gone_is_not_claimed_again(bench: Bench) -> None:
-    with pytest.raises(RetryableError, match="the table was deleted"):
-        bench.run(lambda: bench.fence(FencedError("it is gone: the table was deleted")), bench.wait, None)
-    assert bench.member.closed == [None]
 
 
 # --- the end --------------------------------------------------------------------------------------------------------

@@ -192,6 +192,12 @@ def test_check_reports_what_ends_the_start(
     assert failed == {name_of(wrong): world.start_error()}
 
 
+def test_a_mistake_in_transform_ends_the_start_before_anybody_is_asked(world: World) -> None:
+    for wrong in (transform, broker, catalog, store):
+        wrong(world)
+    assert "no attribute 'aply'" in world.start_error()
+
+
 def test_nothing_that_check_tries_is_missing_above(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     for wrong in (port, catalog, topic, silence, registry):
         wrong(world)

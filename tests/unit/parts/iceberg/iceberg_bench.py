@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,21 @@ from tests.support.batches import spec
 ROOT = "data/readings"
 WANTED = spec("place")
 P0, P1 = TopicPartition("readings", 0), TopicPartition("readings", 1)
+AT = datetime(2025, 3, 30, 12, 0, 0, 5)
+EVERY_TYPE = {
+    "n": pa.array([2**60, None], pa.int64()),
+    "x": pa.array([1.5, float("nan")]),
+    "s": ["ü", None],
+    "b": [b"\0", None],
+    "ok": [True, None],
+    "born": [AT.date(), None],
+    "local": pa.array([AT, None], pa.timestamp("us")),
+    "moment": pa.array([AT.replace(tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+    "price": pa.array([Decimal("12.34"), None], pa.decimal128(10, 2)),
+    "sum": pa.array([Decimal("-1"), None], pa.decimal128(38, 0)),
+    "tags": [["a", None], None],
+    "where": [{"lat": 1.0, "path": [{"z": 1}]}, None],
+}
 
 
 class IcebergBench:
@@ -40,21 +56,16 @@ class IcebergBench:
         self.namespace = namespace
         self.partition = partition
 
-    def member(
-        self, *, keep_days: float = 1.0, group: str = "group", wanted: layout.PartitionSpec | None = None
-    ) -> IcebergTable:
-        member = self.new_member(keep_days, group)
+    def member(self, *, keep_days: float = 1.0, wanted: layout.PartitionSpec | None = None) -> IcebergTable:
+        member = self.new_member(keep_days)
         if member.check() is None:
             member.create_table(f"{self.store.uri}/{ROOT}", wanted or spec(self.partition))
         return member
 
     def new_member(
-        self,
-        keep_days: float = 1.0,
-        group: str = "group",
-        transforms: Sequence[tuple[str, str, pa.DataType | None]] = (),
+        self, keep_days: float = 1.0, transforms: Sequence[tuple[str, str, pa.DataType | None]] = ()
     ) -> IcebergTable:
-        named = (self.store.uri, self.namespace, "readings", group)
+        named = (self.store.uri, self.namespace, "readings", "group")
         return IcebergTable(IcebergTarget("", self.properties, *named, keep_days, transforms), self.store)
 
     def create(self, schema: Schema, *partitions: PartitionField) -> Table:

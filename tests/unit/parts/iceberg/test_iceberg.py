@@ -1,10 +1,6 @@
 """What a table of an Iceberg catalog has after batches, repeated and at the same time."""
 
-import datetime as dt
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +11,6 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     ServiceUnavailableError,
-    UnauthorizedError,
 )
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
@@ -24,23 +19,16 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, Stri
 
 from app.catalog.base import RestartError
 from app.errors import ConfigError, FatalError, RetryableError
-from app.model import DataFile, Mark, TopicPartition
+from app.model import Mark, TopicPartition
 from app.parts.iceberg import table as iceberg
 from app.parts.iceberg.entries import prepare
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
-from app.parts.iceberg.table import IcebergTable
 from app.parts.iceberg.table_metadata import are_in, properties_of
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.batches import spec
-from tests.support.waiting import PATIENCE, join, wait_for, wait_until
-from tests.unit.parts.iceberg.iceberg_bench import P0, P1, ROOT, WANTED, IcebergBench, marks
+from tests.support.waiting import PATIENCE, join, wait_for
+from tests.unit.parts.iceberg.iceberg_bench import EVERY_TYPE, P0, P1, ROOT, WANTED, IcebergBench, marks
 from tests.unit.parts.iceberg.iceberg_commits import commits
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> IcebergBench:
-    return IcebergBench(tmp_path)
-
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
@@ -54,25 +42,12 @@ def test_two_members_create_one_table_where_the_files_are_with_its_partitions(be
 
 
 def test_files_bring_their_columns_and_types(bench: IcebergBench) -> None:
-    at = dt.datetime(2025, 3, 30, 12, 0, 0, 5)
-    columns = {
-        "n": pa.array([2**60, None], pa.int64()),
-        "x": pa.array([1.5, float("nan")]),
-        "s": ["ü", None],
-        "b": [b"\0", None],
-        "ok": [True, None],
-        "day": [at.date(), None],
-        "local": pa.array([at, None], pa.timestamp("us")),
-        "moment": pa.array([at.replace(tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
-        "price": pa.array([Decimal("12.34"), None], pa.decimal128(10, 2)),
-        "tags": [["a", "b"], None],
-        "where": [{"lat": 1.0, "path": [{"z": 1}]}, None],
-    }
-    bench.member().add_files([bench.file("one", columns), bench.file("two", columns, place=None)], "readings", marks(9))
+    files = [bench.file("one", EVERY_TYPE), bench.file("two", EVERY_TYPE, place=None)]
+    bench.member().add_files(files, "readings", marks(9))
     found = {str(row["place"]): row for row in bench.rows() if row["n"] is not None}
     assert set(found) == {"Rome", "None"}
     expected = {
-        name: (array.to_pylist() if isinstance(array, pa.Array) else array)[0] for name, array in columns.items()
+        name: (array.to_pylist() if isinstance(array, pa.Array) else array)[0] for name, array in EVERY_TYPE.items()
     }
     assert {name: value for name, value in found["Rome"].items() if name != "place"} == expected
 
@@ -197,39 +172,12 @@ def test_offsets_of_a_topic_that_was_created_again_are_others(bench: IcebergBenc
     assert [row["n"] for row in bench.rows("n")] == [1, 2]
 
 
-def test_two_groups_write_one_table(bench: IcebergBench) -> None:
-    bench.member().add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
-    bench.member(group="other").add_files([bench.file("two", {"n": [2]})], "readings", marks(9))
-    assert len(bench.rows()) == 2
-
-
 def test_a_batch_of_several_partitions_is_there_as_soon_as_one_has_moved_on(bench: IcebergBench) -> None:
     both = bench.file("both", {"n": [1, 2]})
     bench.member().add_files([both], "readings", marks(9, tps=[P0, P1]))
     bench.member().add_files([bench.file("next", {"n": [3]})], "readings", marks(19))
     bench.member().add_files([both], None, marks(9, tps=[P0, P1]))
     assert len(bench.rows()) == 3
-
-
-def test_members_that_register_the_same_batches_at_once_register_each_once(bench: IcebergBench) -> None:
-    bench.member()
-    batches = [(bench.file(f"batch-{number}", {"n": [number]}), marks(number)) for number in range(8)]
-
-    def is_registered(member: IcebergTable, file: DataFile, of_batch: list[Mark]) -> bool:
-        try:
-            member.add_files([file], "readings", of_batch)
-        except RetryableError:  # SQLite is locked
-            return False
-        return True
-
-    def register_all(_: int) -> None:
-        member = bench.member()
-        for file, of_batch in batches:
-            wait_until(partial(is_registered, member, file, of_batch), "SQLite is free")
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(register_all, range(4)))
-    assert [row["n"] for row in bench.rows("n")] == list(range(8))
 
 
 # --- other engines change the table -----------------------------------------------------------------------------------
@@ -332,20 +280,6 @@ def test_a_table_that_was_dropped_ends_the_process_and_the_next_one_begins(
 
 
 # --- errors and limits ------------------------------------------------------------------------------------------------
-
-
-def test_a_refused_login_is_no_outage_and_shows_no_secret(bench: IcebergBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.properties |= {"token": "hush-hush", "credential": "me:secret-word"}
-    member = bench.member()
-
-    def refuse(_: int) -> None:
-        raise UnauthorizedError("NotAuthorized: token expired, Bearer hush-hush of secret-word")
-
-    commits(monkeypatch, before=refuse)
-    with pytest.raises(FatalError, match=r"token expired.*CATALOG_AUTH_TOKEN") as caught:
-        member.add_files([bench.file("one", {"n": [1]})], "readings", marks(9))
-    assert "hush" not in str(caught.value)
-    assert "secret-word" not in str(caught.value)
 
 
 def test_the_library_never_commits_again_by_itself(bench: IcebergBench) -> None:

@@ -22,11 +22,6 @@ PAGE = Answer(body=b"<html>Be patient</html>", headers={"Content-Type": "text/ht
 LOST = refusal(400, "BadRequestException", "Cannot add snapshot with sequence number 5 older than last one 6")
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.parts.iceberg.table._LONGEST_PAUSE", 0.0)
-
-
 @pytest.fixture
 def bench(tmp_path: Path) -> IcebergBench:
     bench = IcebergBench(tmp_path)

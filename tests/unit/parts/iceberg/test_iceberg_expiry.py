@@ -1,7 +1,6 @@
 """Which snapshots of an Iceberg table the connector expires, and which the table keeps by its own settings."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,6 @@ from tests.unit.parts.iceberg.iceberg_bench import IcebergBench, marks
 AGE, FEWEST = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
 DAY = 86_400_000
 AT_ONCE, NEVER = 1e-9, 1_000.0  # in days
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> IcebergBench:
-    return IcebergBench(tmp_path)
 
 
 def fill(bench: IcebergBench, count: int = 5) -> None:

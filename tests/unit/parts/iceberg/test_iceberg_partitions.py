@@ -133,11 +133,6 @@ def field(number: int, column: str, transform: str) -> PartitionField:
     return PartitionField(IDS[column], 1000 + number, parse_transform(transform), f"of_{column}_{number}")
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> IcebergBench:
-    return IcebergBench(tmp_path)
-
-
 def continued(bench: IcebergBench, tmp_path: Path, *partitions: tuple[str, str]) -> Writing:
     """A table that somebody has made with these partitions, and a member that writes to it."""
     bench.create(Schema(*FIELDS), *(field(number, *each) for number, each in enumerate(partitions)))

@@ -1,9 +1,7 @@
 """Merged files take the place of others in an Iceberg table, whatever others commit at the same time."""
 
-import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -29,34 +27,8 @@ from app.errors import FatalError
 from app.parts.iceberg.entries import entries
 from app.parts.iceberg.rewrite import Fitting, LiveFile, Merged, Rewrite
 from app.table.parquet_reader import schema_of
-from tests.unit.parts.iceberg.iceberg_bench import IcebergBench, marks
+from tests.unit.parts.iceberg.iceberg_bench import EVERY_TYPE, IcebergBench, marks
 from tests.unit.parts.iceberg.iceberg_commits import commits
-
-AT = dt.datetime(2025, 3, 30, 12, 0, 0, 5)
-EVERY_TYPE = {
-    "n": pa.array([2**60, None], pa.int64()),
-    "x": pa.array([1.5, float("nan")]),
-    "s": ["ü", None],
-    "b": [b"\0", None],
-    "ok": [True, None],
-    "born": [AT.date(), None],
-    "local": pa.array([AT, None], pa.timestamp("us")),
-    "moment": pa.array([AT.replace(tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
-    "price": pa.array([Decimal("12.34"), None], pa.decimal128(10, 2)),
-    "sum": pa.array([Decimal("-1"), None], pa.decimal128(38, 0)),
-    "tags": [["a", None], None],
-    "where": [{"lat": 1.0, "path": [{"z": 1}]}, None],
-}
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.parts.iceberg.rewrite._LONGEST_PAUSE", 0.0)
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> IcebergBench:
-    return IcebergBench(tmp_path)
 
 
 def rewrite(bench: IcebergBench, sort_column: str | None = None, rows: int = 1_000) -> Rewrite:

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.config.settings import Settings
-from app.model import BatchPart, OffsetRange, TopicPartition
+from app.model import BatchPart, Maintenance, OffsetRange, TopicPartition
+from app.parts.maintenance.record import last_maintenance
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
 from app.table.layout import file_name
@@ -133,6 +134,17 @@ class Lake:
         sql = f"SELECT n FROM read_parquet('{self.table}/{folder}/*.parquet', union_by_name=true) ORDER BY n"  # noqa: S608
         with duckdb.connect() as connection:
             return [n for (n,) in connection.execute(sql).fetchall()]
+
+    @property
+    def last(self) -> Maintenance | None:
+        """What is stored of the last runs."""
+        return last_maintenance(LocalStore(self.folder), ROOT).read()
+
+    @property
+    def done(self) -> Maintenance:
+        last = self.last
+        assert last
+        return last
 
     def dies(self, *arguments: str, at: str) -> None:
         """Run this command until just after its first step of this kind."""

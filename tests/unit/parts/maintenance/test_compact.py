@@ -19,7 +19,6 @@ from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange
 from app.parts.maintenance.compact import compact
 from app.parts.maintenance.job import bins_worth_merging
-from app.parts.maintenance.record import last_maintenance
 from app.storage.local.store import LocalStore
 from app.table.layout import file_name
 from tests.fakes.arrow_merge import ArrowMerge
@@ -47,8 +46,7 @@ def test_small_files_of_a_folder_become_one_and_keep_their_offsets(
     assert lake.run("compact") == 0
 
     [line, other, total] = capsys.readouterr().out.splitlines()
-    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
-    assert done
+    done = lake.done
     assert (done.before, done.after, done.later, done.failed) == (5, 2, 0, 0)
     assert done.begun < done.ended
     assert line.startswith("year=2024/place=a: 4 files, ")

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.parts.maintenance.record import last_maintenance
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_root
 from app.table.schema import EMPTY, TableSchema
@@ -47,6 +46,7 @@ def test_folders_of_a_time_long_ago_go(lake: Lake, capsys: pytest.CaptureFixture
     lake.write(0, year="2019")
     lake.write(1, year="__HIVE_DEFAULT_PARTITION__")
     lake.write(2, year="2999")
+    lake.patch.setattr("app.parts.maintenance.merger.merge_session", None)  # whole folders go without Spark
     assert lake.run("erase", "--older-than", "400d") == 0
     assert capsys.readouterr().out.splitlines() == [
         "year=2019/place=a: 10 rows",
@@ -109,16 +109,13 @@ def test_more_of_the_table_than_it_may_have_is_refused_and_told(lake: Lake, caps
         lake.write(batch, year=year)
     guarded = ("erase", "--older-than", "400d", "--at-most")
     assert lake.run(*guarded, "60", "--dry-run") == 2
-    assert last_maintenance(LocalStore(lake.folder), ROOT).read() is None
+    assert lake.last is None
     assert lake.run(*guarded, "60") == 2
     assert "67 % of the table's" in capsys.readouterr().err
-    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
-    assert done
-    assert (round(done.refused), done.erased) == (67, 0)
+    assert (round(lake.done.refused), lake.done.erased) == (67, 0)
     assert lake.numbers() == list(range(30))
     assert lake.run(*guarded, "70") == 0
-    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
-    assert done
+    done = lake.done
     assert (done.refused, done.rows, done.age, done.left) == (0, 20, 400 * 86_400, 0)
     assert lake.numbers() == list(range(20, 30))
     assert lake.run(*guarded, "1") == 0, "nothing is left that could be refused"
@@ -133,20 +130,16 @@ def test_nothing_is_erased_by_a_clock_that_is_not_the_stores(
     assert lake.run("erase", "--older-than", "400d") == (2 if said else 0)
     assert f"this machine's clock is {said} the store's" in capsys.readouterr().err or not said
     assert lake.numbers("*/*") == list(range(10)) if said else not lake.files()
-    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
-    assert done
-    assert (bool(done.clock), bool(done.erased)) == (bool(said), not said)
+    assert (bool(lake.done.clock), bool(lake.done.erased)) == (bool(said), not said)
     lake.patch.setattr("app.parts.commands.tables.new_store", lambda _: LocalStore(lake.folder))
     assert lake.run("erase", "--older-than", "400d") == 0
-    done = last_maintenance(LocalStore(lake.folder), ROOT).read()
-    assert done
-    assert (done.clock, lake.files()) == (0, []), "once the clock is right, it goes on"
+    assert (lake.done.clock, lake.files()) == (0, []), "once the clock is right, it goes on"
 
 
 def test_a_run_over_some_folders_is_no_run_over_the_table(lake: Lake) -> None:
     lake.write(0, year="2019")
     assert lake.run("erase", "--older-than", "400d", "--folder", "year=2019") == 0
-    assert last_maintenance(LocalStore(lake.folder), ROOT).read() is None
+    assert lake.last is None
 
 
 def test_what_a_run_has_left_that_was_cut_off_goes_with_the_next_one(lake: Lake) -> None:
@@ -157,16 +150,6 @@ def test_what_a_run_has_left_that_was_cut_off_goes_with_the_next_one(lake: Lake)
     lake.patch.setattr("app.parts.maintenance.job._LEASE", timedelta(0))
     assert lake.run("erase", "--older-than", "400d", "--at-most", "50") == 0
     assert lake.numbers() == list(range(30, 60))
-
-
-def test_whole_folders_go_without_spark(lake: Lake) -> None:
-    def start(*_: Any) -> None:
-        raise AssertionError("Java starts")
-
-    lake.patch.setattr("app.parts.maintenance.merger.merge_session", start)
-    lake.write(0, year="2019")
-    assert lake.run("erase", "--older-than", "400d") == 0
-    assert not lake.files()
 
 
 def test_a_merged_file_without_rows_keeps_its_name(lake: Lake) -> None:
