@@ -51,7 +51,7 @@ class Monitor:
         self._settings = settings
         self._found: TableLocation | None = None
         self._metrics = metrics
-        self._health = health
+        self.health = health
         self._live = live
         self._ends: Ends | None = None
         self._clock = clock
@@ -74,7 +74,7 @@ class Monitor:
         for console in self.consoles:
             pages = console.open(pages)
         probes: Pages = {
-            "/health/live": lambda: _probed(self._health.live()),
+            "/health/live": lambda: _probed(self.health.live()),
             "/health/ready": kept(lambda: _probed(self._live().ready)),
         }
         serve(listen(host, port), pages, probes, AllowedHosts(allowed_hosts))

@@ -7,8 +7,8 @@ import gc
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any
@@ -32,7 +32,7 @@ from app.kafka.group import OtherTables, check_members, is_member
 from app.kafka.topics import check_topic_rights, listing_topics, prefix_of
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.monitor import Monitor
-from app.monitoring.status import Consumption, Health
+from app.monitoring.status import Consumption
 from app.parts import RUN_END
 from app.service.customised import Customised
 from app.service.formats import Formats, new_stager
@@ -48,36 +48,42 @@ _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages
 
 
 @dataclass(frozen=True, slots=True)
-class Connector:
-    """The parts that are there before its lane; ``ends`` stops them, the last one first.
+class Records:
+    """How records become rows, what happens to those that cannot, and how many may wait."""
 
-    ``lakes`` has the tables that are open, by their names.
-    """
+    customised: Customised
+    formats: Formats
+    key_watch: KeyWatch
+    bad: BadRecords
+    limits: BatchLimits
+
+    @property
+    def deserializers(self) -> Mapping[str, Any]:
+        return {"value_deserializer": self.formats.value, "key_deserializer": self.key_watch.key_deserializer}
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """The parts that are there before its lane. ``lakes`` has the tables that are open, by their names."""
 
     settings: Settings
     runtime: Runtime
     process: Process
-    ends: ExitStack
     spark: SparkWriter
-    customised: Customised
-    health: Health
     monitor: Monitor
-    bad_records: BadRecords
-    limits: BatchLimits
-    formats: Formats
-    key_watch: KeyWatch
+    records: Records
     store: ObjectStore
-    lake: Lake | None  # where there is one table
-    lakes: dict[str, Lake] = field(default_factory=dict)
+    lakes: dict[str, Lake]
+
+    @property
+    def lake(self) -> Lake | None:
+        """The table of all topics; ``None`` where each topic has one, whose name in the settings stands for all."""
+        return self.lakes.get(self.settings.table)
 
     @property
     def location(self) -> TableLocation:
         """Of the table; of all tables with ``{topic}`` in it."""
         return self.lake.location if self.lake else self.settings.location
-
-    @property
-    def deserializers(self) -> Mapping[str, Any]:
-        return {"value_deserializer": self.formats.value, "key_deserializer": self.key_watch.key_deserializer}
 
     def visible_topics(self, application: Application) -> Collection[str]:
         """Wait for the broker; returns the topics that it shows."""
@@ -121,7 +127,7 @@ class Connector:
         ours = what_is_written(self.settings, self.location, prefix)
         others = OtherTables(admin, name, topics, ours, runtime.metrics.members)
         watch = KafkaWatch((lambda: topic_ids.recreated(runtime.metrics.counts().positions), others.later))
-        self.ends.callback(watch.stop)
+        self.process.ends.callback(watch.stop)
         return Group(
             name,
             offsets,
@@ -135,7 +141,7 @@ class Connector:
     def open_member(self, group: Group, formats: Formats | None = None) -> Member:
         """Build and start the member where there is one table, as ``new_member``."""
         assert self.lake is not None  # noqa: S101 - there is one
-        return self.new_member(formats, self.settings, self.lake, group, self.runtime, Buffer(self.limits))
+        return self.new_member(formats, self.settings, self.lake, group, self.runtime, Buffer(self.records.limits))
 
     def new_member(
         self, formats: Formats | None, settings: Settings, lake: Lake, group: Group, runtime: Runtime, buffer: Buffer
@@ -144,7 +150,7 @@ class Connector:
 
         ``formats`` read messages; the framework's lane gives rows.
         """
-        stager = new_stager(settings, lake, self.bad_records, formats)
+        stager = new_stager(settings, lake, self.records.bad, formats)
         member = Member(lake.store, lake.registrar, stager, buffer, self.spark, group, runtime)
         member.start()
         self.lakes[settings.table] = lake
@@ -160,7 +166,7 @@ class Connector:
             try:
                 is_all_written = lane.run()
             finally:
-                self.bad_records.log_total()
+                self.records.bad.log_total()
             if not is_all_written:
                 raise RetryableError(
                     "stopping",

@@ -32,11 +32,11 @@ from app.service.kafka import new_application, open_topic
 
 def new_framework_lane(connector: Connector) -> Lane:
     """Application → topic → the stream that ``transform()`` builds → claims and pipeline → sink."""
-    settings, runtime = connector.settings, connector.runtime
-    current = CurrentMessage(connector.limits.max_record_bytes, holds_several=connector.formats.value.split_values)
+    settings, runtime, records = connector.settings, connector.runtime, connector.records
+    current = CurrentMessage(records.limits.max_record_bytes, holds_several=records.formats.value.split_values)
 
     def tick() -> None:
-        connector.health.turn()
+        connector.monitor.health.turn()
         if connector.process.stop.is_set():  # quixstreams forgets a stop that came before it ran
             application.stop()
         if run_end:
@@ -48,7 +48,7 @@ def new_framework_lane(connector: Connector) -> Lane:
     application, topic, built, is_aligned = runtime.metrics.waits.at_start("Kafka", build)
     admin = new_admin(application.config.broker_address)
     connector.check_group(application, admin, [topic.name])
-    observer = connector.key_watch.new_observer(
+    observer = records.key_watch.new_observer(
         application, visible, lambda tp: callbacks.is_kafka_there and sink.is_read(tp)
     )
     topics = {each.name: each for each in (topic, *built.topics)}
@@ -64,12 +64,12 @@ def new_framework_lane(connector: Connector) -> Lane:
     group = connector.join_group(application, admin, [topic.name], wanted, lambda: None)
     member = connector.open_member(group)
     members = Members.of_one(topic.name, member)
-    connector.ends.callback(members.stop)
+    connector.process.ends.callback(members.stop)
 
     sink = callbacks.sink = RowSink(
         member,
         Flushing(member, mark_commits(consumer)),
-        connector.bad_records,
+        records.bad,
         current,
         Due(settings.commit_interval, runtime.timings),
         Observed(observer),
@@ -115,11 +115,11 @@ def _built(
     Also returns whether quixstreams may align topics by time.
     """
     application = _application(connector, callbacks)
-    topic = open_topic(connector.settings, application, visible, **connector.deserializers)
+    topic = open_topic(connector.settings, application, visible, **connector.records.deserializers)
     read = names_of_dataframes(application)
     given = application.dataframe(topic)
     callbacks.notice_records(given)
-    built = connector.customised.build(given, application)
+    built = connector.records.customised.build(given, application)
     _begin_with_first_record(built.processing_context.producer)
     return application, topic, built, len(read) > 1 or len(built.topics) > 1
 

@@ -32,12 +32,12 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
 
     ``built`` is what an edited ``transform()`` has built.
     """
-    settings, timings = connector.settings, connector.runtime.timings
+    settings, timings, records = connector.settings, connector.runtime.timings, connector.records
     application = new_application(Application, settings, connector.location, connector.runtime.scratch, timings)
     admin = new_admin(application.config.broker_address)
     visible = connector.visible_topics(application)
     topic, topics, subscribed = _open_inputs(connector, application, visible)
-    observer = connector.key_watch.new_observer(application, visible, lambda tp: presence.is_there and loop.is_read(tp))
+    observer = records.key_watch.new_observer(application, visible, lambda tp: presence.is_there and loop.is_read(tp))
     connector.check_group(application, admin, topics)
     run_end = connector.new_run_end(application, admin, topics)
     presence = BrokerPresence()
@@ -46,23 +46,23 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     assignors = {"partition.assignment.strategy": "roundrobin,range"} if settings.has_several else {}
     fetch = {} if settings.has_several else partition_fetch(settings, topic.broker_config.num_partitions or 1)
     client = new_client(application.config, {**presence.properties, **assignors, **fetch})
-    formats, transformer = new_reader(settings, connector.formats, topic, built, connector.limits, timings.clock)
+    formats, transformer = new_reader(settings, records.formats, topic, built, records.limits, timings.clock)
     wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
     group = connector.join_group(application, admin, topics, wanted, client.memberid)
     if settings.has_tables:
         tables = Tables(connector, group, prefix_of(application), partial(connector.new_member, formats))
-        connector.ends.callback(tables.stop)
+        connector.process.ends.callback(tables.stop)
         members = tables.members(topics)
     else:
         members = Members.of_one(topic.name, connector.open_member(group, formats))
-    connector.ends.callback(members.stop)
+    connector.process.ends.callback(members.stop)
 
     def on_turn(has_come: bool) -> None:
         if has_come:
             presence.heard()
-        connector.health.turn()
+        connector.monitor.health.turn()
 
-    intake = Intake(connector.limits.max_record_bytes, connector.bad_records, formats.size_of, observer, transformer)
+    intake = Intake(records.limits.max_record_bytes, records.bad, formats.size_of, observer, transformer)
     loop = PlainLoop(client, intake, members, on_turn, run_end)
     if run_end:
         run_end.watch(members, lambda: members.assigned, loop.stop)
@@ -76,9 +76,9 @@ def _open_inputs(
     """Returns the deserializers, the names of the topics that are there, and what to subscribe to."""
     settings, prefix = connector.settings, prefix_of(application)
     if not settings.has_several:
-        topic = open_topic(settings, application, visible, **connector.deserializers)
+        topic = open_topic(settings, application, visible, **connector.records.deserializers)
         return topic, [topic.name], [topic.name]
-    topic = Topic("input", **connector.deserializers)
+    topic = Topic("input", **connector.records.deserializers)
     topics = topics_among(settings, visible, prefix)
     names = (f"^{prefix}({name[1:]})" if settings.is_expression else f"{prefix}{name}" for name in settings.topics)
     return topic, topics, [*names]

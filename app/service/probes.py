@@ -22,7 +22,7 @@ def new_monitor(settings: Settings, metrics: Metrics, health: Health, java: Spar
 
 def oversee(connector: Connector, lane: Lane) -> None:
     """Let the probes and the monitor sample the running parts from now on."""
-    connector.health.started(lambda: connector.spark.alive)
+    connector.monitor.health.started(lambda: connector.spark.alive)
     connector.monitor.started(lambda: live(connector, lane), lambda tps: end_offsets(lane.admin, tps))
 
 
@@ -38,9 +38,9 @@ def live(connector: Connector, lane: Lane) -> Live:
         state=state,
         ready=ready,
         consumption=consumption,
-        buffer_limit=connector.limits.max_buffer_bytes,
+        buffer_limit=connector.records.limits.max_buffer_bytes,
         under_way=lane.members.buffer.under_way,
-        skipped=connector.bad_records.skipped,
+        skipped=connector.records.bad.skipped,
         java_pid=connector.spark.jvm_pid(),
         spark=_spark_state(connector.spark),
         waits=waits,
@@ -58,7 +58,7 @@ def _failure(connector: Connector, lane: Lane) -> Trouble | None:
     """The error that ends the process, or makes the platform end it."""
     if failure := lane.members.failure:
         return Trouble.of(failure)
-    live = connector.health.live()
+    live = connector.monitor.health.live()
     if live.ok:
         return None
     if connector.spark.alive:

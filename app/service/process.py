@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import FrameType
 from typing import NoReturn
 
@@ -25,11 +26,12 @@ class StopRequested(BaseException):
 class Process:
     """Handles signals: during the start they raise ``StopRequested``, later they stop the consumer's loop.
 
-    ``clean_up`` is called before the process ends because a stop takes too long.
+    ``clean_up`` is called before the process ends because a stop takes too long. ``ends`` stops the parts in the end.
     """
 
-    def __init__(self, clean_up: Callable[[], None]) -> None:
+    def __init__(self, clean_up: Callable[[], None], ends: ExitStack) -> None:
         self._clean_up = clean_up
+        self.ends = ends
         self._begun = time.monotonic()
         self._request_stop: Callable[[], None] | None = None
         self.stop = threading.Event()  # set by the first signal

@@ -19,7 +19,7 @@ from app.model import FindSchema
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
-from app.service.connector import Connector
+from app.service.connector import Connector, Records
 from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_batch_limits, new_formats, waiting
 from app.service.framework_lane import new_framework_lane
@@ -49,7 +49,7 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
             spark.close()
             shutil.rmtree(scratch, ignore_errors=True)
 
-        process = Process(clean_up)
+        process = Process(clean_up, ends)
         try:
             process.handle_signals()
             for name, value in settings.summary().items():
@@ -57,7 +57,7 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
             for warning in settings.warnings:
                 logger.warning("%s", warning)
             runtime = Runtime(scratch, Metrics(timings=timings), timings, settings.max_write_workers)
-            consume(settings, runtime, spark, process, ends)
+            consume(settings, runtime, spark, process)
         except StopRequested:
             logger.info("stopped while starting")
         except ConnectorError as error:
@@ -71,14 +71,14 @@ def run(settings: Settings, timings: Timings = DEFAULT) -> int:
         return 0
 
 
-def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: Process, ends: ExitStack) -> None:
+def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: Process) -> None:
     """Build all parts, each from those before it; then consume until the connector is stopped.
 
-    ``spark`` is not started yet; ``ends`` stops the parts, the last one first.
+    ``spark`` is not started yet; ``process.ends`` stops the parts, the last one first.
     """
     if settings.until is not None:  # a table that fails is left to the next run
         runtime = replace(runtime, timings=replace(runtime.timings, first_aside_seconds=inf))
-    timings, metrics, scratch = runtime.timings, runtime.metrics, runtime.scratch
+    timings, metrics, scratch, ends = runtime.timings, runtime.metrics, runtime.scratch, process.ends
 
     # Without another system.
     customised = load_customised()
@@ -106,22 +106,9 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
         metrics.waits.at_start("registry", registry.latest)
 
     # Kafka, exactly once, the way of a batch, and the loop.
-    connector = Connector(
-        settings,
-        runtime,
-        process,
-        ends,
-        spark,
-        customised,
-        health,
-        monitor,
-        bad_records,
-        limits,
-        formats,
-        key_watch,
-        store,
-        lake,
-    )
+    records = Records(customised, formats, key_watch, bad_records, limits)
+    lakes = {settings.table: lake} if lake else {}
+    connector = Connector(settings, runtime, process, spark, monitor, records, store, lakes)
     monitor.found(connector.location)
     lane = new_plain_lane(connector, lane_choice.built) if lane_choice.is_plain else new_framework_lane(connector)
     oversee(connector, lane)

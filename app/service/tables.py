@@ -42,7 +42,7 @@ class Tables:
         self._prefix = prefix
         self._new_member = new_member
         self._runtime = connector.runtime
-        self._buffer = Buffer(connector.limits, connector.runtime.threads, is_shared=True)
+        self._buffer = Buffer(connector.records.limits, connector.runtime.threads, is_shared=True)
         self._pool = WorkPool("open", _OPENED_AT_ONCE)
         self._again = WorkPool("open-again", _OPENED_AT_ONCE)
         self._admission = TableAdmission(connector.settings, connector.store, group.name, prefix)

@@ -193,7 +193,7 @@ class ConnectorThread:
             runtime = Runtime(scratch, metrics, self.timings, self.settings.max_write_workers)
             spark: Any = ReadyWriter()
             try:
-                app.service.run.consume(self.settings, runtime, spark, Process(lambda: None), ends)
+                app.service.run.consume(self.settings, runtime, spark, Process(lambda: None, ends))
             except BaseException as error:  # noqa: BLE001 - the test looks at it
                 self.error = error
 

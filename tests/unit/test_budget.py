@@ -9,7 +9,7 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_082
+MOST_LINES = 32_077
 MOST_LINES_OF_PARTS = {
     "audit": 699,
     "avro": 616,
@@ -32,11 +32,10 @@ MOST_LINES_OF_PARTS = {
     "try_out": 621,
     "until": 253,
 }
-MOST_LINES_WITHOUT_PARTS = 20_498
-MOST_LINES_OF_CORE = 9_128
-MOST_LINES_OF_TESTS = 51_335
+MOST_LINES_WITHOUT_PARTS = 20_493
+MOST_LINES_OF_CORE = 9_123
+MOST_LINES_OF_TESTS = 51_331
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
-LARGER = {"Connector"}  # it has the parts of the process
 
 
 def modules(*folders: str, of: Path = APP) -> list[Path]:
@@ -97,9 +96,8 @@ def test_a_bound_rises_only_where_another_falls_by_as_much() -> None:
 
 
 def test_no_class_of_the_core_is_large() -> None:
-    large = {
+    assert not [
         node.name
         for node in classes()
         if arguments_of(node) > MOST_ARGUMENTS or len(attributes_of(node)) > MOST_ATTRIBUTES
-    }
-    assert large == LARGER
+    ]

@@ -34,9 +34,8 @@ class Connector:
         self.health = Health(loop_seconds=60.0, clock=self.clock)
         parts: Any = SimpleNamespace(
             runtime=SimpleNamespace(metrics=self.metrics),
-            bad_records=SimpleNamespace(skipped=0),
-            health=self.health,
-            limits=UNBOUNDED,
+            records=SimpleNamespace(bad=SimpleNamespace(skipped=0), limits=UNBOUNDED),
+            monitor=SimpleNamespace(health=self.health),
             spark=self.java,
         )
         lane: Any = SimpleNamespace(members=self.members, consumption=lambda: self.consumption)

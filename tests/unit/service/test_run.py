@@ -2,7 +2,6 @@
 
 import logging
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ def test_whatever_fails_after_a_signal_at_the_start_is_a_stop(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def fail(_settings: Settings, _runtime: Runtime, _spark: SparkWriter, process: Process, _ends: ExitStack) -> None:
+    def fail(_settings: Settings, _runtime: Runtime, _spark: SparkWriter, process: Process) -> None:
         if stopped:
             process.stop.set()
         raise AttributeError("no attribute 'topic'")

@@ -46,7 +46,7 @@ class Bench:
         connector: Any = SimpleNamespace(
             settings=self.settings,
             runtime=Runtime(self.scratch, Metrics(timings=timings), timings),
-            limits=new_batch_limits(self.settings, timings, self.scratch),
+            records=SimpleNamespace(limits=new_batch_limits(self.settings, timings, self.scratch)),
             store=self.store,
         )
         group: Any = SimpleNamespace(name="group")

@@ -84,7 +84,7 @@ class World:
         timings = Timings(start_patience_seconds=0.0)
         runtime, spark = Runtime(self.folder, Metrics(timings=timings), timings), ReadyWriter()
         with pytest.raises(ConnectorError) as caught:
-            consume(self.settings, runtime, cast(SparkWriter, spark), Process(lambda: None), self.ends)
+            consume(self.settings, runtime, cast(SparkWriter, spark), Process(lambda: None, self.ends))
         return str(caught.value)
 
 
