@@ -43,6 +43,15 @@ def test_a_token_that_the_catalog_repeats_is_not_shown(server: CatalogServer, ca
     assert "bad token ***" in error_of_registering(catalog, FatalError).cause
 
 
+def test_what_the_catalog_says_is_one_line_that_steers_no_terminal(server: CatalogServer, catalog: QuixCatalog) -> None:
+    server.trouble(Trouble(status=401, body=b'{"error": "no\\u001b[2J\\u0085INFO app: all is well \\u202egpj"}'))
+
+    message = str(error_of_registering(catalog, FatalError))
+    assert "no\\u001b[2J" in message
+    assert "\\u202egpj" in message
+    assert message.isprintable()
+
+
 @pytest.mark.parametrize("token", ["t0ken\n", "t0k en", "t0kén"])
 def test_a_token_that_cannot_be_sent_is_named_and_not_shown(token: str) -> None:
     with pytest.raises(ConfigError, match="CATALOG_AUTH_TOKEN holds a blank") as caught:
