@@ -29,6 +29,7 @@ from app.monitoring.status import Consumption, Live, Status
 from app.parts.commands.command_line import new_parser
 from app.service.process import LONGEST_STOP_SECONDS
 from dev.image import DEFAULT_TAG, HARDENED
+from dev.language import problems
 from tests.support.environment import load
 
 REPO = Path(__file__).parents[2]
@@ -36,7 +37,6 @@ DOCS = REPO / "docs"
 README = REPO / "README.md"
 GUIDES = [README, REPO / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 PAGES = [*GUIDES, REPO / "CHANGELOG.md", REPO / "SECURITY.md"]
-README_LINES = 150
 DOCKERFILE = (REPO / "Dockerfile").read_text()
 GROUPS: list[dict[str, Any]] = yaml.safe_load((REPO / "deploy" / "alerts.yml").read_text())["groups"]
 ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
@@ -381,5 +381,5 @@ def test_the_readme_leads_to_the_index() -> None:
     assert "docs/README.md" in links(README)
 
 
-def test_the_readme_is_short() -> None:
-    assert len(README.read_text().splitlines()) <= README_LINES
+def test_pages_and_messages_have_short_sentences_and_the_words_of_the_field() -> None:
+    assert problems() == []
