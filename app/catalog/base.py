@@ -5,7 +5,7 @@ from typing import Protocol
 
 from app.errors import FatalError, RetryableError
 from app.model import DataFile, Mark
-from app.table.existing import CatalogTable
+from app.table.existing_table import CatalogTable
 from app.table.layout import PartitionSpec
 
 

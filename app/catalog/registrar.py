@@ -16,7 +16,7 @@ from app.catalog.base import Catalog, NotTakenError, RestartError, TooLargeError
 from app.errors import blaming
 from app.model import DataFile, LocalObject, Mark
 from app.parts import VIRTUAL_INDEX
-from app.table.existing import CatalogTable, Computed, TableLocation, check_catalog_table
+from app.table.existing_table import CatalogTable, Computed, TableLocation, check_catalog_table
 from app.table.layout import PartitionSpec, index_key
 
 logger = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from app.logs import LogFormat
 from app.parts import PLATFORM_STORE
 from app.spark.options import SparkOptions
 from app.storage.targets import AzureTarget, GcsTarget, LocalTarget, S3Target, StorageTarget
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.table.layout import TIME_COLUMNS, PartitionSpec
 
 DEFAULT_PREFIX: Final = "data"

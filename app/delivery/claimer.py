@@ -20,7 +20,7 @@ from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
-from app.monitoring.waits import Request, Stopped
+from app.retries import Request, Stopped
 
 logger = logging.getLogger(__name__)
 

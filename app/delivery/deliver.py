@@ -15,7 +15,7 @@ from app.journal.journal import FencedError
 from app.journal.log import Intent
 from app.journal.own_log import OwnLog
 from app.model import DataFile, LocalObject, TopicPartition
-from app.monitoring.waits import OUTAGE_SECONDS, Request, Stopped
+from app.retries import OUTAGE_SECONDS, Request, Stopped
 from app.storage.base import ChangedError, ObjectStore, StoredObject
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from app.errors import ConnectorError
 from app.formatting import counted
 from app.model import DataFile, TopicPartition
 from app.monitoring.metrics import STEPS, DeliveredBatch
-from app.monitoring.waits import Operation, Request, Stopped
+from app.retries import Operation, Request, Stopped
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from app.delivery.flow import SCHEMA, BatchInFlight, Flow, GatheredBatch
 from app.delivery.runtime import Runtime
 from app.delivery.stage import OpenBatch, Stager
 from app.model import Batch, BatchPart, OffsetRange, TopicPartition
-from app.monitoring.waits import Stopped
+from app.retries import Stopped
 
 logger = logging.getLogger(__name__)
 

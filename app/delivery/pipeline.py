@@ -27,7 +27,7 @@ from app.delivery.flow import Flow
 from app.delivery.gather import Gathering
 from app.errors import ConnectorError, FatalError
 from app.model import DataFile, StagedFile
-from app.monitoring.waits import Stopped
+from app.retries import Stopped
 from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)

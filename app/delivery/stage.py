@@ -27,7 +27,7 @@ from app.formatting import counted
 from app.model import Batch, BatchPart, DataFile, LocalObject, OffsetRange, Rejected, StagedFile, TopicPartition
 from app.spark.options import without_dictionary
 from app.spark.staged_file import StagedWriter
-from app.table.existing import Computed, likely_meant
+from app.table.existing_table import Computed, likely_meant
 from app.table.layout import KAFKA_PARTITIONS, TIME_COLUMNS, PartitionSpec, data_key, dead_letter_key, file_name, folder
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from app.delivery.member import Member
 from app.delivery.runtime import Runtime
 from app.errors import ConnectorError
 from app.monitoring import status
-from app.monitoring.waits import Trouble
+from app.retries import Trouble
 
 NewTable = Future["Open | str"]  # a table that is opened; else why the topic has none, empty if it is none of ours
 

@@ -12,7 +12,7 @@ from typing import get_args
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 
 from app.model import DataFile, Maintenance, TopicPartition
-from app.monitoring.waits import OUTAGE_SECONDS, Operation, Waits
+from app.retries import OUTAGE_SECONDS, Operation, Waits
 from app.timings import DEFAULT, Timings
 
 # The steps of a batch, in their order; see ``app.delivery.pipeline``.

@@ -17,7 +17,7 @@ from app.monitoring.http_server import AllowedHosts, Pages, kept, listen, serve
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health, Live, Probe, Status
 from app.parts import CONSOLES
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from app import __version__
 from app.config.settings import Settings
 from app.model import TopicPartition
 from app.monitoring.metrics import Counts
-from app.monitoring.waits import Trouble
-from app.table.existing import TableLocation
+from app.retries import Trouble
+from app.table.existing_table import TableLocation
 
 StateName = Literal["starting", "waiting", "consuming", "paused", "failing", "stopping"]
 STATES: tuple[StateName, ...] = get_args(StateName)

@@ -12,7 +12,7 @@ class Format(NamedTuple):
     """A format that quixstreams has by the same name, or that the class ``messages`` reads."""
 
     messages: str = ""  # what reads many values at once; without it each is read by itself
-    keys_at_once: bool = False  # whether many keys are read at once too: as text, or by ``messages``
+    keys_at_once: bool = False  # whether many keys are read at once too: as text, as they are, or by ``messages``
     is_of_keys: bool = True  # whether keys may have it
     needs_registry: bool = False  # whether its schemas are in a registry
     also: str = ""  # another name of it
@@ -45,7 +45,7 @@ RUN_COMMAND: Final = "app.parts.commands:run"
 COMMANDS: Final = ("check", "try_out", "audit", "replay", "maintenance", "schema")
 FORMATS: Final[Mapping[str, Format]] = {
     "str": Format(keys_at_once=True, also="string"),
-    "bytes": Format(),
+    "bytes": Format(keys_at_once=True),
     "double": Format(),
     "int": Format(also="integer"),
     "json": Format("app.convert.json_parser:JsonMessages"),

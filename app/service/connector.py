@@ -34,14 +34,14 @@ from app.kafka.watch import KafkaWatch, TopicIds
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption
 from app.parts import RUN_END
-from app.service.customised import Customised
 from app.service.formats import Formats, new_stager
 from app.service.kafka import open_group, what_is_written
 from app.service.lake import Lake, check_journals
 from app.service.process import Process
+from app.service.user_transform import Customised
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 
 logger = logging.getLogger(__name__)
 _NEW_OBJECTS_PER_COLLECTION = 50_000  # a few calls' worth of messages

@@ -35,9 +35,9 @@ from app.delivery.stage import Stager
 from app.errors import RetryableError
 from app.json_texts import loads
 from app.model import FindSchema, Headers, Message, RegisteredSchema, Row, SchemaId
-from app.monitoring.waits import Request, Stopped, Waits
 from app.parts import FORMATS, UNPACKED_SIZE
 from app.reasons import reason_of
+from app.retries import Request, Stopped, Waits
 from app.service.lake import Lake
 from app.spark.scratch import is_in_memory
 from app.timings import Timings
@@ -128,7 +128,9 @@ def new_formats(settings: Settings, find: FindSchema | None) -> Formats:
             if FORMATS[name].needs_registry:
                 messages.ask_with(patiently)
 
-    read_key = partial(made[keys].read, is_key=True) if keys in made and FORMATS[keys].keys_at_once else None
+    read_key: ReadKey | None = (lambda key, _: key) if keys == "bytes" else None
+    if keys in made and FORMATS[keys].keys_at_once:
+        read_key = partial(made[keys].read, is_key=True)
     size_of = len if {values, keys} <= DESERIALIZERS.keys() else resolve_name(UNPACKED_SIZE)
     key = KeyDeserializer(deserializer(keys))
     return Formats(deserializer(values), key, made.get(values), read_key, ask_with, size_of)

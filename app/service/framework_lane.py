@@ -26,8 +26,8 @@ from app.delivery.members import Members
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.connector import Connector, Lane
-from app.service.customised import REPARTITIONED
 from app.service.kafka import new_application, open_topic
+from app.service.user_transform import REPARTITIONED
 
 
 def new_framework_lane(connector: Connector) -> Lane:

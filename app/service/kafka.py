@@ -24,7 +24,7 @@ from app.kafka.questions import GroupOffsets
 from app.kafka.topics import Topics, missing_topic, prefix_of
 from app.model import EACH_TOPIC, TopicPartition
 from app.parts import MSK_LOGIN
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.timings import DEFAULT, Timings
 
 logger = logging.getLogger(__name__)

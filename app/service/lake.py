@@ -16,13 +16,13 @@ from app.catalog.base import Catalog
 from app.catalog.registrar import Registrar
 from app.config.settings import Settings
 from app.journal.journal import warn_of_other_groups
-from app.monitoring.waits import Waits
 from app.parts import STORES
+from app.retries import Waits
 from app.storage.base import ObjectStore
 from app.storage.conditional import try_out
 from app.storage.local.store import LocalStore
 from app.storage.targets import LocalTarget, S3Target
-from app.table.existing import CatalogTable, TableLocation, adopted, open_table
+from app.table.existing_table import CatalogTable, TableLocation, adopted, open_table
 from app.table.layout import COMPUTED_BYTES, HIVE_NULL, QUIX_NULL, PartitionSpec, journal_folder
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore

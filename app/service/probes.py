@@ -8,7 +8,7 @@ from app.kafka.questions import end_offsets
 from app.monitoring.metrics import Metrics
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption, Health, Live, Probe, SparkState, StateName
-from app.monitoring.waits import OUTAGE_SECONDS, Trouble
+from app.retries import OUTAGE_SECONDS, Trouble
 from app.service.connector import Connector, Lane
 from app.spark.writer import SparkWriter
 

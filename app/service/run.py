@@ -20,13 +20,13 @@ from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
 from app.service.connector import Connector, Records
-from app.service.customised import choose_lane, load_customised
 from app.service.formats import new_batch_limits, new_formats, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import new_store, open_lake
 from app.service.plain_lane import new_plain_lane
 from app.service.probes import new_monitor, oversee
 from app.service.process import Process, StopRequested
+from app.service.user_transform import choose_lane, load_customised
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.timings import DEFAULT, Timings

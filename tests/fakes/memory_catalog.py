@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from app.errors import ConnectorError
 from app.model import DataFile, Mark
-from app.table.existing import CatalogTable
+from app.table.existing_table import CatalogTable
 from app.table.layout import PartitionSpec
 
 

@@ -43,8 +43,8 @@ from app.journal.entry import group_folder, is_log, log_key
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Consumption
 from app.service.connector import Connector, Lane
-from app.service.customised import Customised, load_customised
 from app.service.process import Process
+from app.service.user_transform import Customised, load_customised
 from app.spark.scratch import scratch_folder
 from app.storage.base import ObjectStore
 from app.table.layout import journal_folder

@@ -27,7 +27,7 @@ from app.parts.http.rest_client import Patience
 from app.parts.quix.catalog import QuixCatalog
 from app.parts.quix.target import QuixTarget
 from app.storage.base import ObjectStore
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.table.layout import dead_letter_root, is_data_file
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter

@@ -18,7 +18,7 @@ from app.model import DataFile, Mark, TopicPartition
 from app.parts.iceberg.table_metadata import are_in, properties_of
 from app.storage.base import ChangedError, Content, StoredObject
 from app.storage.conditional import ConditionalWriter, Replaces, Seen, Version
-from app.table.existing import CatalogTable
+from app.table.existing_table import CatalogTable
 from app.table.layout import PartitionSpec
 from tests.faults.lanes import Network
 

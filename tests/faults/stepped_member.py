@@ -24,7 +24,7 @@ from app.journal.journal import Journal
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter
 from tests.fakes.clock import Clock

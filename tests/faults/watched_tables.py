@@ -8,7 +8,7 @@ from app.delivery.member import Member
 from app.delivery.topic import NewTable, Open
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
-from app.monitoring.waits import Stopped
+from app.retries import Stopped
 from app.table.layout import schema_key
 from tests.faults.lanes import Lane, LanePool
 from tests.faults.memory_lake import MemoryStore, root_of

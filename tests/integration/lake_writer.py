@@ -10,7 +10,7 @@ from app.catalog.registrar import Registrar
 from app.model import Row, TopicPartition
 from app.spark.writer import SparkWriter
 from app.storage.base import ObjectStore
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema
 from app.table.schema_store import SchemaStore

@@ -21,7 +21,7 @@ from app.consumer.plain.client import BrokerPresence, new_client
 from app.errors import ConfigError, ConnectorError, RetryableError
 from app.kafka.topics import listing_topics, new_admin
 from app.model import TopicPartition as OurPartition
-from app.monitoring.waits import Request, Waits
+from app.retries import Request, Waits
 from app.service.kafka import kafka_connection, new_application, open_group
 from app.service.lake import new_location, new_store
 from app.timings import Timings

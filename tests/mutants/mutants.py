@@ -156,7 +156,7 @@ offsets are committed of rows that are not in the lake
 - {each: offset for some in assignments for each, offset in some.to_commit()}
 + {each: each.taken for some in assignments for each in some.claimed}
 
-[app/consumer/framework/processed.py: row_sink]
+[app/consumer/framework/processed_rows.py: row_sink]
 rows that come again without a flush in between are doubled
 - del self.rows[:self._ended]
 
@@ -387,7 +387,7 @@ a row of transform() changes with the object that gave it
 - own_copy(value)
 + value
 
-[app/service/customised.py: lane_choice]
+[app/service/user_transform.py: lane_choice]
 a stream that transform() changes in place counts as untouched
 - given.stream.parents or given.stream.children
 + given.stream.children

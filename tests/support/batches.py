@@ -13,7 +13,7 @@ from app.convert.rows import Rules
 from app.delivery.batch_limits import BatchLimits
 from app.delivery.stage import Staged, Stager
 from app.model import Batch, BatchPart, OffsetRange, Rejected, Row, TopicPartition
-from app.table.existing import Computed
+from app.table.existing_table import Computed
 from app.table.layout import HIVE_NULL, UTC_ZONE, PartitionSpec
 from tests.fakes.memory_schema import MemorySchema
 

@@ -18,7 +18,7 @@ from app.convert.chunks import FEW
 from app.convert.json_parser import JsonMessages
 from app.convert.rows import Rules
 from app.convert.ruled_messages import RuledMessages
-from app.convert.whole_batches import MessageParser, WholeBatches
+from app.convert.whole_batches import MessageParser, ReadKey, WholeBatches
 from app.delivery.stage import Stager
 from app.model import Batch, Message, Row, TopicPartition
 from app.parts.avro.avro_messages import AvroMessages
@@ -47,6 +47,7 @@ class Table:
     avro: AvroMessages | None = None
     protobuf: ProtobufMessages | None = None
     avro_keys: bool = False
+    raw_keys: bool = False
     json_schema: bool = False
     timestamp_as: str | None = None
     rules: FieldRules = NO_RULES
@@ -88,7 +89,9 @@ class StagingStep:
         parser: MessageParser = table.avro or table.protobuf or of_json
         if table.rules:
             parser = RuledMessages(parser, table.rules)
-        read_key = partial(table.avro.read, is_key=True) if table.avro and table.avro_keys else None
+        read_key: ReadKey | None = (lambda key, _: key) if table.raw_keys else None
+        if table.avro and table.avro_keys:
+            read_key = partial(table.avro.read, is_key=True)
         ask_with = table.avro.ask_with if table.avro else None
         whole_batches = WholeBatches(spec, rules, table.metadata, parser, read_key, ask_with, few)
         converter = BatchConverter(
@@ -130,7 +133,8 @@ def _topic(table: Table) -> Topic:
         of_protobuf = RegisteredDeserializer(table.protobuf.read)
         return Topic("sensors", value_deserializer=of_protobuf, key_deserializer=text)
     of_json = RegisteredDeserializer(JsonSchemaMessages().read) if table.json_schema else new_deserializer("json")
-    return Topic("sensors", value_deserializer=of_json, key_deserializer=text)
+    of_keys = new_deserializer("bytes") if table.raw_keys else text
+    return Topic("sensors", value_deserializer=of_json, key_deserializer=of_keys)
 
 
 def outcome_of(staged: StagedBatch, schema: MemorySchema) -> Mapping[str, Any]:

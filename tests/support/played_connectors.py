@@ -14,8 +14,8 @@ from app.model import TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import DeliveredBatch, Metrics
 from app.monitoring.status import Aside, Consumption, Live, StateName, Status
-from app.monitoring.waits import Trouble
-from app.table.existing import TableLocation
+from app.retries import Trouble
+from app.table.existing_table import TableLocation
 from tests.support.environment import load
 
 MINUTE = 60

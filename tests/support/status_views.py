@@ -11,10 +11,10 @@ from app.model import DataFile, TopicPartition
 from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, Metrics, Totals
 from app.monitoring.monitor import Monitor
 from app.monitoring.status import Aside, Consumption, Health, Live, Probe
-from app.monitoring.waits import Trouble
 from app.parts.console.history import History, Sample
 from app.parts.console.shown_status import ShownStatus
 from app.parts.console.status_page import View
+from app.retries import Trouble
 from dev.server import free_ports
 from tests.support.environment import load
 

@@ -36,7 +36,7 @@ from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import DataFile, Mark, OffsetRange, TopicPartition
 from app.monitoring.metrics import Metrics
 from app.storage.base import ChangedError
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.table.layout import PartitionSpec
 from app.timings import Timings
 from tests.fakes.arrow_writer import ArrowWriter

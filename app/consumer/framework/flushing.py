@@ -7,7 +7,7 @@ one claims the partitions of which messages were processed, and drops what the l
 import logging
 from collections.abc import Callable
 
-from app.consumer.framework.processed import Processed
+from app.consumer.framework.processed_rows import Processed
 from app.consumer.offsets import log_starts, mark_set_offsets
 from app.delivery.claimer import taken_over
 from app.delivery.member import Member

@@ -20,7 +20,7 @@ from quixstreams.sinks import BaseSink, SinkBackpressureError
 from app.bad_records.refusals import BadRecords, Refusal, TooBigError, check_row
 from app.consumer.framework.current import ConsumerThread, CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing, HeldUpError, cannot_go_back, not_written
-from app.consumer.framework.processed import Processed, Waiting
+from app.consumer.framework.processed_rows import Processed, Waiting
 from app.consumer.sink_observer import Observed
 from app.delivery.member import Member
 from app.errors import ConnectorError, DataError, RetryableError

@@ -7,7 +7,7 @@ from functools import partial
 from operator import itemgetter
 
 from app.journal.journal import survey
-from app.parts.maintenance.batches_in_files import Part, batches_in, named_part
+from app.parts.maintenance.batch_metadata import Part, batches_in, named_part
 from app.storage.base import ObjectStore
 from app.table.layout import is_merged, shared_file_of
 from app.table.parquet_reader import read_footer

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from app.model import TopicPartition
 from app.parts.audit.files import TableFiles
-from app.parts.maintenance.batches_in_files import Part
+from app.parts.maintenance.batch_metadata import Part
 
 RANGES: Final = pa.schema([("first", pa.int64()), ("last", pa.int64())])
 _MAX: Final = 2**63 - 1

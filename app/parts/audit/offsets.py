@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from app.errors import FatalError, one_line
 from app.parts.audit.files import TableFiles, batch_in
 from app.parts.audit.findings import RANGES, Misplaced, clipped, count, count_until, joined, outside, ranges_of, sort
-from app.parts.maintenance.batches_in_files import Part, named_part
+from app.parts.maintenance.batch_metadata import Part, named_part
 from app.storage.base import ObjectStore
 from app.table.layout import dead_letter_root, topic_in_names
 from app.table.parquet_reader import RangeFile

@@ -27,25 +27,25 @@ from app.journal.journal import warn_of_other_groups
 from app.kafka.group import check_members
 from app.kafka.topics import Topics, check_topic_rights, listing_topics, new_admin, prefix_of
 from app.monitoring.http_server import listen
-from app.monitoring.waits import Request, Waits
 from app.parts import KEY_WATCH, OBSERVERS, REGISTRY
-from app.parts.check.checks import ANSWER_SECONDS, Check, as_json, line, run
+from app.parts.check.check_runner import ANSWER_SECONDS, Check, as_json, line, run
 from app.parts.check.rights import check_group_rights, check_sending
 from app.parts.commands import print_line, warnings_alone
 from app.parts.try_out.offline import AnyTopic
 from app.parts.try_out.plan import Plan
-from app.service.customised import choose_lane, load_customised
+from app.retries import Request, Waits
 from app.service.formats import new_deserializer
 from app.service.framework_lane import names_of_dataframes
 from app.service.kafka import new_application, open_topic, what_is_written
 from app.service.lake import new_catalog, new_lake, new_location, new_store
 from app.service.tables import topics_among
+from app.service.user_transform import choose_lane, load_customised
 from app.spark.launch import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.storage.conditional import try_out
 from app.storage.targets import LocalTarget
-from app.table.existing import CatalogTable, TableLocation, likely_meant
+from app.table.existing_table import CatalogTable, TableLocation, likely_meant
 from app.table.layout import TIME_COLUMNS
 
 logger = logging.getLogger(__name__)

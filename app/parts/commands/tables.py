@@ -13,7 +13,7 @@ from app.journal.entry import group_folder
 from app.journal.first_offsets import noted_topics
 from app.service.lake import new_catalog, new_location, new_store
 from app.storage.base import ObjectStore
-from app.table.existing import CatalogTable, TableLocation
+from app.table.existing_table import CatalogTable, TableLocation
 from app.table.layout import object_roots
 
 CHECK_THE_NAME: Final = "Check TABLE_NAME (without it, input names the table), S3_PREFIX and the store"

@@ -11,11 +11,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from app.logs import RecentWarnings
 from app.monitoring.http_server import Pages, kept
 from app.monitoring.status import Status
-from app.monitoring.waits import OUTAGE_SECONDS
 from app.parts.console import documents
 from app.parts.console.history import History, Sample
 from app.parts.console.sentences import headline
 from app.parts.console.shown_status import ShownStatus, of_tables
+from app.retries import OUTAGE_SECONDS
 
 
 class Console:

@@ -12,8 +12,8 @@ from typing import Final, Literal
 from app.errors import System
 from app.formatting import counted, duration, sentence, size
 from app.model import EACH_TOPIC
-from app.monitoring.waits import Trouble
 from app.parts.console.shown_status import ShownStatus, listed
+from app.retries import Trouble
 from app.table.layout import dead_letter_root
 
 Tone = Literal["good", "quiet", "wait", "bad"]  # bad: an operator has to act

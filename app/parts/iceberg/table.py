@@ -43,13 +43,13 @@ from app.model import DataFile, Mark
 from app.parts.iceberg.column_names import KnownColumns
 from app.parts.iceberg.entries import columns_of_table, entries, fields_of_files, map_names, prepare, type_of
 from app.parts.iceberg.partitions import PartitionField, folder_name, is_written, new_record, partitions, spec_of
+from app.parts.iceberg.restricted_catalog import PROVIDER, refuse_provider, restrict
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.parts.iceberg.table_metadata import are_in, expired, properties_of
 from app.parts.iceberg.target import IcebergTarget
-from app.parts.iceberg.trust import PROVIDER, refuse_provider, restrict
 from app.redaction import add_secrets
 from app.storage.base import ObjectStore
-from app.table.existing import CatalogTable
+from app.table.existing_table import CatalogTable
 from app.table.layout import PartitionSpec
 from app.table.parquet_reader import schema_of
 from app.work_pool import WorkPool

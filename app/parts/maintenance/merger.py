@@ -16,7 +16,7 @@ from app.config.settings import Settings
 from app.errors import FatalError
 from app.journal.rolled_back import Placeholders
 from app.model import DataFile
-from app.parts.maintenance.batches_in_files import as_merged_metadata, batches_in
+from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
 from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder
 from app.parts.maintenance.spark_merge import Merge, Target, has_ended, merge_session
 from app.parts.maintenance.table import TableAtWork

@@ -25,7 +25,7 @@ from app.parts.maintenance.record import last_maintenance
 from app.service.connector import Connector, Lane
 from app.storage.base import ChangedError, ObjectStore
 from app.storage.document import Document
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.table.layout import journal_folder
 from app.time_texts import duration
 

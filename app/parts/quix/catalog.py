@@ -15,7 +15,7 @@ from app.parts.http.rest_client import Answer, Credentials, Patience, RestClient
 from app.parts.quix.file_entries import MOST_BYTES, column_stats, entry, portions
 from app.parts.quix.query_api import QueryApi
 from app.parts.quix.target import QuixTarget
-from app.table.existing import CatalogTable
+from app.table.existing_table import CatalogTable
 from app.table.layout import PartitionSpec
 
 logger = logging.getLogger(__name__)

@@ -18,13 +18,13 @@ from app.journal.journal import survey
 from app.kafka.connection import EVERY_CLIENT
 from app.kafka.topics import listing_topics
 from app.model import Rejected
-from app.monitoring.waits import Request, Waits
 from app.parts.commands import print_line
 from app.parts.commands.tables import find_table
-from app.service.customised import REPARTITIONED
+from app.retries import Request, Waits
 from app.service.kafka import asking_for_topics, new_application
+from app.service.user_transform import REPARTITIONED
 from app.storage.base import ObjectStore
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.table.layout import dead_letter_root
 
 logger = logging.getLogger(__name__)

@@ -40,18 +40,18 @@ from app.model import (
     headers_of,
     known_timestamp,
 )
-from app.monitoring.waits import Request, Waits
 from app.parts import REGISTRY
 from app.parts.avro.avro_file import AvroFile, is_avro_file
 from app.parts.commands import print_line, warnings_alone
 from app.parts.try_out.offline import offline_reader
 from app.parts.try_out.plan import Planner
 from app.parts.until.run_end import newest
-from app.service.customised import Choice, choose_lane, load_customised
+from app.retries import Request, Waits
 from app.service.formats import new_batch_limits, new_formats, new_stager
 from app.service.kafka import new_application, open_topic
 from app.service.lake import new_lake, new_location, new_store
 from app.service.plain_lane import new_reader
+from app.service.user_transform import Choice, choose_lane, load_customised
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 from app.timings import DEFAULT

@@ -12,8 +12,8 @@ from quixstreams.sinks import BaseSink
 from app.config.settings import Settings
 from app.consumer.plain.transformer import Transformer
 from app.delivery.batch_limits import BatchLimits
-from app.service.customised import Customised
 from app.service.formats import Formats
+from app.service.user_transform import Customised
 from app.timings import DEFAULT
 
 _ANY_TOPIC = {"retention.ms": "604800000", "retention.bytes": "-1", "cleanup.policy": "delete"}

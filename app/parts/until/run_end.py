@@ -29,7 +29,7 @@ from app.errors import ConnectorError, RetryableError
 from app.kafka.errors import cannot_be_decompressed
 from app.kafka.questions import GroupOffsets, failed, unanswered
 from app.model import Message, TopicPartition
-from app.monitoring.waits import Request
+from app.retries import Request
 
 logger = logging.getLogger(__name__)
 

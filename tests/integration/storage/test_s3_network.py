@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from app.errors import FatalError, RetryableError
-from app.monitoring.waits import Waits
+from app.retries import Waits
 from app.storage.s3.store import S3Store
 from dev.minio import LocalMinio
 from tests.fakes.forward_proxy import ForwardProxy

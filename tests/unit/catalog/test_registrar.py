@@ -10,7 +10,7 @@ from app.catalog.base import NotTakenError, RestartError, TooLargeError
 from app.catalog.registrar import Registrar
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
 from app.model import DataFile
-from app.table.existing import CatalogTable, TableLocation
+from app.table.existing_table import CatalogTable, TableLocation
 from app.table.layout import PartitionSpec
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.support.batches import spec

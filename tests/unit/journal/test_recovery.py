@@ -12,7 +12,7 @@ from app.catalog.registrar import Registrar
 from app.errors import RetryableError
 from app.journal.settle import roll_forward
 from app.model import DataFile
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from tests.fakes.memory_catalog import MemoryCatalog
 from tests.fakes.moody_store import MoodyStore
 from tests.support.batches import spec

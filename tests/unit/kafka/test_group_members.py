@@ -12,7 +12,7 @@ from app.errors import RetryableError
 from app.kafka.group import OtherTables, Writes, check_members, is_member
 from app.monitoring.metrics import Metrics
 from app.service.kafka import what_is_written
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from tests.support.environment import load
 
 WRITES = Writes("sensors", "s3://lake/one")

@@ -15,8 +15,8 @@ from app.model import Maintenance, TopicPartition
 from app.monitoring.exposition import Exposition
 from app.monitoring.metrics import OPERATIONS, STEPS, Metrics
 from app.monitoring.status import VERSIONS, Aside, Consumption, Live, Status
-from app.monitoring.waits import Request, Trouble
-from app.table.existing import TableLocation
+from app.retries import Request, Trouble
+from app.table.existing_table import TableLocation
 from app.timings import Timings
 from tests.fakes.clock import Clock
 from tests.support.environment import load

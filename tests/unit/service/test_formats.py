@@ -17,9 +17,9 @@ from app.bad_records.refusals import Refusal
 from app.errors import RetryableError
 from app.model import RegisteredSchema, Row, SchemaId
 from app.monitoring.metrics import Metrics
-from app.monitoring.waits import Stopped
 from app.parts import FORMATS
 from app.parts.registry.connection import new_registry
+from app.retries import Stopped
 from app.service.formats import RegisteredDeserializer, new_deserializer, new_formats, read_message, waiting
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.schema_registry import FakeSchemaRegistry
@@ -54,7 +54,7 @@ def test_what_a_row_of_the_table_names_is_built(name: str) -> None:
     settings = load(**kinds, SCHEMA_REGISTRY_URL="http://registry" if row.needs_registry else "")
     built = new_formats(settings, no_answer if row.needs_registry else None)
     assert (built.parser is not None) == bool(row.messages)
-    assert (built.read_key is not None) == bool(row.messages and row.keys_at_once)
+    assert (built.read_key is not None) == (row.keys_at_once and name != "str")
     assert built.ask_with is not None
     built.ask_with(lambda work: work())
 

@@ -12,8 +12,8 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Aside, Consumption, Health, Live, Probe, StateName
-from app.monitoring.waits import Request, Trouble
 from app.parts.console.console import Console
+from app.retries import Request, Trouble
 from app.service.probes import live, new_monitor
 from app.timings import Timings
 from tests.fakes.clock import Clock

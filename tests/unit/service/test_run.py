@@ -10,6 +10,7 @@ import app.service.run
 from app.config.settings import Settings
 from app.container import MemoryLimit
 from app.delivery.runtime import Runtime
+from app.errors import ConfigError
 from app.service.process import Process
 from app.spark.writer import SparkWriter
 from tests.support.environment import BROKER_ALONE, load
@@ -49,3 +50,8 @@ def test_the_start_warns_of_settings_that_the_container_has_no_memory_for(
     [warning] = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert "limit of 1,536 MB" in warning
     assert "SPARK_DRIVER_MEMORY=1024m" in warning
+
+
+def test_the_connector_itself_runs_on_no_cluster(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a cluster is for the commands compact and erase"):
+        SparkWriter(load(SPARK_MASTER="spark://host:7077").spark, tmp_path)

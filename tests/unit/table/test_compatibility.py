@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import ConfigError
 from app.storage.local.store import LocalStore
-from app.table.existing import CatalogTable, open_table
+from app.table.existing_table import CatalogTable, open_table
 from app.table.layout import HIVE_NULL, QUIX_NULL, PartitionSpec
 from tests.fakes.memory_catalog import MemoryCatalog
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.table.existing import check_spec
+from app.table.existing_table import check_spec
 from app.table.layout import HIVE_NULL, QUIX_NULL, data_key, is_data_file, null_folder_of, spec_of_key
 
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from app.errors import ConfigError
-from app.table.existing import CatalogTable, TableLocation, adopted
+from app.table.existing_table import CatalogTable, TableLocation, adopted
 
 S3 = TableLocation("s3://lake", "data/t")
 WORKSPACE = TableLocation("s3://lake", "ws-1/data/t")

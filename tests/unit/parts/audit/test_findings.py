@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.parts.audit.files import TableFiles
 from app.parts.audit.findings import RANGES, clipped, count, count_until, find, joined, outside
-from app.parts.maintenance.batches_in_files import Part
+from app.parts.maintenance.batch_metadata import Part
 
 MOST = 40  # small enough for ranges to meet, overlap and contain each other
 OFFSETS = st.integers(0, MOST)

@@ -8,10 +8,10 @@ import pytest
 from app.config.parsers import schedule
 from app.model import Maintenance
 from app.monitoring.metrics import Totals
-from app.monitoring.waits import Trouble
 from app.parts.console.sentences import Sentence, headline, remarks
 from app.parts.console.shown_status import of_tables
 from app.parts.console.status_page import View, render
+from app.retries import Trouble
 from tests.support.status_views import KAFKA_AWAY, NOW, VIEWS, changed, running, several
 
 

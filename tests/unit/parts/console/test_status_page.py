@@ -15,11 +15,11 @@ from app.logs import Warned
 from app.model import DataFile, Maintenance, TopicPartition
 from app.monitoring.metrics import Counts, Metrics
 from app.monitoring.status import STATES, Consumption, Live, StateName
-from app.monitoring.waits import Trouble
 from app.parts.console.history import History
 from app.parts.console.shown_status import of_tables
 from app.parts.console.status_page import View, policy, render, render_partitions, render_tables
-from app.table.existing import TableLocation
+from app.retries import Trouble
+from app.table.existing_table import TableLocation
 from tests.support.environment import load
 from tests.support.status_views import NOW, VIEWS, changed, running, several
 from tests.unit.monitoring.test_metrics import batch

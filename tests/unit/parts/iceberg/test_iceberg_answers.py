@@ -181,7 +181,7 @@ def test_an_answer_beyond_all_size_is_not_kept(bench: IcebergBench, server: Iceb
 def test_a_try_that_is_given_up_ends_and_keeps_nothing(
     bench: IcebergBench, server: IcebergRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: bytes
 ) -> None:
-    monkeypatch.setattr("app.parts.iceberg.trust._PATIENCE", Patience(connect=5, read=1, whole=60))
+    monkeypatch.setattr("app.parts.iceberg.restricted_catalog._PATIENCE", Patience(connect=5, read=1, whole=60))
     member = member_of(server, tmp_path)
     monkeypatch.setattr("app.parts.iceberg.table._DEADLINE_SECONDS", 0.1)
     held = Event()
@@ -211,6 +211,6 @@ def test_an_answer_that_comes_byte_by_byte_has_an_end(
     bench: IcebergBench, server: IcebergRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = member_of(server, tmp_path)
-    monkeypatch.setattr("app.parts.iceberg.trust._PATIENCE", Patience(connect=60, read=60, whole=0))
+    monkeypatch.setattr("app.parts.iceberg.restricted_catalog._PATIENCE", Patience(connect=60, read=60, whole=0))
     with pytest.raises(RetryableError):
         member.check()

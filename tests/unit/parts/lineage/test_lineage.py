@@ -22,7 +22,7 @@ from app.monitoring.metrics import DeliveredBatch, Metrics
 from app.parts.lineage.lineage import Lineage
 from app.redaction import add_secrets, redact
 from app.service.process import StopRequested
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.table.schema import TableSchema
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.commands import run_command

@@ -20,7 +20,7 @@ from app.monitoring.metrics import Metrics
 from app.parts.maintenance.record import keep_maintenance, last_maintenance
 from app.parts.maintenance.schedule import SelfMaintenance
 from app.storage.local.store import LocalStore
-from app.table.existing import TableLocation
+from app.table.existing_table import TableLocation
 from app.time_texts import duration
 from tests.support.local_settings import local_settings
 from tests.support.waiting import wait_until

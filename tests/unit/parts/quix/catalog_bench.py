@@ -13,7 +13,7 @@ import pytest
 from app.errors import ConnectorError
 from app.model import DataFile
 from app.parts.quix.catalog import QuixCatalog
-from app.table.existing import CatalogTable
+from app.table.existing_table import CatalogTable
 from tests.support.batches import spec
 
 LOCATION = "s3://lake/data/sensors"

@@ -5,7 +5,7 @@ import pytest
 from app.catalog.base import NotTakenError
 from app.errors import FatalError, RetryableError
 from app.parts.quix.catalog import QuixCatalog
-from app.table.existing import CatalogTable
+from app.table.existing_table import CatalogTable
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.parts.quix.catalog_bench import created, error_of_registering, stored
 

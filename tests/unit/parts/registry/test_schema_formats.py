@@ -1,4 +1,4 @@
-"""JSON Schema, and keys in Avro: many messages at once give the same as one by one."""
+"""JSON Schema, and keys in Avro and as bytes: many messages at once give the same as one by one."""
 
 from typing import Any
 
@@ -33,6 +33,14 @@ def test_keys_in_avro(hive: tuple[str, ...]) -> None:
     ]
     for order in (batches, batches[::-1]):
         assert_both_agree(Table(hive, avro=avro, avro_keys=True), order, few=2)
+
+
+@pytest.mark.parametrize("hive", [(), ("__key",), ("~__key",)], ids=",".join)
+def test_keys_as_bytes(hive: tuple[str, ...]) -> None:
+    keys: list[list[bytes | None]] = [[b"a", None, b"\xff\0", b"a"], [b"", b"b"], [None], [b"\xe4"] * 20]
+    batches = [[KafkaMessage(b'{"x":1}', key, at, 0) for at, key in enumerate(some)] for some in keys]
+    for order in (batches, batches[::-1]):
+        assert_both_agree(Table(hive, raw_keys=True), order, few=1)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app.errors import RetryableError
-from app.parts.check.checks import Check, Result, State, as_json, line, run
+from app.parts.check.check_runner import Check, Result, State, as_json, line, run
 from tests.support.waiting import PATIENCE, wait_for
 
 LONG = 2 * PATIENCE  # so that a wait tells what it waits for

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from app.errors import FatalError, RetryableError, SparkLostError, blaming
-from app.monitoring.waits import Operation, Request, Stopped, Waits
+from app.retries import Operation, Request, Stopped, Waits
 from app.timings import Timings
 from tests.fakes.clock import Clock
 
