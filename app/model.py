@@ -43,11 +43,11 @@ class Maintenance:
         before: files that were merged.
         after: files that they became.
         later: small files that were too young.
-        failed: folders that were left because of an error.
+        failed: folders not merged because of an error.
         erased: of the last ``erase`` that came to its end; the next three are of that one.
         age: in seconds, of what was to be erased.
         rows: that were erased.
-        left: folders that were left because of an error.
+        left: folders not erased because of an error.
         refused: percentage of the table's bytes that a later one would have erased, and was not allowed to.
         clock: seconds by which a later one found this machine's clock ahead of the store's, so that it erased nothing.
     """

@@ -166,7 +166,7 @@ def _is_one_object_each(messages: Sequence[bytes], text: bytes) -> bool:
 
 
 def _is_deep(message: bytes) -> bool:
-    """Whether it has, or may have, more levels than are safe."""
+    """Whether the message may be nested too deeply to parse safely."""
     if message.count(b"{") + message.count(b"[") <= _SAFE_LEVELS:
         return False
     if b"\\" in message:

@@ -109,7 +109,7 @@ class Buffer:
 
     @property
     def flush_reason(self) -> str:
-        """The reason to end a batch at a flush, which always ends it."""
+        """The reason that the log shows for a batch that a flush ends."""
         return "buffer full" if self.is_full else "checkpoint"
 
     def shared_bytes(self, size: int) -> int:

@@ -66,9 +66,9 @@ def start_of(
 ) -> Start:
     """Choose the first offset to consume.
 
-    ``progress`` is of another cluster only after ``check_cluster``, and ``first`` counts if ``lacks_offset``. With
-    ``follows`` the group's offset decides, where one was set, and not the journal. With ``keeps_state``,
-    ``transform()`` keeps state or repartitions: both are as far as the group's offset.
+    Call ``check_cluster`` before, in case ``progress`` is of another cluster. ``first`` is used only if
+    ``lacks_offset`` returns true. With ``follows``, an offset that was set in the group decides, and not the journal.
+    With ``keeps_state``, ``transform()`` keeps state or repartitions: both are as far as the group's offset.
     """
     if progress is None:
         return _by_kafka(kafka, first)

@@ -45,7 +45,7 @@ class TopicIds:
         return tp in self._claimed
 
     def recreated(self, tps: Iterable[TopicPartition]) -> RetryableError | None:
-        """The error to end with if a topic is no longer the one in which a partition was claimed.
+        """The error for a topic that was recreated since one of these partitions was claimed; ``None`` if none was.
 
         Asks for each topic once. If this returns ``None``, all records read before the call are of the claimed topic,
         because an id never comes back.

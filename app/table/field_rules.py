@@ -13,8 +13,8 @@ from app.json_texts import to_json
 class FieldRules:
     """Fields to drop, fields with the columns that they become, and columns of which only a salted hash is kept.
 
-    What is dropped or hashed is so in whatever case it is written: the table would keep ``User`` beside ``user`` as
-    rescued data.
+    Names of dropped and hashed fields ignore case. Otherwise the table would keep ``User`` next to ``user`` as rescued
+    data.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class PartitionSpec:
         stats_columns: the only columns with bounds; empty for all that can have them.
         computed_bytes: of a key that other folders need.
         time_zone: of ``year``, ``month``, ``day`` and ``hour``, by its name in the tz database.
-        sources: the fields that become other columns, by these.
+        sources: the source field of each renamed column, by the name of the column.
     """
 
     columns: tuple[str, ...]
@@ -202,7 +202,7 @@ def shared_file_of(name: str) -> tuple[str, int] | None:
 
 
 def merged_key(table_root: str, folder_name: str, token: str) -> str:
-    """Returns the key of a file that is merged of others in a folder; ``token``: its own 24 hexadecimal digits."""
+    """Returns the key of a merged file in this folder. ``token`` is 24 hexadecimal digits that no other file has."""
     return "/".join(part for part in (table_root, folder_name, f"data_merged_{token}.parquet") if part)
 
 

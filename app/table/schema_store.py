@@ -40,10 +40,10 @@ def schema_document(store: ObjectStore, table_root: str) -> Document[TableSchema
 class SchemaStore:
     """Holds the schema, and writes an extended one before the first file that needs it. For one thread.
 
-    A ``RetryableError`` leaves it as it was, so that the call can be repeated. ``types`` are those that the settings
-    fix (``COLUMN_TYPES``), ``iceberg`` the columns that the table has in an Iceberg catalog, if it is one of Iceberg.
-    ``time_zone`` is that of the folders of times; it is stored with the columns, and never changes. ``current`` is the
-    schema as last read or written; empty before ``open``, and while the table has no columns.
+    After a ``RetryableError`` it is unchanged, and the call can be repeated. ``types`` are the types that
+    ``COLUMN_TYPES`` sets. ``iceberg`` contains the columns of an Iceberg table in its catalog. ``time_zone`` is that
+    of the folders of times; it is stored with the columns, and never changes. ``current`` is the schema as last read or
+    written; empty before ``open``, and while the table has no columns.
     """
 
     store: ObjectStore

@@ -60,10 +60,10 @@ def _after(see: Callable[[Any], object], deserialize: Callable[[Any], Any]) -> C
 
 
 class Due:
-    """When quixstreams flushes, and when the sink has to. For the consumer's thread, but for ``seconds``.
+    """When quixstreams flushes, and when the sink has to. Only the consumer's thread may use it, except ``seconds``.
 
-    ``commit_interval`` is that of quixstreams, in seconds. It flushes by ``flush_at``; ``None`` if it has nothing to
-    commit. Bad records alone, of which it does not know, are flushed at ``keep_until``; 0 without any.
+    ``commit_interval`` is that of quixstreams, in seconds. It flushes at ``flush_at`` at the latest; ``None`` if there
+    is nothing to commit. It does not know bad records: the sink flushes those at ``keep_until``; 0 if there are none.
     """
 
     def __init__(self, commit_interval: float, timings: Timings) -> None:

@@ -1,7 +1,7 @@
-"""Brings what was processed into lake and log, in an assignment that begins with the first need for it.
+"""Writes the processed records to the lake and the log. The first flush after a rebalance begins the assignment.
 
-quixstreams begins at the group's offset after an assignment, and tells no sink of assignments. So the first flush after
-one claims the partitions of which messages were processed, and drops what the log already has.
+quixstreams begins at the group's offset after an assignment, and reports assignments to no sink. So the first flush
+claims the partitions of which messages were processed, and drops the rows that the log already contains.
 """
 
 import logging

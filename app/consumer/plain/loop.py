@@ -171,9 +171,9 @@ class PlainLoop:
         return bool(messages)
 
     def _take(self, messages: Sequence[Message], until: float, left: set[TopicPartition]) -> Taken:
-        """Hand the messages of a partition to the assignment; ``left`` gets it if they are more than fit into a turn.
+        """Hand the messages of a partition to the assignment.
 
-        Those that are left are read again: Kafka's client goes back to them.
+        If they exceed one turn, the partition is added to ``left``, and Kafka's client reads the rest again.
         """
         tp = TopicPartition(messages[0].topic(), messages[0].partition())
         assignment, partition = self._members.claimed_partition(tp)

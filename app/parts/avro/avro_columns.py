@@ -70,7 +70,7 @@ class ColumnReader:
         """Reads the fields by name, each as long as ``datums``, in the types that Arrow infers from single values.
 
         Raises:
-            NotReadError: one of the datums was not written with this schema, or has a value that needs care.
+            NotReadError: a datum was not written with this schema, or has a value that this reader cannot convert.
         """
         # Behind each datum stand bytes that no producer can know. So a datum that is too short or too long is noticed:
         # the next one would be read from another byte on. They are small numbers: Polars panics on long texts.

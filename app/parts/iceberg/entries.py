@@ -101,10 +101,10 @@ def _type_in_table(kind: pa.DataType, mapped: _Mapped, names: Mapping[int | None
 
 
 def prepare(table: Table, spec_id: int) -> None:
-    """Makes a table ready, in memory alone, for one try to commit files of this partition spec.
+    """Changes the table's metadata in memory, for a single attempt to commit files of this partition spec.
 
-    pyiceberg would commit again without a look, and copies all snapshots twenty times a commit: those that no branch or
-    tag names are left out.
+    pyiceberg would repeat a commit without reading the table again. It also copies all snapshots twenty times a commit,
+    so snapshots that no branch or tag names are left out.
     """
     metadata = table.metadata
     metadata.properties[_RETRIES] = "0"

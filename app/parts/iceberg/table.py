@@ -116,7 +116,7 @@ class IcebergTable(Catalog):
     # --- as ``app.catalog.base.Catalog`` ----------------------------------------------------------------------------
 
     def check(self) -> CatalogTable | None:
-        """Returns what ``table`` does, which also raises ``ConfigError`` for a new table that cannot be made."""
+        """Returns the table as ``table`` does. Raises ``ConfigError`` if a new table cannot be created."""
         found = self.table()
         if found is None:
             self._check_transforms()

@@ -38,7 +38,7 @@ _UNSETTLED = "it has files of a batch that is not finished, or was rolled back; 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Files that become one, and why, besides that they are several."""
+    """Files to merge into one. ``reasons`` are those other than their number."""
 
     files: Sequence[DataFile]
     reasons: Sequence[str] = ()

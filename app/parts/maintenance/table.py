@@ -21,10 +21,10 @@ from app.work_pool import side_by_side
 
 
 class TableAtWork:
-    """A table, for one run; ``writes``: it is no dry run.
+    """A table during one run. ``writes`` is false for a dry run.
 
-    ``schema`` has the columns of all files that were covered, ``at_begin`` what was pending or rolled back when the run
-    began.
+    ``schema`` contains the columns of all files that were read, ``at_begin`` the batches that were pending or rolled
+    back when the run began.
     """
 
     def __init__(self, settings: Settings, *, writes: bool) -> None:

@@ -68,7 +68,7 @@ class QuixCatalog(Catalog):
         """Creates the table and returns the catalog's version of it, which another member may have created first.
 
         The spec is sent empty, for the catalog to fill it from the first files; the expected columns are a property.
-        Virtual partitions cannot be seen in files: with any of them the whole spec is sent.
+        The catalog cannot infer virtual partitions from files: if there are any, the full spec is sent.
         """
         doing = f"creating {self._table_words}"
         order = list(wanted.order)
@@ -117,7 +117,7 @@ class QuixCatalog(Catalog):
         topic: str | None,
         marks: Sequence[Mark] = (),  # noqa: ARG002 - paths are the keys
     ) -> None:
-        """Registers the files in one request, with the topic they come from, unless it has counted them already."""
+        """Registers the files in one request. ``topic`` is ``None`` if the catalog has counted these files already."""
         doing = f"registering {counted(len(files), 'file')} of {self._table_words}"
         body: dict[str, Any] = {"files": [self._entry_with_bounds(file) for file in files]}
         if topic is not None:

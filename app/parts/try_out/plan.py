@@ -166,7 +166,7 @@ class Planner:
         return min(interval, target * folders / bytes_a_second) if target and bytes_a_second else interval
 
     def _folders_a_day(self) -> int:
-        """By other columns than those of the time, which the records do not show for a day."""
+        """Counts folders by all columns except those of the time: the sample does not cover a day."""
         others = {tuple(text for name, text in each.items() if name not in TIME_COLUMNS) for each in self._folders}
         return len(others) * (24 if "hour" in self.settings.spec.columns else 1)
 
