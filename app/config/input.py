@@ -25,11 +25,11 @@ _Known = BeforeValidator(parse.deserializer)
 
 class Input(Area):
     input_topic: str = env("input", "sensor-data")
-    """Topic to read from. Several with commas between them, or a regular expression that begins with `^`, such as
-    `^db[.]public[.].*`: each topic has a table of its own, see the page Many topics.
+    """Topic to read from. For several topics, separate them with commas, or write a regular expression that begins with
+    `^`, such as `^db[.]public[.].*`. Each topic then has its own table, see the page Many topics.
     """
     table_limit: PositiveInt = env("TABLE_LIMIT", 200)
-    """Most tables of a consumer group whose `input` is a regular expression. Further topics are not written."""
+    """Maximum number of tables if `input` is a regular expression. Further topics are not written."""
     consumer_group: str = env("CONSUMER_GROUP", "s3_direct_sink_v1.0")
     """Consumer group of all replicas of one deployment. Another deployment needs another group."""
     auto_offset_reset: OffsetReset = env("AUTO_OFFSET_RESET", "latest")
@@ -37,8 +37,8 @@ class Input(Area):
     before the first start such as `-7d`.
     """
     until: Until = env("UNTIL")
-    """End of the run, with code 0. `now`: after the records that were there at the start. A time, or a span before the
-    start such as `-1h`: before the first record since then. Empty: never.
+    """When the run ends, with code 0. `now`: after the records that the topic contains at the start. A time, or a span
+    before the start such as `-1h`: before the first record since then. Empty: never.
     """
     key_deserializer: Annotated[KeyFormat, _Known] = env("KAFKA_KEY_DESERIALIZER", "str")
     """How to deserialize keys. The key becomes the column `__key`."""
@@ -61,16 +61,16 @@ class Input(Area):
     registry_key: Pem = env("SCHEMA_REGISTRY_SSL_KEY", secret=True, needed_with="SCHEMA_REGISTRY_SSL_CERTIFICATE")
     """Key of this certificate, without a password, as a file or PEM text."""
     follow_offsets: str = env("FOLLOW_OFFSETS", "")
-    """Any text, such as today's date. With a new one, each partition whose offset a tool has set begins there, once;
-    with a time in `AUTO_OFFSET_RESET` all partitions that exist then begin at it. Empty: after the last row in the
-    table.
+    """Change this value (to today's date, for example) to make the connector accept offsets that you moved with a Kafka
+    tool. Each of these partitions begins there once. With a time in `AUTO_OFFSET_RESET`, all existing partitions begin
+    at that time instead. Empty: after the last row in the table.
     """
     on_bad_record: BadRecords = env("ON_BAD_RECORD", "dead-letter")
     """Records that cannot be rows are kept beside the table with the reason (`dead-letter`), counted and left out
     (`skip`), or end the connector (`fail`).
     """
     stream_timeout_ms: Annotated[int | None, OffAtZero] = env("STREAM_TIMEOUT_MS")
-    """Milliseconds without a record after which a message key has timed out. Empty, `0` or less: never. Needs
+    """Milliseconds without a record after which a message key times out. Empty, `0` or less: never. Requires
     `STREAM_TIMEOUT_TOPIC`, or `on_stream_timeout()` in `app/transform.py`.
     """
     stream_timeout_topic: str | None = env("STREAM_TIMEOUT_TOPIC", only_with="STREAM_TIMEOUT_MS")

@@ -43,16 +43,15 @@ NOWHERE = "127.0.0.1:9"  # the broker's address for commands that need none
 
 class Writing(Area):
     batch_size: PositiveInt = env("BATCH_SIZE", 1000)
-    """Rows that are worth a batch once no more come for a second."""
+    """Minimum number of rows that ends a batch when the topic has been quiet for one second."""
     commit_interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = env("COMMIT_INTERVAL", 30.0)
-    """Seconds between two commits. Each commit writes everything read so far."""
+    """Seconds between two commits. Each commit writes all records that were read so far."""
     target_file_mb: NonNegativeInt = env("TARGET_FILE_MB", 16)
-    """MB of a file that is worth writing before `COMMIT_INTERVAL` is over. `0`: write once `BATCH_SIZE` rows have come.
-    """
+    """A file of so many MB is written before `COMMIT_INTERVAL` is over. `0`: once `BATCH_SIZE` rows have arrived."""
     max_write_workers: Annotated[int, Field(ge=1, le=256)] = env("MAX_WRITE_WORKERS", 10)
-    """Files to upload at the same time, 1 to 256."""
+    """Number of files to upload at the same time, 1 to 256."""
     max_buffer_mb: PositiveInt = env("MAX_BUFFER_MB", 64)
-    """MB of rows to hold in memory."""
+    """Maximum size in MB of rows in memory."""
     compact: Annotated[parse.Schedule | None, BeforeValidator(parse.schedule)] = env("COMPACT")
     """When to merge small files, as `compact` does: at a time of day in UTC, such as `03:15`, or every `6h`, `90m` or
     `1d`. Empty: never.
@@ -62,7 +61,7 @@ class Writing(Area):
     `COMPACT`, without it once a day. Empty: for ever.
     """
     keep_confirmed: str | None = env("KEEP_CONFIRMED", only_with="KEEP")
-    """The same as `KEEP`, to let it erase more than half of the table at once."""
+    """Set this to the text of `KEEP` to let it erase more than half of a table in one run."""
     spark_master: Annotated[str, BeforeValidator(parse.spark_master)] = env("SPARK_MASTER", "local[*]")
     """Cores that Spark uses: `local[*]` for all, `local[2]` for two. For compact and erase also a cluster."""
     heap_mb: Annotated[int, BeforeValidator(parse.heap_mb), Field(validate_default=True)] = env(
@@ -84,8 +83,8 @@ class Process(Area):
     http_host: str = env("HTTP_HOST", "127.0.0.1")
     """Address to open this port on. The container image sets `0.0.0.0`: all interfaces."""
     http_allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(parse.host_names)] = env("HTTP_ALLOWED_HOSTS", ())
-    """Host names that the page and the metrics answer to beside localhost, separated by commas. Empty: any, except on
-    the loopback address.
+    """Host names for which the page and the metrics answer in addition to localhost, separated by commas. Empty: all
+    names, except on the loopback address.
     """
     http_frame_ancestors: Annotated[tuple[str, ...], BeforeValidator(parse.origins)] = env("HTTP_FRAME_ANCESTORS", ())
     """Origins whose pages may show the status page in a frame, separated by commas, such as
@@ -96,7 +95,7 @@ class Process(Area):
     log_format: LogFormat = env("LOG_FORMAT", "text")
     """`text`: lines for people. `json`: one JSON object a line, for a log store."""
     lineage_url: Url = env("OPENLINEAGE_URL")
-    """Address of an OpenLineage collector that is told of runs."""
+    """Address of an OpenLineage collector that receives events of each run."""
     lineage_endpoint: str = env("OPENLINEAGE_ENDPOINT", "api/v1/lineage")
     """Path of the collector below this address."""
     lineage_key: str | None = env("OPENLINEAGE_API_KEY", secret=True, only_with="OPENLINEAGE_URL")

@@ -27,9 +27,9 @@ class Table(Input):
     `hour` come from `TIMESTAMP_COLUMN`. `meta.region` is the field `region` of the object `meta`.
     """
     timestamp_column: str = env("TIMESTAMP_COLUMN", "ts_ms")
-    """Field with the time of the record. Without this field the Kafka timestamp counts."""
+    """Field with the time of the record. Records without this field use the Kafka timestamp."""
     timestamp_as: Name = env("TIMESTAMP_AS")
-    """Name of a further column of type `timestamp` with the time of `TIMESTAMP_COLUMN`."""
+    """Name of an additional column of type `timestamp` with the time of `TIMESTAMP_COLUMN`."""
     time_zone: Annotated[str, BeforeValidator(parse.time_zone)] = env("TIME_ZONE", UTC_ZONE)
     """Time zone of `year`, `month`, `day` and `hour` in `HIVE_COLUMNS`, such as `Europe/Prague`. A table keeps it."""
     drop_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("DROP_COLUMNS", ())
@@ -47,19 +47,19 @@ class Table(Input):
     parquet_compression: Compression = env("PARQUET_COMPRESSION", "zstd")
     """Compression of the files."""
     row_group_rows: PositiveInt = env("ROW_GROUP_ROWS", 1_000_000)
-    """Most rows in a row group of a file."""
+    """Maximum number of rows in a row group of a file."""
     column_types: Annotated[Mapping[str, pa.DataType], BeforeValidator(parse_column_types)] = env("COLUMN_TYPES", {})
     """Types of columns in the names of Spark SQL, such as `speed:double,count:bigint`. Others get their type from the
     records.
     """
     column_limit: PositiveInt = env("COLUMN_LIMIT", 5_000)
-    """Columns that a table takes from records, with the fields inside objects. Further fields go to `_rescued_data`."""
+    """Maximum number of columns; fields inside objects count. Further fields go to `_rescued_data`."""
     metadata_columns: Annotated[tuple[str, ...], BeforeValidator(parse.metadata_columns)] = env("METADATA_COLUMNS", ())
     """Kafka metadata to add as columns: any of `__topic`, `__partition`, `__offset`, `__timestamp`, `__headers`."""
     sort_column: str | None = env("SORT_COLUMN")
     """Column that orders the rows inside each file. Empty: the order of arrival."""
     stats_columns: Annotated[tuple[str, ...], BeforeValidator(parse.columns)] = env("STATS_COLUMNS", ())
-    """Columns whose bounds the catalog gets for each file, separated by commas. Empty: all with numbers or times."""
+    """Columns whose minimum and maximum the catalog receives, separated by commas. Empty: all numbers and times."""
 
     @property
     def has_tables(self) -> bool:
