@@ -45,19 +45,16 @@ class RolledBackObjects:
     def remove(self, listed: Sequence[RolledBack]) -> None:
         """Remove the rows of those that were not removed before."""
         waiting = [item for item in listed if not item.removed and item.key not in self._removed]
-        if self._store.refuses_overwrites:
-            self._fill([item.key for item in waiting])
-        else:
-            self._delete(waiting)
-        keys = {item.key for item in waiting}
-        self._removed |= keys
-        self._forgotten -= keys  # of a sweep that came before the placeholders
+        late = [item for item in waiting if self.may_be_back(item)]  # a placeholder would only have to go again
+        self._fill([item.key for item in waiting if item not in late])
+        self._delete(late)
+        self._removed |= {item.key for item in waiting}
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
         """Delete those that are due; at the end of the process all that a late upload may have brought back."""
-        listed = [item for item in listed if item.key not in self._forgotten and self.may_be_back(item)]
+        listed = [item for item in listed if item.key not in self._forgotten and self._is_removed(item)]
         at_once = is_last or self._store.refuses_overwrites  # a placeholder goes once, as soon as it is due
-        self._delete([item for item in listed if at_once or self._is_due(item)])
+        self._delete([item for item in listed if self.may_be_back(item) and (at_once or self._is_due(item))])
 
     def may_be_back(self, item: RolledBack) -> bool:
         """Whether a late upload can have brought the object back: no placeholder refuses it, or none does any more."""
@@ -66,10 +63,14 @@ class RolledBackObjects:
     def still(self, listed: Sequence[RolledBack]) -> tuple[RolledBack, ...]:
         """The list for the next version of the log; without those that need no deletion any more."""
         return tuple(
-            item.model_copy(update={"removed": True}) if item.key in self._removed else item
+            item.model_copy(update={"removed": self._is_removed(item)})
             for item in listed
             if item.key not in self._forgotten
         )
+
+    def _is_removed(self, item: RolledBack) -> bool:
+        """Whether ``remove`` is through: a sweep before would leave the placeholders that come after it."""
+        return item.removed or item.key in self._removed
 
     def _is_due(self, item: RolledBack) -> bool:
         now = self._now()

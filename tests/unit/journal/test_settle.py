@@ -323,6 +323,17 @@ def test_placeholders_are_deleted_after_an_hour_by_whoever_is_the_owner_and_leav
     assert world.rolled_back(THIRD) == [key_of("2")]
 
 
+def test_what_was_undone_an_hour_ago_gets_no_placeholder_which_a_later_owner_has_swept_already(world: World) -> None:
+    world.begun().intend(intent("1"))
+    owner = world.own_log(THEIRS)
+    world.takeover().claim((P0,), owner)  # it dies here
+    world.epoch.advance(HOUR)
+    slow = world.claimed(THIRD)
+    assert not world.is_filled("1")
+    slow.advance({P0: 99})
+    assert world.rolled_back(THIRD) == []
+
+
 @pytest.mark.parametrize("why", ["the assignment has ended", "another member has closed the log"])
 def test_what_is_another_member_s_by_now_is_left_to_it(world: World, why: str) -> None:
     member, assignment = claimed_by_a_member(world)

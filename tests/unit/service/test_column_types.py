@@ -190,3 +190,15 @@ def test_fields_follow_their_settings_before_all_others(tmp_path: Path, at_once:
         assert {*table.column_names}.isdisjoint({"n", "at", "blob"})
         assert (column(table), column(table, "ts_ms")) == ([1.0], [7])
         assert column(table, "user") == [sha256(b"sAnn").hexdigest()]
+
+
+@pytest.mark.parametrize(("columns", "told"), [("__key,_x,year", "__key, _x"), ("location,year", None)])
+def test_folders_that_some_engines_skip_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, columns: str, told: str | None
+) -> None:
+    settings = load(S3_BUCKET="", STORAGE_URL=f"file://{tmp_path}", HIVE_COLUMNS=columns)
+    store = new_store(settings)
+    new_lake(settings, store, new_location(settings, store, None))
+    warnings = [message for message in caplog.messages if "HIVE_COLUMNS" in message]
+    assert len(warnings) == bool(told)
+    assert told is None or told in warnings[0]

@@ -19,11 +19,13 @@ from app.errors import ConfigError, FatalError, SparkLostError
 from app.model import BatchPart, OffsetRange
 from app.parts.maintenance.compact import compact
 from app.parts.maintenance.job import bins_worth_merging
+from app.parts.maintenance.merger import access_of_executors, uri_for_executors
 from app.storage.local.store import LocalStore
 from app.table.layout import file_name
 from tests.fakes.arrow_merge import ArrowMerge
 from tests.fakes.catalog_server import CatalogServer
 from tests.support.commands import options
+from tests.support.environment import BROKER_ALONE, load
 from tests.support.journals import keep_journal
 from tests.unit.parts.maintenance.lake import OWNER, PARTITION, ROOT, Killed, Lake
 
@@ -438,3 +440,18 @@ def test_an_audit_names_merged_files_without_offsets(lake: Lake, capsys: pytest.
     assert lake.run("compact") == 0
     [merged] = lake.files()
     assert audit(lake, capsys)["other_files"] == [f"year=2024/place=a/{merged.name}"]
+
+
+def test_executors_get_the_keys_that_the_settings_have(tmp_path: Path) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_ENDPOINT_URL": "http://minio:9000"}
+    bucket = load(AWS_REGION="eu-west-1", **keys).storage
+    assert uri_for_executors(bucket) == "s3a://lake"
+    assert access_of_executors(bucket) == {
+        "spark.hadoop.fs.s3a.endpoint": "http://minio:9000",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.endpoint.region": "eu-west-1",
+        "spark.hadoop.fs.s3a.access.key": "id",
+        "spark.hadoop.fs.s3a.secret.key": "secret",
+    }
+    folder = load(BROKER_ALONE, STORAGE_URL=f"file://{tmp_path}").storage
+    assert (uri_for_executors(folder), access_of_executors(folder)) == (f"file://{tmp_path}", {})
