@@ -45,9 +45,9 @@ class RolledBackObjects:
     def remove(self, listed: Sequence[RolledBack]) -> None:
         """Remove the rows of those that were not removed before."""
         waiting = [item for item in listed if not item.removed and item.key not in self._removed]
-        late = [item for item in waiting if self.may_be_back(item)]  # a placeholder would only have to go again
-        self._fill([item.key for item in waiting if item not in late])
-        self._delete(late)
+        late = {item.key: item for item in waiting if self.may_be_back(item)}  # placeholders would have to go at once
+        self._fill([item.key for item in waiting if item.key not in late])
+        self._delete([*late.values()])
         self._removed |= {item.key for item in waiting}
 
     def sweep(self, listed: Sequence[RolledBack], *, is_last: bool = False) -> None:
@@ -63,7 +63,7 @@ class RolledBackObjects:
     def still(self, listed: Sequence[RolledBack]) -> tuple[RolledBack, ...]:
         """The list for the next version of the log; without those that need no deletion any more."""
         return tuple(
-            item.model_copy(update={"removed": self._is_removed(item)})
+            item.model_copy(update={"removed": True}) if item.key in self._removed else item
             for item in listed
             if item.key not in self._forgotten
         )

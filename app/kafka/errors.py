@@ -38,11 +38,10 @@ PASSING_ERRORS = frozenset(
     }
 )
 
+REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})  # to read
 _MAY_NOT_WRITE = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
-_LASTING_CONSUMER_ERRORS = frozenset(
-    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
-)
+_LASTING_CONSUMER_ERRORS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, *REFUSED})
 
 
 def of_rebalance(error: PartitionAssignmentError) -> Exception:

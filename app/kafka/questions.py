@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.errors import ConnectorError, FatalError, RetryableError
-from app.kafka.errors import FROM_LAST_COMMIT, PASSING_ERRORS
+from app.kafka.errors import FROM_LAST_COMMIT, PASSING_ERRORS, REFUSED
 from app.kafka.watch import known_id
 from app.model import TopicPartition
 from app.timings import DEFAULT
@@ -20,7 +20,6 @@ from app.timings import DEFAULT
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_REFUSED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 # The broker is too old for the request, or refuses it.
 _NOT_GIVEN = frozenset({KafkaError._UNSUPPORTED_FEATURE, KafkaError._NOT_IMPLEMENTED, KafkaError.UNSUPPORTED_VERSION})
 _HAS_MEMBERS = frozenset(
@@ -70,7 +69,7 @@ def ask(what: str, question: Callable[[], _T], *, not_given: _T | None = None) -
 
 def failed(what: str, error: KafkaError) -> ConnectorError:
     """Fatal for a refusal, because a claim would otherwise repeat the question for ever."""
-    if error.code() in _REFUSED:
+    if error.code() in REFUSED:
         hint = f"{_LET_IT_READ}, which lets them be described too"
         return FatalError(f"asking Kafka for {what}", error.str(), hint).of("Kafka")
     without = unanswered(what, error.str())

@@ -16,13 +16,13 @@ from quixstreams.models.topics.exceptions import TopicPermissionError
 from app.container import with_own_address
 from app.errors import ConfigError, FatalError, RetryableError
 from app.kafka.connection import EVERY_CLIENT, client_words, token_failure
+from app.kafka.errors import REFUSED
 from app.kafka.login_errors import is_refused, login_hint
 
 logger = logging.getLogger(__name__)
 
 _SHOWN_TOPICS = 5
 ASKED: Final[dict[str, Any]] = {"include_authorized_operations": True, "request_timeout": 10.0}
-_REFUSED: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED})
 _COUNTS = " (after "  # what librdkafka puts behind a cause: milliseconds, and how often it has seen it
 
 
@@ -89,7 +89,7 @@ def describe_with_right(describe: Callable[[], Any], right: str, what: str) -> A
     try:
         described = describe().result()
     except KafkaException as error:
-        if error.args[0].code() in _REFUSED:
+        if error.args[0].code() in REFUSED:
             raise refused from None
         logger.debug("the rights on %s are not known: %s", what, error.args[0].str())
         return None

@@ -29,6 +29,8 @@ from app.service.lake import Lake, check_journals, open_lake
 from app.storage.base import ObjectStore
 from app.work_pool import WorkPool
 
+logger = logging.getLogger(__name__)
+
 _OPENED_AT_ONCE = 16
 _START_SECONDS = 20.0  # a table that is not open then is opened while others are written
 
@@ -82,9 +84,6 @@ class Tables:
             member = self._new_member(settings, lake, self._group, runtime, self._buffer)
             ends.callback(member.stop)
             return Open(member, ends.pop_all().close)
-
-
-logger = logging.getLogger(__name__)
 
 
 class TableAdmission:

@@ -296,7 +296,7 @@ hours of a day share a file of an Iceberg table
 
 [app/journal/rolled_back.py: journal]
 what was rolled back is deleted, and a late upload brings it back
-- self._fill([item.key for item in waiting if item not in late])
+- self._fill([item.key for item in waiting if item.key not in late])
 + self._delete(waiting)
 a placeholder is deleted while its upload may be in the network
 - self._now() - item.since >= _PLACEHOLDER_SECONDS

@@ -9,7 +9,7 @@ from pathlib import Path
 APP, TESTS = (Path(__file__).parents[2] / name for name in ("app", "tests"))
 CORE = ("consumer", "delivery", "journal", "kafka", "service")
 # They fall with what the code loses.
-MOST_LINES = 32_079
+MOST_LINES = 32_076
 MOST_LINES_OF_PARTS = {
     "audit": 699,
     "avro": 616,
@@ -32,8 +32,8 @@ MOST_LINES_OF_PARTS = {
     "try_out": 621,
     "until": 253,
 }
-MOST_LINES_WITHOUT_PARTS = 20_495
-MOST_LINES_OF_CORE = 9_126
+MOST_LINES_WITHOUT_PARTS = 20_492
+MOST_LINES_OF_CORE = 9_123
 MOST_LINES_OF_TESTS = 51_324
 MOST_ARGUMENTS, MOST_ATTRIBUTES = 8, 12
 
