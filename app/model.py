@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from app.reasons import Reason
+from app.reason_texts import Reason
 
 EACH_TOPIC: Final = "{topic}"  # in the name of a table, where each of several topics has one
 KEY_COLUMN = "__key"  # where a table has the Kafka key

@@ -34,8 +34,8 @@ class Timings:
         claim_again_seconds: the period in which a member claims its partitions again at most three times, after other
             members have closed its log.
         kafka_answer_seconds: how long Kafka may take to return the offsets of a partition.
-        first_aside_seconds, longest_aside_seconds: after these, doubled each time, a table that is set aside is opened
-            again; infinite if it is left to the next run.
+        first_suspension_seconds, longest_suspension_seconds: after these, doubled each time, a suspended table is
+            opened again; infinite if it is left to the next run.
         first_retry_seconds, longest_retry_seconds: the pauses between tries of what another system refuses.
     """
 
@@ -51,8 +51,8 @@ class Timings:
     fenced_seconds: float = 20.0
     claim_again_seconds: float = 600.0
     kafka_answer_seconds: float = 20.0
-    first_aside_seconds: float = 60.0
-    longest_aside_seconds: float = 1_800.0
+    first_suspension_seconds: float = 60.0
+    longest_suspension_seconds: float = 1_800.0
     first_retry_seconds: float = 0.5
     longest_retry_seconds: float = 30.0
 

@@ -24,8 +24,8 @@ from pyiceberg.catalog.rest import RestCatalog
 
 from app.errors import RetryableError
 from app.model import DataFile, Mark, TopicPartition
+from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.table import IcebergTable
-from app.parts.iceberg.target import IcebergTarget
 from app.storage.s3.store import S3Store
 from app.storage.targets import S3Target
 from app.table.layout import HIVE_NULL, PartitionSpec

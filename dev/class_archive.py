@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from app.errors import ConnectorError
-from app.spark.java import Java, find_java
-from app.spark.launch import only_java
+from app.spark.find_java import Java, find_java
+from app.spark.java_process import only_java
 from app.spark.options import SparkOptions
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter

@@ -116,7 +116,7 @@ _ROWS: Mapping[str, tuple[_Graph, ...]] = {
             "s",
             {"{{table}}: {{system}}": f"max by (table, system) (lake_sink_table_wait_seconds{_JOB})"},
         ),
-        _Graph("Set aside", "short", {"{{table}}": f"max by (table) (lake_sink_table_aside{_JOB})"}),
+        _Graph("Suspended", "short", {"{{table}}": f"max by (table) (lake_sink_table_aside{_JOB})"}),
     ),
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from app.spark.launch import EXTRA_OPTIONS, ONE_COMPILER
+from app.spark.java_process import EXTRA_OPTIONS, ONE_COMPILER
 from dev.broker import Record
 from dev.connector import REPO, Connector
 from dev.java import find_java

@@ -1,7 +1,7 @@
 """The Java that Kafka runs on: the one of the connector."""
 
 from app.errors import ConfigError
-from app.spark import java
+from app.spark import find_java as java
 from dev.machine import ServiceError
 
 

@@ -20,7 +20,7 @@ MOST_MENTIONS = {
     r"heeds?": 0,  # respect
     r"reckon(?:s|ed|ing)?": 2,  # calculate
     r"mend(?:s|ed|ing)?": 0,  # repair
-    r"set aside": 18,  # suspended
+    r"set aside": 0,  # suspended
     r"pass(?:es|ed)? over": 10,  # skip
     r"(?:goes|go|went) on": 50,  # continue
     r"(?:is|are|was) away": 10,  # unavailable

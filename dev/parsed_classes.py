@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyspark
 
-from app.spark.java import find_java
-from app.spark.launch import EXTRA_OPTIONS
+from app.spark.find_java import find_java
+from app.spark.java_process import EXTRA_OPTIONS
 from dev.class_archive import archive_option
 from dev.machine import ServiceError, make_once
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from app.spark.launch import only_java
+from app.spark.java_process import only_java
 
 
 @contextmanager

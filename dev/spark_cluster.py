@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyspark
 
-from app.spark.java import java_environment
-from app.spark.launch import MODULE_OPTIONS, class_path
+from app.spark.find_java import java_environment
+from app.spark.java_process import MODULE_OPTIONS, class_path
 from dev.child import Child
 from dev.machine import ServiceError
 from dev.maven_jars import Jars, maven_jars

@@ -16,7 +16,7 @@ from app.bad_records.refusals import UNKNOWN_SIZE
 from app.errors import DataError
 from app.json_texts import to_json
 from app.model import Headers, Rejected, TopicPartition
-from app.reasons import Reason
+from app.reason_texts import Reason
 
 _MS = pa.timestamp("ms", tz="UTC")
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))

@@ -9,7 +9,7 @@ from typing import Literal
 from app.errors import DataError
 from app.logs import OnceAMinute
 from app.model import Headers, Message, Rejected, Row, TopicPartition, headers_of, known_timestamp
-from app.reasons import OtherFormat, Reason, about, reason_of
+from app.reason_texts import OtherFormat, Reason, about, reason_of
 
 OF_THE_KEY = "of the key"  # a note of an error
 LONGEST_REASON = 1_000  # characters; a foreign error may quote the whole record

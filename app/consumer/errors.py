@@ -20,7 +20,7 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.kafka.errors import FROM_LAST_COMMIT, error_of, of_rebalance, producing_failed, recovering_failed
 from app.kafka.questions import not_committed
 from app.model import Message, Row, TopicPartition
-from app.reasons import Reason, reason_of, shown
+from app.reason_texts import Reason, reason_of, shown
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from app.convert.rows import Conversion, Rules, convert
 from app.convert.values import Rescue
 from app.convert.whole_batches import OneByOneError, Patiently, WholeBatches
 from app.model import KEY_COLUMN, Batch, Rejected, Row, TopicPartition
-from app.reasons import Reason
+from app.reason_texts import Reason
 from app.table.field_rules import FieldRules
 from app.table.layout import PartitionSpec
 from app.table.schema import TableSchema

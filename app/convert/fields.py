@@ -8,7 +8,7 @@ import pyarrow as pa
 from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
 from app.convert.scalars import is_unicode
-from app.reasons import Reason, about
+from app.reason_texts import Reason, about
 
 
 class FieldValues(Sequence[Any]):

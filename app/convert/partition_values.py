@@ -17,7 +17,7 @@ from app.convert.scalars import OutOfRange, moment_at
 from app.convert.time_columns import moments, time_parts
 from app.convert.values import is_empty
 from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
-from app.reasons import Reason
+from app.reason_texts import Reason
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
 
 _MOST_GATHERED = 10**8  # offsets of one batch

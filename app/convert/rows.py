@@ -29,7 +29,7 @@ from app.convert.values import (
 )
 from app.json_texts import to_json
 from app.model import KEY_COLUMN, Row, known_timestamp
-from app.reasons import Reason, about
+from app.reason_texts import Reason, about
 from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
 from app.table.type_names import Types, scalar_count

@@ -24,7 +24,7 @@ from app.bad_records.refusals import BadRowsError
 from app.convert.bounds import MICROSECONDS
 from app.convert.columns import parse_times
 from app.convert.scalars import UNZONED, ZONED, OutOfRange, is_within
-from app.reasons import Reason, about, shown
+from app.reason_texts import Reason, about, shown
 from app.table.layout import UTC_ZONE
 from app.time_texts import TIME_OR_NUMBER, time_or_number
 

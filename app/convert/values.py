@@ -17,7 +17,7 @@ import pyarrow as pa
 from app.convert.bounds import LONGEST_NAME, MAX_DEPTH, MAX_LISTS
 from app.convert.scalars import coerce_scalar, to_python
 from app.json_texts import to_json
-from app.reasons import Reason, about, shown
+from app.reason_texts import Reason, about, shown
 from app.table.type_names import parts, scalar_count, type_name
 
 FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of one list by the fields that each of them has: 8 bytes each

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from app.errors import ConnectorError
-from app.journal.beginning import Start
 from app.journal.own_log import OwnLog
+from app.journal.start_offset import Start
 from app.model import Message, Rejected, Row, TopicPartition
 
 _MOST_MARKS = 1_000  # some 100 kB for each partition

@@ -20,12 +20,12 @@ from app.delivery.pipeline import Pipeline, Writer
 from app.delivery.runtime import Buffer, Runtime
 from app.delivery.stage import Stager
 from app.errors import ConnectorError
-from app.journal.beginning import Beginnings, Start
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import FencedError, Journal, LogClosedError, ObsoleteLogs
+from app.journal.late_uploads import Placeholders
 from app.journal.own_log import OwnLog
-from app.journal.rolled_back import Placeholders
-from app.journal.settle import Settlement, roll_forward
+from app.journal.recovery import Settlement, roll_forward
+from app.journal.start_offset import Beginnings, Start
 from app.journal.takeover import Takeover
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition

@@ -1,7 +1,7 @@
 """The members of this process: one for each table, and each topic belongs to one table.
 
 A partition belongs to one topic, so each offset is in one log: each table keeps the protocol that it has alone. A table
-that fails is set aside: its assignment ends, as after a revocation, and its partitions wait. Later the table is opened
+that fails is suspended: its assignment ends, as after a revocation, and its partitions wait. Later the table is opened
 again by a new member, which claims them as after a restart.
 """
 
@@ -15,7 +15,7 @@ from app.delivery.assignment import Assignment, Claimed, Partition
 from app.delivery.claimer import Group, taken_over
 from app.delivery.member import Member
 from app.delivery.runtime import Buffer, Runtime
-from app.delivery.topic import Aside, Deleted, LeftOut, NewTable, Open, Opening, Topic
+from app.delivery.topic import Deleted, LeftOut, NewTable, Open, Opening, Suspended, Topic
 from app.errors import ConfigError, ConnectorError, FatalError
 from app.formatting import duration
 from app.model import TopicPartition
@@ -82,11 +82,11 @@ class Members:
         return assignment, partition if partition and partition.is_claimed else None
 
     @property
-    def aside(self) -> dict[str, Aside]:
-        """Those of the assigned topics whose tables are set aside."""
+    def suspended(self) -> dict[str, Suspended]:
+        """Those of the assigned topics whose tables are suspended."""
         topics = self._topics
         states = ((topic, topics.get(topic)) for topic in sorted({tp.topic for tp in self.assigned}))
-        return {topic: state for topic, state in states if isinstance(state, Aside)}
+        return {topic: state for topic, state in states if isinstance(state, Suspended)}
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -103,13 +103,13 @@ class Members:
     def failure(self) -> ConnectorError | None:
         return self._failure or next((each.flow.failure for each in self.all if each.flow.failure), None)
 
-    def raise_failure(self, *, also_aside: bool = False) -> None:
+    def raise_failure(self, *, also_suspended: bool = False) -> None:
         """Raise why not all is in the lake, if something has failed."""
         if failure := self.failure:
             raise failure
-        for aside in self.aside.values() if also_aside else ():
-            raise aside.error
-        for topic, reason in self.left_out.items() if also_aside else ():
+        for suspended in self.suspended.values() if also_suspended else ():
+            raise suspended.error
+        for topic, reason in self.left_out.items() if also_suspended else ():
             raise ConfigError(f"writing topic {topic}", reason)
 
     # --- assignments ------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Members:
     def _open(self, topic: str) -> None:
         """Begin to open the topic's table when it is time, or note what has come of that."""
         state = self._topics.get(topic)
-        if state is None or (isinstance(state, Aside) and self.runtime.timings.clock() >= state.due):
+        if state is None or (isinstance(state, Suspended) and self.runtime.timings.clock() >= state.due):
             state = Opening(self._open_table(topic, state is not None), state)
             self._put(topic, state)
         if not (isinstance(state, Opening) and state.table.done()):
@@ -149,7 +149,7 @@ class Members:
         if error := state.table.exception():
             logger.debug("opening a table failed", exc_info=error)
             bug = FatalError(f"opening the table of topic {topic}", repr(error), "Please report this as a bug")
-            self.set_aside(topic, error if isinstance(error, ConnectorError) else bug)
+            self.suspend(topic, error if isinstance(error, ConnectorError) else bug)
             return
         table = state.table.result()
         self._put(topic, LeftOut(table) if isinstance(table, str) else replace(table, last=state.last))
@@ -167,14 +167,14 @@ class Members:
         claims: list[tuple[Assignment, Claimed]] = []
         for topic, member in self.by_topic:
             if assignment := member.assignment:
-                with self.else_aside(topic):
+                with self.suspending_on_error(topic):
                     claims += [(assignment, claim) for claim in assignment.new_claims()]
         return claims
 
     def claim_again(self) -> None:
         """Begin another assignment of the same partitions if another member has closed the log of a present one.
 
-        The claim then asks Kafka whether the partitions are still assigned to this member. The table is set aside if
+        The claim then asks Kafka whether the partitions are still assigned to this member. The table is suspended if
         Kafka has not revoked them for too long.
         """
         for topic, member in self.by_topic:
@@ -186,7 +186,7 @@ class Members:
                 self.runtime.metrics.ended(assignment.partitions)
                 member.begin(tuple(assignment.partitions), str(fence.error))
             elif self.runtime.timings.clock() - fence.since > self.runtime.timings.fenced_seconds:
-                self.set_aside(topic, taken_over(str(fence.error)))
+                self.suspend(topic, taken_over(str(fence.error)))
 
     def note_deleted(self, topic: str) -> None:
         """Go on with the other topics where one of several does not exist any more."""
@@ -232,47 +232,48 @@ class Members:
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    def set_failed_aside(self) -> None:
-        """Set aside the tables that have failed; raises what is about no topic."""
+    def suspend_failed(self) -> None:
+        """Suspend the tables that have failed; raises what is about no topic."""
         if self._failure:
             raise self._failure
         if found := self.group.watch.take_found():
             if not found.topic:
                 raise found
-            if self.of(found.topic):  # else it was given away meanwhile, or is set aside already
-                self.set_aside(found.topic, found)
+            if self.of(found.topic):  # else it was given away meanwhile, or is suspended already
+                self.suspend(found.topic, found)
         for topic, member in self.by_topic:
             if failure := member.flow.failure:
-                self.set_aside(topic, failure)
+                self.suspend(topic, failure)
 
     @contextmanager
-    def else_aside(self, topic: str) -> Iterator[None]:
-        """Sets the topic's table aside if what is done for it fails; it may be aside for another partition already."""
+    def suspending_on_error(self, topic: str) -> Iterator[None]:
+        """Suspends the topic's table if the block fails. Another partition may have suspended it already."""
         try:
             yield
         except ConnectorError as error:
             if self.of(topic):
-                self.set_aside(topic, error)
+                self.suspend(topic, error)
             elif topic not in self._topics:
                 raise
 
-    def set_aside(self, topic: str, error: ConnectorError) -> None:
+    def suspend(self, topic: str, error: ConnectorError) -> None:
         """Give up the table of this topic for some time, for this reason; raises it if no other table could go on."""
         if error.ends_all or not self.buffer.is_shared:
             raise error
         state = self._topics[topic]
         last = state.last if isinstance(state, Opening | Open) else None
-        aside = Aside.after(error, last, self.runtime)
-        self._put(topic, aside)
+        suspended = Suspended.after(error, last, self.runtime)
+        self._put(topic, suspended)
         if isinstance(state, Open):
             state.member.end()
             state.member.flow.fail(error)
             self.buffer.end(state.member.flow.share)
             self.runtime.threads.new_pool("close", 1).submit(state.close)
-        if not self.assignments and len(self.aside) > 1 and self.aside.keys() == {tp.topic for tp in self.assigned}:
+        all_suspended = self.suspended.keys() == {tp.topic for tp in self.assigned}
+        if not self.assignments and len(self.suspended) > 1 and all_suspended:
             raise error
-        again = f"opened again in {duration(aside.pause)}" if aside.pause < inf else "left to the next run"
-        logger.error("%s. The table of topic %s is set aside, and %s. The others go on", error, topic, again)
+        again = f"opened again in {duration(suspended.pause)}" if suspended.pause < inf else "left to the next run"
+        logger.error("%s. The table of topic %s is suspended, and %s. The others go on", error, topic, again)
 
     def fail(self, error: ConnectorError) -> None:
         """Give up what is under way for this reason, which ends the process. From any thread."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from app.delivery.batch_limits import BatchLimits
+from app.journal.late_uploads import Sweeper
 from app.journal.own_log import new_token
-from app.journal.rolled_back import Sweeper
 from app.monitoring.metrics import Metrics
 from app.timings import DEFAULT, Timings
 from app.work_pool import WorkPool

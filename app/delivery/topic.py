@@ -1,4 +1,4 @@
-"""The states of a topic: its table is being opened, is open, or is set aside; or it has none, or does not exist."""
+"""The states of a topic: its table is being opened, is open, or is suspended; or it has none, or does not exist."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -15,7 +15,7 @@ NewTable = Future["Open | str"]  # a table that is opened; else why the topic ha
 
 
 @dataclass(frozen=True, slots=True)
-class Aside(status.Aside):
+class Suspended(status.Suspended):
     """Its table has failed with ``error``; ``due``: when it is opened again, by a clock that is never set back."""
 
     error: ConnectorError
@@ -23,12 +23,12 @@ class Aside(status.Aside):
     due: float
 
     @classmethod
-    def after(cls, error: ConnectorError, last: "Aside | None", runtime: Runtime) -> Self:
-        """``last``: when it was set aside before. If that was not long ago, the pause is twice as long."""
+    def after(cls, error: ConnectorError, last: "Suspended | None", runtime: Runtime) -> Self:
+        """``last``: when it was suspended before. If that was not long ago, the pause is twice as long."""
         timings, clock, now = runtime.timings, runtime.timings.clock(), runtime.now()
-        if last and clock - last.due >= timings.longest_aside_seconds:
+        if last and clock - last.due >= timings.longest_suspension_seconds:
             last = None
-        pause = min(2 * last.pause, timings.longest_aside_seconds) if last else timings.first_aside_seconds
+        pause = min(2 * last.pause, timings.longest_suspension_seconds) if last else timings.first_suspension_seconds
         trouble = replace(Trouble.of(error), exit_code=None)
         since, tries = (last.since, last.tries + 1) if last else (now, 1)
         return cls(trouble, since, now + pause, tries, error, pause, clock + pause)
@@ -36,10 +36,10 @@ class Aside(status.Aside):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """``last``: when its table was set aside before."""
+    """``last``: when its table was suspended before."""
 
     table: NewTable
-    last: Aside | None = None
+    last: Suspended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Open:
 
     member: Member
     close: Callable[[], object]
-    last: Aside | None = None
+    last: Suspended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +65,4 @@ class Deleted:
     before: "Topic | None"
 
 
-Topic = Opening | Open | Aside | LeftOut | Deleted
+Topic = Opening | Open | Suspended | LeftOut | Deleted

@@ -58,7 +58,7 @@ JournaledFile = Annotated[DataFile, GetPydanticSchema(_file_schema)]
 class RolledBack(Stored):
     """The key of an object that belongs to a batch rolled back at ``since`` (seconds since the epoch).
 
-    ``removed``: readers have stopped seeing its rows since, see ``app.journal.rolled_back``.
+    ``removed``: readers have stopped seeing its rows since, see ``app.journal.late_uploads``.
     """
 
     key: str

@@ -14,8 +14,8 @@ A batch's dead letters and index files are uploaded before its last data file, s
 is complete. A batch without data files is complete if its dead letters exist.
 
 An assignment whose log was closed is fenced, with all its partitions: it registers nothing, and the store refuses its
-late uploads (``app.journal.rolled_back``). If Kafka still assigns the partitions to its member, that member claims them
-again as a new assignment. The next assignment inherits the list of rolled-back objects.
+late uploads (``app.journal.late_uploads``). If Kafka still assigns the partitions to its member, that member claims
+them again as a new assignment. The next assignment inherits the list of rolled-back objects.
 """
 
 import secrets
@@ -30,8 +30,8 @@ from typing import Any
 from app.errors import FatalError, RetryableError
 from app.journal.entry import RolledBack
 from app.journal.journal import FencedError, Journal, LogClosedError
+from app.journal.late_uploads import RolledBackObjects
 from app.journal.log import AssignmentLog, Intent, Progress
-from app.journal.rolled_back import RolledBackObjects
 from app.model import Mark, TopicPartition
 from app.storage.base import ChangedError
 from app.storage.document import UnreadableError

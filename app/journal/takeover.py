@@ -1,8 +1,8 @@
 """Claims partitions for an assignment: fences and settles their former owners, then points their claims to its log.
 
 1. Read the claims, and the logs that they name. Close each log that is not closed: this fences the **whole** former
-   assignment. Only then look at its batch and settle it (``app.journal.settle``).
-2. Ask Kafka, and choose the first offset of each partition (``app.journal.beginning``).
+   assignment. Only then look at its batch and settle it (``app.journal.recovery``).
+2. Ask Kafka, and choose the first offset of each partition (``app.journal.start_offset``).
 3. Write how far each partition is written into our own log, together with the list of rolled-back objects.
 4. Point the claims to it. A claim that another member has changed meanwhile begins again with step 1; so it does in
    step 2 where Kafka's offset contradicts the log.
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from app.errors import ConfigError, FatalError, RetryableError
-from app.journal.beginning import Begin, Beginnings, Start
 from app.journal.journal import FencedError, Journal, PartitionClaim
 from app.journal.log import AssignmentLog
 from app.journal.own_log import OwnLog
-from app.journal.settle import Settlement
+from app.journal.recovery import Settlement
+from app.journal.start_offset import Begin, Beginnings, Start
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 from app.storage.base import ChangedError

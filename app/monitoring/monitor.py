@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 from app.config.settings import Settings
 from app.errors import ConnectorError
 from app.model import TopicPartition
-from app.monitoring.exposition import Exposition
 from app.monitoring.http_server import AllowedHosts, Pages, kept, listen, serve
+from app.monitoring.metric_families import Exposition
 from app.monitoring.metrics import Metrics
 from app.monitoring.status import Health, Live, Probe, Status
 from app.parts import CONSOLES

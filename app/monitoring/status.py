@@ -26,8 +26,8 @@ VERSIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
-    """A table that is set aside: why, since when, and when it is tried again (both in seconds since the epoch)."""
+class Suspended:
+    """A table that is suspended: why, since when, and when it is tried again (both in seconds since the epoch)."""
 
     trouble: Trouble
     since: float
@@ -44,7 +44,7 @@ class Consumption:
         tps: those of them that are known by name.
         unclaimed: those of them that wait for their claims.
         fenced: those of them that must not be written any more, with the reasons.
-        aside: the tables that are set aside, by topic: their partitions are in ``tps``, and not in ``unclaimed``.
+        suspended: the tables that are suspended, by topic: their partitions are in ``tps``, and not in ``unclaimed``.
         left_out: topics that are there and not written, with the reasons.
         deleted: topics that Kafka does not have.
         oldest: of each partition with records that are not in the lake, when the first of them came into being, in
@@ -62,7 +62,7 @@ class Consumption:
     tps: Collection[TopicPartition] = ()
     unclaimed: frozenset[TopicPartition] = frozenset()
     fenced: Mapping[TopicPartition, str] = field(default_factory=dict)
-    aside: Mapping[str, Aside] = field(default_factory=dict)
+    suspended: Mapping[str, Suspended] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     deleted: Collection[str] = ()
     oldest: Mapping[TopicPartition, float] = field(default_factory=dict)

@@ -55,12 +55,12 @@ FORMATS: Final[Mapping[str, Format]] = {
     "protobuf": Format("app.parts.protobuf.protobuf_messages:ProtobufMessages", is_of_keys=False, needs_registry=True),
 }
 CATALOGS: Final[Mapping[str, CatalogKind]] = {
-    "quix": CatalogKind("app.parts.quix.target:new_target", "app.parts.quix.catalog:QuixCatalog"),
+    "quix": CatalogKind("app.parts.quix.catalog_address:new_target", "app.parts.quix.catalog:QuixCatalog"),
     "iceberg": CatalogKind(
-        "app.parts.iceberg.target:new_target",
+        "app.parts.iceberg.catalog_address:new_target",
         "app.parts.iceberg.table:IcebergTable",
         True,
-        "app.parts.iceberg.target:contradictions",
+        "app.parts.iceberg.catalog_address:contradictions",
         "app.parts.iceberg.column_names:refusal_of_name",
     ),
 }

@@ -35,7 +35,7 @@ from app.monitoring.monitor import Monitor
 from app.monitoring.status import Consumption
 from app.parts import RUN_END
 from app.service.formats import Formats, new_stager
-from app.service.kafka import open_group, what_is_written
+from app.service.kafka_client import open_group, what_is_written
 from app.service.lake import Lake, check_journals
 from app.service.process import Process
 from app.service.user_transform import Customised

@@ -36,7 +36,7 @@ from app.errors import RetryableError
 from app.json_texts import loads
 from app.model import FindSchema, Headers, Message, RegisteredSchema, Row, SchemaId
 from app.parts import FORMATS, UNPACKED_SIZE
-from app.reasons import reason_of
+from app.reason_texts import reason_of
 from app.retries import Request, Stopped, Waits
 from app.service.lake import Lake
 from app.spark.scratch import is_in_memory

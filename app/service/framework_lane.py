@@ -14,19 +14,20 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.internal_producer import InternalProducer
 from quixstreams.models import Topic
 
+from app.consumer.commits import commit_where_partitions_begin, mark_commits
 from app.consumer.framework.application import Callbacks, run
 from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
-from app.consumer.offsets import commit_where_partitions_begin, mark_commits
 from app.consumer.sink_observer import Observed
 from app.delivery.claimer import Wanted
 from app.delivery.member import Member
 from app.delivery.members import Members
+from app.errors import ConnectorError
 from app.kafka.topics import new_admin
 from app.model import TopicPartition
 from app.service.connector import Connector, Lane
-from app.service.kafka import new_application, open_topic
+from app.service.kafka_client import new_application, open_topic
 from app.service.user_transform import REPARTITIONED
 
 
@@ -85,7 +86,11 @@ def new_framework_lane(connector: Connector) -> Lane:
 
     def consume() -> bool:
         runtime.metrics.waits.at_start("Kafka", begin)
-        run(application)
+        try:
+            run(application)
+        except ConnectorError:  # the closing client's error may follow the one that a revocation met
+            members.raise_failure()
+            raise
         return not sink.is_held_up  # another sink of transform() may refuse the last flush, silently
 
     if run_end:

@@ -23,7 +23,7 @@ from app.delivery.members import Members
 from app.kafka.topics import new_admin, prefix_of
 from app.service.connector import Connector, Lane
 from app.service.formats import Formats, read_message
-from app.service.kafka import new_application, open_topic, partition_fetch
+from app.service.kafka_client import new_application, open_topic, partition_fetch
 from app.service.tables import Tables, topics_among
 
 

@@ -69,9 +69,9 @@ def _failure(connector: Connector, lane: Lane) -> Trouble | None:
 def _readiness(consumption: Consumption, waits: Sequence[Trouble], *, is_spark_up: bool) -> Probe:
     if not consumption.assigned:
         return Probe(ok=False, detail="no partitions assigned yet")
-    if consumption.aside and all(tp.topic in consumption.aside for tp in consumption.tps):
-        trouble = next(iter(consumption.aside.values())).trouble
-        return Probe(ok=False, detail=f"all tables are set aside: {trouble.doing}: {trouble.cause}")
+    if consumption.suspended and all(tp.topic in consumption.suspended for tp in consumption.tps):
+        trouble = next(iter(consumption.suspended.values())).trouble
+        return Probe(ok=False, detail=f"all tables are suspended: {trouble.doing}: {trouble.cause}")
     if consumption.unclaimed:
         return Probe(ok=False, detail="partitions wait until they are claimed")
     if not is_spark_up:

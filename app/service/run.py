@@ -23,10 +23,11 @@ from app.service.connector import Connector, Records
 from app.service.formats import new_batch_limits, new_formats, waiting
 from app.service.framework_lane import new_framework_lane
 from app.service.lake import new_store, open_lake
+from app.service.lane_choice import choose_lane
 from app.service.plain_lane import new_plain_lane
 from app.service.probes import new_monitor, oversee
 from app.service.process import Process, StopRequested
-from app.service.user_transform import choose_lane, load_customised
+from app.service.user_transform import load_customised
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.timings import DEFAULT, Timings
@@ -77,7 +78,7 @@ def consume(settings: Settings, runtime: Runtime, spark: SparkWriter, process: P
     ``spark`` is not started yet; ``process.ends`` stops the parts, the last one first.
     """
     if settings.until is not None:  # a table that fails is left to the next run
-        runtime = replace(runtime, timings=replace(runtime.timings, first_aside_seconds=inf))
+        runtime = replace(runtime, timings=replace(runtime.timings, first_suspension_seconds=inf))
     timings, metrics, scratch, ends = runtime.timings, runtime.metrics, runtime.scratch, process.ends
 
     # Without another system.

@@ -1,7 +1,4 @@
-"""Loads ``app/transform.py``, calls ``transform()``, and chooses the lane by what it builds.
-
-An error has Python's message, the line and one hint.
-"""
+"""Loads ``app/transform.py`` and calls ``transform()``. An error has Python's message, the line and one hint."""
 
 import importlib
 import inspect
@@ -16,11 +13,9 @@ from quixstreams.dataframe import StreamingDataFrame
 from quixstreams.models.topics.exceptions import CreateTopicFailure as CreateTopicError
 from quixstreams.models.topics.exceptions import TopicNotFoundError
 
-from app.config.settings import Settings
 from app.consumer.errors import at_line_of
-from app.consumer.plain.transformer import NeedsFrameworkError, stateless_dataframe
+from app.consumer.plain.transformer import NeedsFrameworkError
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.parts import FORMATS
 
 logger = logging.getLogger(__name__)
 
@@ -87,58 +82,6 @@ def load_customised() -> Customised:
     if hook is not None and not callable(hook):
         raise ConfigError(_LOADING, f"on_stream_timeout is {hook!r}", "Make it a function of one argument, the key")
     return Customised(transform, hook)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The lane, and ``why``.
-
-    ``is_stateless``: ``transform()`` could build without Kafka. The plain lane runs what it has ``built``, if anything.
-    """
-
-    is_plain: bool
-    why: str
-    is_stateless: bool = True
-    built: StreamingDataFrame | None = None
-
-    @property
-    def is_untouched(self) -> bool:
-        return self.is_plain and self.built is None
-
-
-def choose_lane(customised: Customised, settings: Settings) -> Choice:
-    """Let ``transform()`` build without Kafka; raises ``ConfigError`` if it has a mistake, or needs one topic alone."""
-    choice = _choice(customised, settings)
-    if settings.has_several and not choice.is_plain:
-        raise ConfigError(f"reading {settings.input_topic}", choice.why, "Name one topic in input")
-    return choice
-
-
-def _choice(customised: Customised, settings: Settings) -> Choice:
-    given = stateless_dataframe()
-    try:
-        built = customised.build(given)
-    except NeedsFrameworkError as needed:
-        return Choice(False, f"transform() uses {needed}, so each record goes through quixstreams", is_stateless=False)
-    if wants := _one_by_one(settings):
-        return Choice(False, f"{wants} wants records one by one, so each goes through quixstreams")
-    if not (given.stream.parents or given.stream.children):
-        return Choice(True, "transform() changes nothing: thousands of messages are taken at once")
-    return Choice(
-        True, "transform() needs no state, topic or sink: it runs over thousands of messages at once", built=built
-    )
-
-
-def _one_by_one(settings: Settings) -> str | None:
-    """The setting that does not allow converting messages in batches, if there is one.
-
-    If a bad record ends the process, the records before it must reach the lake first: each is converted by itself.
-    """
-    if not FORMATS[settings.value_deserializer].messages:
-        return f"KAFKA_VALUE_DESERIALIZER={settings.value_deserializer}"
-    if not FORMATS[settings.key_deserializer].keys_at_once:
-        return f"KAFKA_KEY_DESERIALIZER={settings.key_deserializer}"
-    return "ON_BAD_RECORD=fail" if settings.on_bad_record == "fail" else None
 
 
 def _refuse_to_run(*_: object, **__: object) -> None:

@@ -26,9 +26,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, SparkLostError
 from app.model import DataFile, OffsetRange, StagedFile, TopicPartition
-from app.spark import launch
 from app.spark.batch_offsets import as_column_metadata
-from app.spark.java import find_java
+from app.spark.find_java import find_java
+from app.spark.java_process import RESTART_HINT, START_HINT, START_SECONDS, connect, death, ended_at_start, start_java
 from app.spark.options import SparkOptions, parquet_options
 from app.spark.session import hint_of, quoted, reason_of, spark_conf, use_scratch_file_system
 from app.spark.staged_file import StagedWriter
@@ -146,12 +146,12 @@ class SparkWriter:
             # py4j raises ConnectionError unchanged for a refused connection.
             if self._has_ended() or isinstance(error, Py4JNetworkError | ConnectionError):
                 code = self._process.poll() if self._process else None
-                raise self._declare_lost(doing, reason_of(error) if code is None else launch.death(code)) from None
+                raise self._declare_lost(doing, reason_of(error) if code is None else death(code)) from None
             raise FatalError(doing, reason_of(error), hint_of(error)) from None
 
     def _start(self) -> None:
         late = ("starting Spark", "Java did not come up in time")
-        watchdog = threading.Timer(launch.START_SECONDS, self._declare_lost, late)
+        watchdog = threading.Timer(START_SECONDS, self._declare_lost, late)
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -173,19 +173,19 @@ class SparkWriter:
         if self.lost.done():  # the watchdog has ended Java
             return self.lost.result()
         if not isinstance(error, ConnectorError) and self._process is not None and self._has_ended():
-            error = launch.ended_at_start(self._process.returncode)
+            error = ended_at_start(self._process.returncode)
         if isinstance(error, ConnectorError):
             return error
-        return ConfigError("starting Spark", reason_of(error), hint_of(error) or launch.START_HINT)
+        return ConfigError("starting Spark", reason_of(error), hint_of(error) or START_HINT)
 
     def _new_session(self) -> SparkSession:
         if SparkContext._gateway is None:  # PySpark has one Java process at most for the whole life of Python
-            started = launch.start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
+            started = start_java(find_java(), f"{self._options.heap_mb}m", self._scratch, self._java_options)
             # Set before a session writes into the scratch folder, so that close() can end it.
             self._process = started.process
             if self._closing.is_set():  # close() came too early to know it
                 self._process.kill()
-            SparkContext._ensure_initialized(gateway=launch.connect(started))
+            SparkContext._ensure_initialized(gateway=connect(started))
         self._process = SparkContext._gateway.proc  # type: ignore[union-attr]
         builder = SparkSession.builder.master(self._options.master).appName("quix-ts-datalake-sink")
         return builder.config(map={**self._conf}).getOrCreate()
@@ -245,7 +245,7 @@ class SparkWriter:
         return reader.parquet(str(path))
 
     def _watch(self, process: Popen[bytes]) -> None:
-        self._declare_lost("running Spark", launch.death(process.wait()))
+        self._declare_lost("running Spark", death(process.wait()))
 
     def _has_ended(self) -> bool:
         """Whether the JVM has ended. Its connections break some moments before the system reports it."""
@@ -255,7 +255,7 @@ class SparkWriter:
             return False
 
     def _declare_lost(self, doing: str, cause: str) -> SparkLostError:
-        error = SparkLostError(doing, cause, launch.RESTART_HINT)
+        error = SparkLostError(doing, cause, RESTART_HINT)
         if self._closing.is_set():
             return error
         with contextlib.suppress(InvalidStateError):  # another thread has found it

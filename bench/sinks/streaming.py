@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.spark.java import release_of
+from app.spark.find_java import release_of
 from bench.environment import STREAMING, versions
 from bench.lake import check_table
 from bench.stage import Place, Stage

@@ -23,7 +23,7 @@ import bench.self_compaction
 from app import errors
 from app.config.settings import VARIABLES
 from app.model import Maintenance, TopicPartition
-from app.monitoring.exposition import Exposition
+from app.monitoring.metric_families import Exposition
 from app.monitoring.metrics import OPERATIONS, Metrics
 from app.monitoring.status import Consumption, Live, Status
 from app.parts.commands.command_line import new_parser

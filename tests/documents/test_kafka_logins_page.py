@@ -8,7 +8,7 @@ import trustme
 
 from app.config.kafka_login import _NEEDED
 from app.kafka.connection import check_properties
-from app.service.kafka import kafka_connection
+from app.service.kafka_client import kafka_connection
 from tests.support.environment import load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kafka-logins.md").read_text()

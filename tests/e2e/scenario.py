@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from app.spark.java import find_java
+from app.spark.find_java import find_java
 from dev.broker import Broker, Record
 from dev.connector import REPO, customised
 from dev.minio import LocalMinio

@@ -12,9 +12,9 @@ from app.delivery.flow import Flow
 from app.delivery.member import Member
 from app.delivery.runtime import Buffer, Runtime
 from app.errors import RetryableError
-from app.journal.beginning import Start
 from app.journal.journal import FencedError, Journal, LogClosedError
 from app.journal.own_log import Fence, OwnLog, new_token
+from app.journal.start_offset import Start
 from app.kafka.watch import KafkaWatch, TopicIds
 from app.model import Rejected, TopicPartition
 from app.monitoring.metrics import Metrics

@@ -65,8 +65,8 @@ FAST = Timings(
     flush_seconds=20.0,
     revoke_seconds=10.0,  # below a fifth of what the consumer may not poll
     look_seconds=0.02,
-    first_aside_seconds=0.2,
-    longest_aside_seconds=1.0,
+    first_suspension_seconds=0.2,
+    longest_suspension_seconds=1.0,
     first_retry_seconds=0.02,
     longest_retry_seconds=0.1,
 )

@@ -9,12 +9,12 @@ from quixstreams.context import message_context
 from quixstreams.models import Row, Topic
 
 from app.bad_records.refusals import BadRecords
+from app.consumer.commits import commit_where_partitions_begin, mark_commits
 from app.consumer.errors import translated
 from app.consumer.framework.application import Callbacks
 from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
-from app.consumer.offsets import commit_where_partitions_begin, mark_commits
 from app.consumer.sink_observer import Observed
 from app.delivery.stage import Stager
 from app.model import TopicPartition

@@ -25,7 +25,7 @@ from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
 from app.parts.http.rest_client import Patience
 from app.parts.quix.catalog import QuixCatalog
-from app.parts.quix.target import QuixTarget
+from app.parts.quix.catalog_address import QuixTarget
 from app.storage.base import ObjectStore
 from app.table.existing_table import TableLocation
 from app.table.layout import dead_letter_root, is_data_file

@@ -167,7 +167,7 @@ def test_transform_gets_the_records_of_all_topics_and_can_tell_them_apart(place:
         assert set(named.to_pylist()) == {topic}
 
 
-class TestATableIsSetAside:
+class TestATableIsSuspended:
     def test_and_opened_again_while_others_go_on(self, place: Place, caplog: pytest.LogCaptureFixture) -> None:
         topics = Topics(place, "orders", "payments")
         connector = topics.connector()
@@ -176,7 +176,7 @@ class TestATableIsSetAside:
         before = schema.read_bytes()
         schema.write_text("{}")
         topics.produce("payments", 100, field="paid_twice")
-        connector.wait_until(lambda: topics.of("payments") in connector._now.aside, "its failure")
+        connector.wait_until(lambda: topics.of("payments") in connector._now.suspended, "its failure")
         topics.write(connector, orders=100)
         schema.write_bytes(before)
         connector.wait_until(topics.are_whole, "all records")

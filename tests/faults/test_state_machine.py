@@ -529,7 +529,7 @@ class SeveralFaults(SharedFaults):
     def begin(
         self, kinds: list[str], share: bool, reset: str = "earliest", is_broken: bool = False, is_added: bool = False
     ) -> None:
-        """A table may be set aside from the start; or its topic is added later."""
+        """A table may be suspended from the start; or its topic is added later."""
         self.group.reset = reset
         if is_broken:
             self.world.broken.add(OTHER)
@@ -585,7 +585,7 @@ class SeveralFaults(SharedFaults):
         moves=moves,
     )
     def fail_for_good(self, which: int, topic: str, kinds: list[str], turns: list[int], moves: Moves) -> None:
-        """A table is set aside amid a batch, and opened again later; the other one goes on."""
+        """A table is suspended amid a batch, and opened again later; the other one goes on."""
         member = one_of(self._with(owns), which)
         self._finish(member)
         for tp in self.group.of(member.kafka):
@@ -598,13 +598,13 @@ class SeveralFaults(SharedFaults):
             member.consume(1)
         self.go(member, member.consuming)
         if goes_on:
-            counted["tables set aside"] += 1
+            counted["tables suspended"] += 1
             assert goes_on in member.members.assignments
             assert not member.has_ended
         self._move(moves)
 
 
-def test_a_table_that_is_set_aside_from_the_start_begins_where_the_group_began_though_members_die() -> None:
+def test_a_table_that_is_suspended_from_the_start_begins_where_the_group_began_though_members_die() -> None:
     state = SeveralFaults()
     state.begin(["a", "b"], share=False, reset="latest", is_broken=True)
     state.produce(which=2, kinds=["a", "a"], moves=[])

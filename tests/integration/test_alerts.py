@@ -91,7 +91,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "old records and a commit each hour": lambda: slow(replica("a", Partition(age=YEAR), Partition(), interval=HOUR)),
     "a store that is away for three minutes": lambda: passing(state="paused"),
     "a Kafka that is away for three minutes": lambda: passing(is_cut_off=True),
-    "a table that is set aside for three minutes": lambda: passing(is_aside=True),
+    "a table that is suspended for three minutes": lambda: passing(is_suspended=True),
     "a topic that is left out for three minutes": lambda: passing(left_out=["flood"]),
     "a former sink that leaves after three minutes": lambda: passing(programs=["old-sink"]),
     # firing
@@ -256,8 +256,8 @@ def one_of_three_replicas_never_claims() -> Case:
 def a_table_that_fails_whenever_it_is_tried_again() -> Case:
     one = replica()
     world = World(one, replica("b"))
-    for minute, is_aside in ((5, True), (9, False), (12, True), (20, False), (24, True)):
-        world.at(minute * MINUTE, turned(one, is_aside=is_aside))
+    for minute, is_suspended in ((5, True), (9, False), (12, True), (20, False), (24, True)):
+        world.at(minute * MINUTE, turned(one, is_suspended=is_suspended))
     return Case(world, breaks=5 * MINUTE, fires={"LakeSinkTableAside": ["a"]})
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.errors import RetryableError
 from app.model import TopicPartition
-from app.monitoring.exposition import Exposition
+from app.monitoring.metric_families import Exposition
 from app.monitoring.metrics import DeliveredBatch, Metrics
 from app.monitoring.status import Consumption, Live, Status
 from dev.dashboard import DASHBOARD
@@ -49,7 +49,7 @@ def test_the_connector_has_each_metric() -> None:
 @pytest.fixture(scope="module")
 def series() -> dict[str, str]:
     """What two connectors gave in 20 minutes; their memory is not played."""
-    replicas = [Replica(name, {number: Partition()}, is_aside=True) for number, name in enumerate("ab")]
+    replicas = [Replica(name, {number: Partition()}, is_suspended=True) for number, name in enumerate("ab")]
     metrics = replicas[0].metrics
     metrics.delivered(DeliveredBatch(1, "checkpoint", 10, 1, 10, 0, 0, 0, {}, table="orders"))
     metrics.of_table("orders").waits.failed(RetryableError("uploading x", "503").of("store"))

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.bad_records.dead_letter import SCHEMA as DEAD_LETTER
-from app.journal.rolled_back import Placeholders
+from app.journal.late_uploads import Placeholders
 from app.parts.schema.command import ENGINES, Table
 from app.spark.writer import SparkWriter
 from app.storage.local.store import LocalStore

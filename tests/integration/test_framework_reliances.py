@@ -16,7 +16,7 @@ from quixstreams.checkpointing.exceptions import CheckpointConsumerCommitError
 from quixstreams.models.topics import TopicConfig, TopicManager
 from quixstreams.sinks import BaseSink, SinkBackpressureError
 
-from app.consumer.offsets import mark_commits
+from app.consumer.commits import mark_commits
 from app.kafka.questions import own_offset
 from tests.support.waiting import PATIENCE, TookTooLong, join, wait_until
 

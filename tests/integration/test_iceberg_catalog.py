@@ -12,8 +12,8 @@ from pyiceberg.types import NestedField, StringType
 from pyiceberg.utils.config import Config
 
 from app.errors import ConfigError
+from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.rewrite import Rewrite
-from app.parts.iceberg.target import IcebergTarget
 from dev.iceberg_catalog import LocalIcebergCatalog
 from tests.fakes.oauth_gate import CLIENT, OTHER_TOKENS, SECRET, TOKENS, OAuthGate
 from tests.support.environment import load

@@ -22,7 +22,7 @@ from app.errors import ConfigError, ConnectorError, RetryableError
 from app.kafka.topics import listing_topics, new_admin
 from app.model import TopicPartition as OurPartition
 from app.retries import Request, Waits
-from app.service.kafka import kafka_connection, new_application, open_group
+from app.service.kafka_client import kafka_connection, new_application, open_group
 from app.service.lake import new_location, new_store
 from app.timings import Timings
 from tests.fakes.token_server import CLIENT, SCOPE, SECRET, unsigned_token

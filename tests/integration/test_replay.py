@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
-from app.reasons import Reason
+from app.reason_texts import Reason
 from dev.broker import ADMIN_TIMEOUT, Broker
 from tests.services.main_process import run_main
 from tests.support.waiting import wait_until

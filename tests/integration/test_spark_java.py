@@ -19,8 +19,8 @@ from pyspark import SparkContext
 
 from app.errors import ConfigError, SparkLostError
 from app.parts.maintenance.spark_merge import merge_session
-from app.spark.java import find_java
-from app.spark.launch import MODULE_OPTIONS, connect, forget_java, start_java
+from app.spark.find_java import find_java
+from app.spark.java_process import MODULE_OPTIONS, connect, forget_java, start_java
 from dev.class_archive import archive_option
 from dev.parsed_classes import make_archive
 from tests.services.spark import new_spark_writer, staged_file

@@ -12,7 +12,7 @@ from quixstreams import Application
 
 from app.consumer.plain.client import new_client
 from app.model import TopicPartition
-from app.service.kafka import new_application, partition_fetch
+from app.service.kafka_client import new_application, partition_fetch
 from app.service.lake import new_location, new_store
 from dev.broker import Broker
 from tests.support.environment import load

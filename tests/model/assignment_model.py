@@ -2,7 +2,7 @@
 
 Modelled are the documents of ``app/journal`` and who writes them. A *claim* of each partition names an assignment. The
 *log* of an assignment has one batch at a time, with rows of several partitions in each of its two files. A *member*
-lives for one assignment. It claims its partitions (``app.journal.takeover``, ``settle``) and writes batches
+lives for one assignment. It claims its partitions (``app.journal.takeover``, ``recovery``) and writes batches
 (``own_log``). Every request is a step of its own, and between two steps anything else can happen: the group
 rebalances, a member stalls for any time, dies, or learns late that its partitions are somebody else's. A write may take
 effect while its answer is lost. All partitions move at a rebalance, as with Kafka's eager assignors.
@@ -483,7 +483,7 @@ class Model:
             state.wanted, partition, tuple(n + (at in again) - (at in passed_over) for at, n in enumerate(before))
         )
 
-    # --- claiming: app.journal.takeover and settle --------------------------------------------------------------------
+    # --- claiming: app.journal.takeover and recovery ------------------------------------------------------------------
 
     def _read_claim(self, state: State, assignment: int, member: Member) -> Iterator[tuple[str, State]]:
         claims = (*member.claims, state.claims[member.waiting[len(member.claims)]])

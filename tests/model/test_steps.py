@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from app.catalog.registrar import Registration
-from app.consumer.offsets import mark_set_offsets
+from app.consumer.commits import mark_set_offsets
 from app.delivery.assignment import Assignment
 from app.delivery.deliver import Upload
 from app.journal.log import AssignmentLog
 from app.journal.own_log import OwnLog
-from app.journal.settle import Settlement, roll_forward
+from app.journal.recovery import Settlement, roll_forward
 from app.journal.takeover import _Round
 from app.storage.document import Document
 from tests.faults.steps import STEPS

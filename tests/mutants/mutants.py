@@ -83,7 +83,7 @@ class _Planter(ast.NodeTransformer):
 
 _TESTS = {
     "compaction": ("compact", "compact_iceberg", "erase", "erase_iceberg"),
-    "journal": ("own_log", "fencing", "settle", "entry", "takeover"),
+    "journal": ("own_log", "fencing", "recovery", "entry", "takeover"),
     "pipeline": ("pipeline", "pipeline_journal"),
     "stage": ("stage", "stage_rejects", "open_batch"),
 }
@@ -151,7 +151,7 @@ a batch counts as stored after an upload that failed
 - raise (lasting or errors)[0]
 + waiting.clear()
 
-[app/consumer/offsets.py: plain_loop]
+[app/consumer/commits.py: plain_loop]
 offsets are committed of rows that are not in the lake
 - {each: offset for some in assignments for each, offset in some.to_commit()}
 + {each: each.taken for some in assignments for each in some.claimed}
@@ -160,7 +160,7 @@ offsets are committed of rows that are not in the lake
 rows that come again without a flush in between are doubled
 - del self.rows[:self._ended]
 
-[app/consumer/offsets.py: offsets]
+[app/consumer/commits.py: commits]
 a crash before the first commit leaves state behind the table
 - is_ahead or kafka.committed is None
 + is_ahead
@@ -185,7 +185,7 @@ offsets that a batch has beyond its last row are committed before the log has th
 - intent.ends
 + {}
 
-[app/journal/beginning.py: claims]
+[app/journal/start_offset.py: claims]
 a start that followed the group's offset follows it again
 - [*followed, text][-_TEXTS:]
 + followed
@@ -229,7 +229,7 @@ a claim names a log that does not have the partition yet
 + revoked = [item for log in former.values() if log for item in log.revoked]
 + self._possible(lambda tp: self._point(claims[tp], begins[tp]), begins)
 
-[app/journal/settle.py: journal]
+[app/journal/recovery.py: journal]
 a former owner's files are registered before it is written that they are kept
 - if log.state == 'pending':
 -     log = log.kept(log.files) if is_registered else self._decided(document.where, log)
@@ -294,7 +294,7 @@ hours of a day share a file of an Iceberg table
 - 'hour'
 + 'day'
 
-[app/journal/rolled_back.py: journal]
+[app/journal/late_uploads.py: journal]
 what was rolled back is deleted, and a late upload brings it back
 - self._fill([item.key for item in waiting if item.key not in late])
 + self._delete(waiting)
@@ -306,7 +306,7 @@ a placeholder is deleted while its upload may be in the network
 the files of a batch that is rolled back stay
 - self._retry(assignment, assignment.log.remove_rolled_back, 'store')
 
-[app/journal/beginning.py: start_offset]
+[app/journal/start_offset.py: start_offset]
 a record is skipped at each start
 - Start(end + 1, skipped=0 if committed is None else max(0, end + 1 - committed))
 + Start(end + 2, skipped=0 if committed is None else max(0, end + 1 - committed))
@@ -335,7 +335,7 @@ a member that the group has expelled closes the log of the next owner
 - self._group.is_member()
 + self._group.is_member() or True
 
-[app/journal/beginning.py: claims_again]
+[app/journal/start_offset.py: claims_again]
 a deleted table is begun anew with the rest of its records
 - self.topic_ids.was_claimed(tp)
 + not self.topic_ids.was_claimed(tp)
@@ -387,7 +387,7 @@ a row of transform() changes with the object that gave it
 - own_copy(value)
 + value
 
-[app/service/user_transform.py: lane_choice]
+[app/service/lane_choice.py: lane_choice]
 a stream that transform() changes in place counts as untouched
 - given.stream.parents or given.stream.children
 + given.stream.children

@@ -29,7 +29,7 @@ CASES = {
     + "half = 12 * 2**20  # the largest message there is\n"
     + """for text in (b"[" * half + b"]" * half, b'["' * half + b'"', b"[{}" * half):\n"""
     + """    assert parse([b'{"a":' + text + b"}"], {"a": pa.int64()}) is None\n""",
-    "what a message shows of a value": "from app.reasons import shown\n"
+    "what a message shows of a value": "from app.reason_texts import shown\n"
     + "value = {'a': ['text' * 5_000_000] * 10, 'b': list(range(3_000_000))}\n"
     + "for _ in range(300):\n    assert len(shown(value)) <= 80\n",
 }

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from app.model import DataFile, StagedFile
-from app.spark.launch import forget_java
+from app.spark.java_process import forget_java
 from app.spark.options import SparkOptions
 from app.spark.staged_file import StagedWriter
 from app.spark.writer import SparkWriter

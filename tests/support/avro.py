@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 
 from app.model import RegisteredSchema, SchemaId
-from app.reasons import Reason
+from app.reason_texts import Reason
 
 INT64 = (0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63))
 _DAY_MICROS = 86_400_000_000

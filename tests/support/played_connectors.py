@@ -11,9 +11,9 @@ from datetime import timedelta
 
 from app.config.parsers import Schedule
 from app.model import TopicPartition
-from app.monitoring.exposition import Exposition
+from app.monitoring.metric_families import Exposition
 from app.monitoring.metrics import DeliveredBatch, Metrics
-from app.monitoring.status import Aside, Consumption, Live, StateName, Status
+from app.monitoring.status import Consumption, Live, StateName, Status, Suspended
 from app.retries import Trouble
 from app.table.existing_table import TableLocation
 from tests.support.environment import load
@@ -44,7 +44,7 @@ class Replica:
 
     ``most`` is how many messages it can take in a second; ``is_hung`` says that its loop does not turn, so that it
     consumes and commits nothing, though its other threads go on. ``is_cut_off`` says that Kafka does not answer it, and
-    ``is_aside`` that the table of another topic is set aside. ``programs`` are other ones in its consumer group,
+    ``is_suspended`` that the table of another topic is suspended. ``programs`` are other ones in its consumer group,
     and ``left_out`` topics that are not written.
     """
 
@@ -59,7 +59,7 @@ class Replica:
     claiming: int = 0
     is_hung: bool = False
     is_cut_off: bool = False
-    is_aside: bool = False
+    is_suspended: bool = False
     programs: Sequence[str] = ()
     left_out: Sequence[str] = ()
     is_up: bool = True
@@ -139,9 +139,10 @@ class Replica:
         )
         found = None if self.state == "starting" else TableLocation(*self.table.rsplit("/", 1))
         unclaimed = frozenset(_tp(number) for number in range(self.claiming))
-        aside = {"orders": Aside(Trouble("store", "opening the table", "denied"), 0.0, 0.0, 1)} if self.is_aside else {}
+        denied = Suspended(Trouble("store", "opening the table", "denied"), 0.0, 0.0, 1)
+        suspended = {"orders": denied} if self.is_suspended else {}
         left_out = dict.fromkeys(self.left_out, "TABLE_LIMIT")
-        consumption = Consumption(oldest=self._oldest, unclaimed=unclaimed, aside=aside, left_out=left_out)
+        consumption = Consumption(oldest=self._oldest, unclaimed=unclaimed, suspended=suspended, left_out=left_out)
         live = Live(self.state, consumption=consumption, waits=self.metrics.waits.current())
         self.metrics.members(1, self.programs)
         return Status(settings, found, live, self.metrics.counts())

@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from app.model import RegisteredSchema, SchemaId
 from app.parts.protobuf.protobuf_messages import ProtobufMessages
-from app.reasons import Reason
+from app.reason_texts import Reason
 
 Fields = FieldDescriptorProto
 STANDARD = (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2)

@@ -10,7 +10,7 @@ from app.logs import Warned
 from app.model import DataFile, TopicPartition
 from app.monitoring.metrics import STEPS, Counts, DeliveredBatch, Metrics, Totals
 from app.monitoring.monitor import Monitor
-from app.monitoring.status import Aside, Consumption, Health, Live, Probe
+from app.monitoring.status import Consumption, Health, Live, Probe, Suspended
 from app.parts.console.history import History, Sample
 from app.parts.console.shown_status import ShownStatus
 from app.parts.console.status_page import View
@@ -220,17 +220,17 @@ def _taking_over() -> View:
 
 
 def several(tables: int) -> View:
-    """Each of the tables has a topic of two partitions; one is set aside, one waits for the catalog, one is behind."""
+    """Each of the tables has a topic of two partitions; one is suspended, one waits for the catalog, one is behind."""
     now = NOW - 20.0
     metrics = Metrics(lambda: now)
     topics = [f"db.public.table_{number:03}" for number in range(tables)]
     tps = [TopicPartition(topic, number) for topic in topics for number in range(2)]
-    aside, waiting, late = f"db.public.table_{tables // 2:03}", topics[0], TopicPartition(topics[-1], 1)
+    suspended, waiting, late = f"db.public.table_{tables // 2:03}", topics[0], TopicPartition(topics[-1], 1)
     for tp in tps:
-        if tp.topic != aside:
+        if tp.topic != suspended:
             metrics.begins(tp, 1_000)
     for number, topic in enumerate(topics):
-        if topic != aside:
+        if topic != suspended:
             file = DataFile(f"data/raw_{topic}/year=2023/data_{topic}_{number:09}.parquet", {}, 4_000, 90_000)
             seconds = dict(zip(STEPS, (0.01, 0.01, 0.2, 0.01, 0.1, 0.02, 0.01), strict=True))
             batch = DeliveredBatch(1, "checkpoint", 4_000, 1, 90_000, number % 3, 0, 0, seconds, [file])
@@ -241,8 +241,8 @@ def several(tables: int) -> View:
     consumption = Consumption(
         assigned=len(tps),
         tps=tps,
-        aside={aside: Aside(Trouble.of(refused), NOW - 900, NOW + 240, 3)},
-        oldest={tp: NOW - 20 for tp in tps if tp.topic != aside} | {late: NOW - 400},
+        suspended={suspended: Suspended(Trouble.of(refused), NOW - 900, NOW + 240, 3)},
+        oldest={tp: NOW - 20 for tp in tps if tp.topic != suspended} | {late: NOW - 400},
         due_in=10.0,
     )
     settings = SETTINGS.model_copy(update={"input_topic": "^db[.]public[.].*", "table_name": "raw_{topic}"})

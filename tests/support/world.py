@@ -23,13 +23,13 @@ from app.delivery.pipeline import Writer
 from app.delivery.runtime import Buffer, Runtime, Threads
 from app.delivery.stage import Stager
 from app.errors import ConnectorError, RetryableError
-from app.journal.beginning import Beginnings
 from app.journal.entry import claim_key, is_log, log_key
 from app.journal.first_offsets import FirstOffsets
 from app.journal.journal import CLAIM, Journal, PartitionClaim
 from app.journal.log import AssignmentLog, Intent, Progress, log_form
 from app.journal.own_log import OwnLog
-from app.journal.settle import Settlement
+from app.journal.recovery import Settlement
+from app.journal.start_offset import Beginnings
 from app.journal.takeover import Takeover
 from app.kafka.questions import GroupOffsets, PartitionOffsets
 from app.kafka.watch import KafkaWatch, TopicIds

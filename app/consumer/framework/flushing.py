@@ -7,8 +7,8 @@ claims the partitions of which messages were processed, and drops the rows that 
 import logging
 from collections.abc import Callable
 
+from app.consumer.commits import log_starts, mark_set_offsets
 from app.consumer.framework.processed_rows import Processed
-from app.consumer.offsets import log_starts, mark_set_offsets
 from app.delivery.claimer import taken_over
 from app.delivery.member import Member
 from app.errors import RetryableError

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from app.bad_records.refusals import BadRecords, Refusal, TooBigError, headers_size, not_deserialized
-from app.consumer.offsets import log_starts, mark_set_offsets
+from app.consumer.commits import log_starts, mark_set_offsets
 from app.consumer.plain.transformer import Transformer
 from app.consumer.rows import MESSAGE_OVERHEAD
 from app.consumer.sink_observer import NOBODY, SinkObserver

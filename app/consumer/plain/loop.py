@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from quixstreams.kafka.exceptions import KafkaConsumerException
 
 from app.bad_records.refusals import not_decompressed
-from app.consumer.offsets import Copies
+from app.consumer.commits import Copies
 from app.consumer.plain.intake import TURN_SECONDS, Intake, Reading, Taken
 from app.consumer.sink_observer import RunEnd
 from app.delivery.assignment import Assignment, Partition
@@ -74,10 +74,10 @@ class PlainLoop:
                 self._turn()
             self._members.flush(self._timings.stop_seconds)
             self._intake.observer.flushed()
-            self._members.raise_failure(also_aside=self._run_end is not None)
-            for topic in self._members.aside:
+            self._members.raise_failure(also_suspended=self._run_end is not None)
+            for topic in self._members.suspended:
                 logger.warning(
-                    "the table of topic %s is set aside: its records wait in Kafka for the next start", topic
+                    "the table of topic %s is suspended: its records wait in Kafka for the next start", topic
                 )
             return all(each.is_delivered for each in self._members.assignments)
         finally:
@@ -93,12 +93,12 @@ class PlainLoop:
 
     def consumption(self) -> Consumption:
         members = self._members
-        tps, aside, assignments, buffer = members.assigned, members.aside, members.assignments, members.buffer
+        tps, suspended, assignments, buffer = members.assigned, members.suspended, members.assignments, members.buffer
         return Consumption(
             assigned=len(tps),
             tps=tps,
-            unclaimed=frozenset(tp for tp in tps if tp.topic not in aside and not members.claimed_partition(tp)[1]),
-            aside=aside,
+            unclaimed=frozenset(tp for tp in tps if tp.topic not in suspended and not members.claimed_partition(tp)[1]),
+            suspended=suspended,
             left_out=members.left_out,
             deleted=members.deleted,
             fenced={tp: why for each in assignments for tp, why in each.fenced.items()},
@@ -141,13 +141,13 @@ class PlainLoop:
     # --- a turn -----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._members.set_failed_aside()
+        self._members.suspend_failed()
         self._members.begin_waiting()
         self._members.claim_again()
         self._reading.admit()
         has_come = self._reading.may_poll() and self._poll()
         self._intake.observer.turn(is_in_trouble=any(each.flow.is_in_trouble for each in self._members.all))
-        self._members.set_failed_aside()
+        self._members.suspend_failed()
         self._copies.copy(self._members.assignments, asynchronous=True)
         self._on_turn(has_come)
 
@@ -162,7 +162,7 @@ class PlainLoop:
             taken: list[Taken] = []
             begin = self._timings.clock()
             for of_partition in _by_partition(messages, has_topics=self._has_topics):
-                with self._members.else_aside(of_partition[0].topic()):
+                with self._members.suspending_on_error(of_partition[0].topic()):
                     taken.append(self._take(of_partition, begin + TURN_SECONDS, left))
             seconds = self._timings.clock() - begin
             self._reading.took(sum(each.messages for each in taken), sum(each.size for each in taken), seconds)
@@ -199,7 +199,7 @@ class PlainLoop:
         passed_over = {*left}  # the client repeats an error
         for message in failed:
             failure, topic = KafkaConsumerException(error=message.error()), message.topic()
-            with self._members.else_aside(topic):
+            with self._members.suspending_on_error(topic):
                 if cannot_be_decompressed(failure):
                     tp = TopicPartition(topic, message.partition())
                     assignment, partition = self._members.claimed_partition(tp)

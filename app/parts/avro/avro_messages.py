@@ -25,7 +25,7 @@ from app.model import RegisteredSchema, SchemaId
 from app.parts.avro.avro_columns import OURS, ColumnReader, NotReadError, columns_of
 from app.parts.avro.avro_fit import DatumCheck, Node
 from app.parts.registry.registered_schemas import RegisteredSchemas, payloads
-from app.reasons import Reason
+from app.reason_texts import Reason
 
 _EXACT = Context(prec=1_000, traps=[Inexact])
 _LONGEST_DECIMAL = 415  # bytes of 1,000 digits; the time grows with the square

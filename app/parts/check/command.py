@@ -36,11 +36,12 @@ from app.parts.try_out.plan import Plan
 from app.retries import Request, Waits
 from app.service.formats import new_deserializer
 from app.service.framework_lane import names_of_dataframes
-from app.service.kafka import new_application, open_topic, what_is_written
+from app.service.kafka_client import new_application, open_topic, what_is_written
 from app.service.lake import new_catalog, new_lake, new_location, new_store
+from app.service.lane_choice import choose_lane
 from app.service.tables import topics_among
-from app.service.user_transform import choose_lane, load_customised
-from app.spark.launch import ONE_COMPILER, START_SECONDS
+from app.service.user_transform import load_customised
+from app.spark.java_process import ONE_COMPILER, START_SECONDS
 from app.spark.scratch import scratch_folder
 from app.spark.writer import SparkWriter
 from app.storage.conditional import try_out

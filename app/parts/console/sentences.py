@@ -133,19 +133,19 @@ def _ending(s: ShownStatus) -> Iterator[Sentence]:
 
 def _in_part(s: ShownStatus) -> Iterator[Sentence]:
     lane = s.live.consumption
-    if lane.aside:
-        aside = min(lane.aside.values(), key=lambda each: each.since)
-        names = sorted(map(s.table_of, lane.aside))
-        when = "by the next run" if aside.again_at == inf else f"in {duration(aside.again_at - s.counts.at)}"
+    if lane.suspended:
+        suspended = min(lane.suspended.values(), key=lambda each: each.since)
+        names = sorted(map(s.table_of, lane.suspended))
+        when = "by the next run" if suspended.again_at == inf else f"in {duration(suspended.again_at - s.counts.at)}"
         yield Sentence(
             "bad",
-            f"{counted(len(names), 'table')} set aside: {', '.join(names[:_NAMED])}",
+            f"{counted(len(names), 'table')} suspended: {', '.join(names[:_NAMED])}",
             "monitoring#lakesinktableaside",
-            reason=_reason(aside.trouble),
-            next=f"It is tried again {when}, after {counted(aside.tries, 'try', 'tries')}. Other tables go on",
-            to_do=aside.trouble.hint,
+            reason=_reason(suspended.trouble),
+            next=f"It is tried again {when}, after {counted(suspended.tries, 'try', 'tries')}. Other tables go on",
+            to_do=suspended.trouble.hint,
             records="None is lost by this. Kafka has those that are not in the table, as long as the topic keeps them",
-            seconds=s.counts.at - aside.since,
+            seconds=s.counts.at - suspended.since,
         )
     if programs := s.counts.lasting_programs:
         yield Sentence(

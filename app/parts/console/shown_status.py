@@ -20,7 +20,7 @@ _HARDLY = 0.05  # messages a second; a lag that shrinks by less does not shrink
 _LONGEST = 7 * 86_400.0  # seconds; no forecast beyond it
 
 # Why a partition is not read, the worst first; empty if it is read.
-Hindrance = Literal["set aside", "taken over", "being claimed", "paused", ""]
+Hindrance = Literal["suspended", "taken over", "being claimed", "paused", ""]
 HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
 
 
@@ -60,16 +60,16 @@ class ShownStatus(Status):
         """All assigned partitions, the worst first."""
         positions, lane = self.counts.positions, self.live.consumption
         rows = []
-        aside = {tp for tp in lane.tps if tp.topic in lane.aside}
-        for tp in positions.keys() | lane.unclaimed | lane.fenced.keys() | aside:
+        suspended = {tp for tp in lane.tps if tp.topic in lane.suspended}
+        for tp in positions.keys() | lane.unclaimed | lane.fenced.keys() | suspended:
             position = positions.get(tp)
             age = position.freshness(self.counts.at, lane.oldest.get(tp)) if position else None
             rows.append(PartitionRow(tp, self._hindrance(tp), position, age))
         return sorted(rows, key=lambda row: row.rank)
 
     def _hindrance(self, tp: TopicPartition) -> Hindrance:
-        if tp.topic in self.live.consumption.aside:
-            return "set aside"
+        if tp.topic in self.live.consumption.suspended:
+            return "suspended"
         if tp in self.live.consumption.fenced:
             return "taken over"
         if tp in self.live.consumption.unclaimed:
@@ -79,7 +79,7 @@ class ShownStatus(Status):
     @cached_property
     def age(self) -> float | None:
         """The age of the oldest uncommitted record in seconds; 0 if none waits, ``None`` if it is unknown."""
-        ages = [row.age for row in self.rows if row.hindrance != "set aside"]
+        ages = [row.age for row in self.rows if row.hindrance != "suspended"]
         return max(age or 0.0 for age in ages) if ages and None not in ages else None
 
     @property
@@ -137,13 +137,13 @@ class ShownStatus(Status):
 def of_tables(whole: ShownStatus) -> list[ShownStatus]:
     """Returns what a process with each of several tables alone would show, without a history.
 
-    Tables that are set aside come first, then those that wait, then those with the oldest records.
+    Tables that are suspended come first, then those that wait, then those with the oldest records.
     """
-    of_topics: dict[str, list[PartitionRow]] = {topic: [] for topic in whole.live.consumption.aside}
+    of_topics: dict[str, list[PartitionRow]] = {topic: [] for topic in whole.live.consumption.suspended}
     for row in whole.rows if whole.settings.has_tables else ():
         of_topics.setdefault(row.tp.topic, []).append(row)
     found = [_of_table(whole, topic, rows) for topic, rows in of_topics.items()]
-    return sorted(found, key=lambda each: (not each.live.consumption.aside, not each.live.waits))
+    return sorted(found, key=lambda each: (not each.live.consumption.suspended, not each.live.waits))
 
 
 def _of_table(whole: ShownStatus, topic: str, rows: Sequence[PartitionRow]) -> ShownStatus:
@@ -154,14 +154,14 @@ def _of_table(whole: ShownStatus, topic: str, rows: Sequence[PartitionRow]) -> S
         tps=tps,
         unclaimed=lane.unclaimed & tps,
         fenced={tp: lane.fenced[tp] for tp in tps if tp in lane.fenced},
-        aside={topic: lane.aside[topic]} if topic in lane.aside else {},
+        suspended={topic: lane.suspended[topic]} if topic in lane.suspended else {},
         left_out={},
         deleted=(),
         oldest={tp: lane.oldest[tp] for tp in tps if tp in lane.oldest},
     )
     waits, state = tuple(wait for wait in live.waits if wait.table in ("", name)), live.state
     if state in ("waiting", "consuming") and live.spark == "running":
-        state = "waiting" if waits or lane.aside or lane.unclaimed or lane.fenced else "consuming"
+        state = "waiting" if waits or lane.suspended or lane.unclaimed or lane.fenced else "consuming"
     live = replace(live, state=state, consumption=lane, skipped=0, waits=waits)
     positions = {row.tp: row.position for row in rows if row.position}
     counts = replace(counts.of_tables.get(name, Counts()), at=counts.at, positions=positions)

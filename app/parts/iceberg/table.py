@@ -40,13 +40,13 @@ from app import DOCUMENTS
 from app.catalog.base import Catalog, RestartError
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError, cut, innermost, last_words, one_line
 from app.model import DataFile, Mark
+from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.column_names import KnownColumns
 from app.parts.iceberg.entries import columns_of_table, entries, fields_of_files, map_names, prepare, type_of
 from app.parts.iceberg.partitions import PartitionField, folder_name, is_written, new_record, partitions, spec_of
 from app.parts.iceberg.restricted_catalog import PROVIDER, refuse_provider, restrict
 from app.parts.iceberg.store_io import ADDRESS, OWNS, STORE, StoreIO
 from app.parts.iceberg.table_metadata import are_in, expired, properties_of
-from app.parts.iceberg.target import IcebergTarget
 from app.redaction import add_secrets
 from app.storage.base import ObjectStore
 from app.table.existing_table import CatalogTable

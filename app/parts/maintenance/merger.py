@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from app.config.settings import Settings
 from app.errors import FatalError
-from app.journal.rolled_back import Placeholders
+from app.journal.late_uploads import Placeholders
 from app.model import DataFile
 from app.parts.maintenance.batch_metadata import as_merged_metadata, batches_in
 from app.parts.maintenance.record import FolderRecord, Replacement, staging_folder

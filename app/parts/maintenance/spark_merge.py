@@ -23,7 +23,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from app.errors import FatalError, SparkLostError
 from app.parts.maintenance.fitting import absent, fitted, is_part, with_misfits
-from app.spark.launch import START_HINT, only_java
+from app.spark.java_process import START_HINT, only_java
 from app.spark.session import COMMON_CONF, hint_of, quoted, reason_of
 
 # PySpark logs each error of a query with its stack in JSON, beside raising it.

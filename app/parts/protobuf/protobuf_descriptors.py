@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from google.protobuf.message import DecodeError
 
 from app.errors import RetryableError, cut, one_line
-from app.reasons import Reason
+from app.reason_texts import Reason
 
 # Of the processor; kB; blocks of 512 bytes, for what it writes: enough for 170 kB of text, all that AWS Glue takes.
 _LIMITS: Final = f"ulimit -S -t 3; ulimit -v {40 << 10}; ulimit -f {4 << 10}; ulimit -c 0"

@@ -20,7 +20,7 @@ from app.convert.scalars import moment_at
 from app.model import RegisteredSchema, SchemaId
 from app.parts.protobuf.protobuf_descriptors import compiled, descriptors, nested
 from app.parts.registry.registered_schemas import RegisteredSchemas, payload
-from app.reasons import Reason
+from app.reason_texts import Reason
 
 _OWN_NAME: Final = "the schema of the record"
 # Each behind those that it imports.

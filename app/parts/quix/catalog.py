@@ -12,9 +12,9 @@ from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.formatting import counted
 from app.model import DataFile, Mark
 from app.parts.http.rest_client import Answer, Credentials, Patience, RestClient, Service
+from app.parts.quix.catalog_address import QuixTarget
 from app.parts.quix.file_entries import MOST_BYTES, column_stats, entry, portions
 from app.parts.quix.query_api import QueryApi
-from app.parts.quix.target import QuixTarget
 from app.table.existing_table import CatalogTable
 from app.table.layout import PartitionSpec
 

@@ -8,8 +8,8 @@ from urllib.parse import quote
 from app.errors import ConnectorError
 from app.model import DataFile
 from app.parts.http.rest_client import Credentials, Patience, RestClient, Service
+from app.parts.quix.catalog_address import QuixTarget
 from app.parts.quix.file_entries import entry, portions
-from app.parts.quix.target import QuixTarget
 from app.work_pool import WorkPool
 
 logger = logging.getLogger(__name__)

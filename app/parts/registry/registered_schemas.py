@@ -26,7 +26,7 @@ from app.convert.columns import CONVERSION_ERRORS, Columns, accepts, recast
 from app.convert.json_parser import JsonMessages
 from app.json_texts import loads
 from app.model import FindSchema, Headers, Message, RegisteredSchema, SchemaId
-from app.reasons import OtherFormat, Reason, reason_of
+from app.reason_texts import OtherFormat, Reason, reason_of
 from app.table.type_names import Types
 
 _KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"

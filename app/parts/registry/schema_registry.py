@@ -13,7 +13,7 @@ from app.catalog.base import NotTakenError
 from app.errors import ConnectorError, FatalError, RetryableError, cut
 from app.model import RegisteredSchema, SchemaId
 from app.parts.http.rest_client import Answer, Patience, Service
-from app.reasons import Reason
+from app.reason_texts import Reason
 
 SERVICE = Service(
     "the schema registry",

@@ -21,7 +21,7 @@ from app.model import Rejected
 from app.parts.commands import print_line
 from app.parts.commands.tables import find_table
 from app.retries import Request, Waits
-from app.service.kafka import asking_for_topics, new_application
+from app.service.kafka_client import asking_for_topics, new_application
 from app.service.user_transform import REPARTITIONED
 from app.storage.base import ObjectStore
 from app.table.existing_table import TableLocation

@@ -22,7 +22,7 @@ from app.consumer.sink_observer import NOBODY, IsHeard, SinkObserver
 from app.errors import ConfigError
 from app.logs import OnceAMinute
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
-from app.service.kafka import open_topic
+from app.service.kafka_client import open_topic
 
 logger = logging.getLogger(__name__)
 

@@ -48,10 +48,11 @@ from app.parts.try_out.plan import Planner
 from app.parts.until.run_end import newest
 from app.retries import Request, Waits
 from app.service.formats import new_batch_limits, new_formats, new_stager
-from app.service.kafka import new_application, open_topic
+from app.service.kafka_client import new_application, open_topic
 from app.service.lake import new_lake, new_location, new_store
+from app.service.lane_choice import LaneChoice, choose_lane
 from app.service.plain_lane import new_reader
-from app.service.user_transform import Choice, choose_lane, load_customised
+from app.service.user_transform import load_customised
 from app.spark.scratch import scratch_folder
 from app.table.layout import RESCUED_COLUMN, folder
 from app.timings import DEFAULT
@@ -198,7 +199,7 @@ class _Trial:
     def _note_sent(self, to: str, key: Any, value: Any) -> None:
         self._note("sent", message_context().offset, f"to {to}: {_shown(key)} {_shown(value)}")
 
-    def _show(self, lane: Choice) -> Counter[str]:
+    def _show(self, lane: LaneChoice) -> Counter[str]:
         """Print what became of each record; returns how many outcomes there are of each kind."""
         for offset, outcomes in self._outcomes.items():
             if not {"row", "bad"}.intersection(what for what, _ in outcomes):

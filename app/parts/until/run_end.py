@@ -111,8 +111,8 @@ class RunEnd:
             try:
                 if self._has_all():
                     self._is_reached = True
-                    aside = ", ".join(sorted(self._aside))
-                    missing = aside and f", but for those of topics that are not written: {aside}"
+                    suspended = ", ".join(sorted(self._suspended))
+                    missing = suspended and f", but for those of topics that are not written: {suspended}"
                     logger.info("UNTIL is reached: all records before it are in the lake%s", missing)
                     self._stop_lane()
                     return
@@ -120,15 +120,15 @@ class RunEnd:
                 logger.debug("%s", error)  # the next look asks again
 
     @property
-    def _aside(self) -> Collection[str]:
+    def _suspended(self) -> Collection[str]:
         """The topics whose tables have failed, and those that are left out."""
-        return {*self._members.aside, *self._members.left_out, *self._members.deleted}
+        return {*self._members.suspended, *self._members.left_out, *self._members.deleted}
 
     def _has_all(self) -> bool:
-        assigned, aside, group = self._assigned(), self._aside, self._members.group
+        assigned, suspended, group = self._assigned(), self._suspended, self._members.group
         if not assigned:
-            return self.is_empty(aside)
-        assigned = [tp for tp in assigned if tp.topic not in aside]
+            return self.is_empty(suspended)
+        assigned = [tp for tp in assigned if tp.topic not in suspended]
         if self._left(assigned):
             return False
         for topic in group.wanted.internal:  # they grow while the others are read

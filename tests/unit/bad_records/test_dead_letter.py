@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app.bad_records import dead_letter
 from app.errors import DataError
 from app.model import Rejected, TopicPartition
-from app.reasons import Reason
+from app.reason_texts import Reason
 from app.table.layout import dead_letter_root
 
 TP = TopicPartition("readings", 3)

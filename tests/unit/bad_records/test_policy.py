@@ -5,7 +5,7 @@ import pytest
 from app.bad_records.refusals import BadRecords, OnBadRecord
 from app.errors import DataError
 from app.model import Rejected, TopicPartition
-from app.reasons import Reason
+from app.reason_texts import Reason
 from tests.fakes.clock import Clock
 from tests.support.batches import NOON, TP
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from app.config.environment import SettingsError
 from app.config.settings import Settings
 from app.container import MemoryLimit
-from app.parts.quix.target import QuixTarget
+from app.parts.quix.catalog_address import QuixTarget
 from app.storage.targets import S3Target
 from tests.support.environment import CONNECTION, CREDENTIALS, ENOUGH, ON_PLATFORM, load, problems
 

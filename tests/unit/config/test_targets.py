@@ -7,8 +7,8 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from app.parts.iceberg.target import IcebergTarget
-from app.parts.quix.target import QuixTarget
+from app.parts.iceberg.catalog_address import IcebergTarget
+from app.parts.quix.catalog_address import QuixTarget
 from app.storage.targets import LocalTarget, S3Target
 from tests.support.environment import (
     BROKER_ALONE,

@@ -11,7 +11,7 @@ import pytest
 
 from app.convert.rows import Rules, convert
 from app.convert.values import Rescue
-from app.reasons import Reason
+from app.reason_texts import Reason
 from app.table.schema import EMPTY, TableSchema
 from tests.support.batches import NOON, row
 from tests.unit.convert.conversions import RULES, converted, rescued, rescued_of, stored

@@ -10,7 +10,7 @@ from app.bad_records.refusals import BadRowsError
 from app.convert.columns import infer
 from app.convert.rows import Rules, convert
 from app.convert.values import Rescue, joined
-from app.reasons import Reason
+from app.reason_texts import Reason
 from app.table.schema import EMPTY
 from app.table.type_names import scalar_count
 from tests.support.batches import NOON, row

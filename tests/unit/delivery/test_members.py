@@ -9,7 +9,7 @@ import pytest
 
 from app.delivery.members import Members
 from app.delivery.runtime import Runtime, Threads
-from app.delivery.topic import Aside, NewTable, Open
+from app.delivery.topic import NewTable, Open, Suspended
 from app.errors import ConfigError, FatalError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
@@ -68,60 +68,60 @@ def test_a_topic_that_is_none_of_ours_is_no_topic_that_is_left_out(bench: Bench)
     assert (bench.members.left_out, bench.members.assigned) == ({}, (A0,))
 
 
-def test_a_table_that_is_open_again_and_fails_soon_is_set_aside_for_longer(bench: Bench) -> None:
+def test_a_table_that_is_open_again_and_fails_soon_is_suspended_for_longer(bench: Bench) -> None:
     bench.new.set_exception(ConfigError("opening the table", "it contradicts the settings"))
     bench.members.assign([A0, B0])
-    first = bench.members.aside["b"]
+    first = bench.members.suspended["b"]
     assert (first.tries, first.pause) == (1, 60)
     bench.clock.advance(60)
     bench.new = NewTable()
     bench.members.begin_waiting()
-    assert bench.members.aside == {}, "it is being opened"
+    assert bench.members.suspended == {}, "it is being opened"
     bench.new_member()
     bench.members.begin_waiting()
-    bench.members.set_aside("b", DENIED)
+    bench.members.suspend("b", DENIED)
     assert bench.closed == ["new"]
     assert bench.opened == ["b", "b again"]
-    second = bench.members.aside["b"]
+    second = bench.members.suspended["b"]
     assert (second.tries, second.pause, second.since) == (2, 120, first.since)
 
 
-def test_a_table_that_fails_by_a_bug_while_it_is_opened_is_set_aside_too(bench: Bench) -> None:
+def test_a_table_that_fails_by_a_bug_while_it_is_opened_is_suspended_too(bench: Bench) -> None:
     bench.new.set_exception(IndexError("list index out of range"))
     bench.members.assign([A0, B0])
-    assert "IndexError" in bench.members.aside["b"].trouble.cause
+    assert "IndexError" in bench.members.suspended["b"].trouble.cause
     assert {tp for each in bench.members.assignments for tp in each.partitions} == {A0}
 
 
-def test_a_table_that_was_well_for_long_is_set_aside_as_for_the_first_time(bench: Bench) -> None:
+def test_a_table_that_was_well_for_long_is_suspended_as_for_the_first_time(bench: Bench) -> None:
     bench.members.assign([A0])
-    bench.members.set_aside("a", DENIED)
+    bench.members.suspend("a", DENIED)
     bench.clock.advance(60)
     bench.new_member()
     bench.members.begin_waiting()
     bench.clock.advance(1_800)
-    bench.members.set_aside("a", DENIED)
-    assert (bench.members.aside["a"].tries, bench.members.aside["a"].since) == (1, bench.clock())
+    bench.members.suspend("a", DENIED)
+    assert (bench.members.suspended["a"].tries, bench.members.suspended["a"].since) == (1, bench.clock())
 
 
-def test_a_table_stays_aside_for_half_an_hour_at_most_however_often_it_fails(bench: Bench) -> None:
-    runtime, aside = bench.members.runtime, None
+def test_a_table_stays_suspended_for_half_an_hour_at_most_however_often_it_fails(bench: Bench) -> None:
+    runtime, suspended = bench.members.runtime, None
     for _ in range(2_000):
-        aside = Aside.after(DENIED, aside, runtime)
-    assert aside is not None
-    assert (aside.tries, aside.pause) == (2_000, 1_800)
+        suspended = Suspended.after(DENIED, suspended, runtime)
+    assert suspended is not None
+    assert (suspended.tries, suspended.pause) == (2_000, 1_800)
 
 
 def test_a_run_with_an_end_leaves_it_to_the_next_one(bench: Bench) -> None:
-    timings = Timings(clock=bench.clock, first_aside_seconds=math.inf)
+    timings = Timings(clock=bench.clock, first_suspension_seconds=math.inf)
     bench.members.runtime = Runtime(Path(), Metrics(timings=timings), timings, now=bench.clock)
     bench.members.assign([A0])
-    bench.members.set_aside("a", DENIED)
+    bench.members.suspend("a", DENIED)
     bench.clock.advance(1e9)
     bench.members.begin_waiting()
     assert bench.opened == []
     with pytest.raises(FatalError, match="access denied"):
-        bench.members.raise_failure(also_aside=True)
+        bench.members.raise_failure(also_suspended=True)
 
 
 class TestADeletedTopic:
@@ -142,10 +142,10 @@ class TestADeletedTopic:
         bench.members.assign([A0, B0])
         assert (bench.members.of("b"), bench.opened) == (b, ["b"])
 
-    def test_has_no_lag_any_more_also_where_its_table_was_aside(self, bench: Bench) -> None:
+    def test_has_no_lag_any_more_also_where_its_table_was_suspended(self, bench: Bench) -> None:
         bench.members.assign([A0, B0])
         bench.members.runtime.metrics.begins(A0, 0)
-        bench.members.set_aside("a", DENIED)
+        bench.members.suspend("a", DENIED)
         bench.members.note_deleted("a")
         assert bench.members.runtime.metrics.counts().positions == {}, "Kafka would be asked for its end, in vain"
 
@@ -176,5 +176,5 @@ def test_one_table_takes_all_topics_and_what_fails_in_it_is_raised(bench: Bench)
     assert [*members.assignments[0].partitions] == [A0, B0]
     members.note_deleted("b")
     assert [*members.assignments[0].partitions] == [A0]
-    with pytest.raises(FatalError, match="access denied"), members.else_aside("a"):
+    with pytest.raises(FatalError, match="access denied"), members.suspending_on_error("a"):
         raise DENIED

@@ -9,7 +9,7 @@ import pytest
 
 from app.delivery.stage import OpenBatch, Staged, Stager
 from app.model import Batch, OffsetRange, Rejected, StagedFile, TopicPartition
-from app.reasons import Reason
+from app.reason_texts import Reason
 from app.table.layout import dead_letter_key, file_name
 from app.table.schema import TableSchema
 from tests.support.batches import TP, batch, batch_of, row, spec, stager

@@ -7,7 +7,7 @@ import pytest
 
 from app.delivery.assignment import Assignment, Claimed
 from app.errors import ConfigError, ConnectorError, FatalError, RetryableError
-from app.journal.beginning import Start
+from app.journal.start_offset import Start
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 from tests.support.waiting import wait_until

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ConfigError
-from app.journal.beginning import Start, check_cluster, start_of
 from app.journal.log import Progress
+from app.journal.start_offset import Start, check_cluster, start_of
 from app.kafka.questions import PartitionOffsets
 from app.model import TopicPartition
 

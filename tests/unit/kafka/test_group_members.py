@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from app.errors import RetryableError
 from app.kafka.group import OtherTables, Writes, check_members, is_member
 from app.monitoring.metrics import Metrics
-from app.service.kafka import what_is_written
+from app.service.kafka_client import what_is_written
 from app.table.existing_table import TableLocation
 from tests.support.environment import load
 

@@ -11,7 +11,7 @@ from quixstreams import Application
 
 from app.consumer.plain.client import new_client
 from app.parts.try_out.offline import OfflineBroker
-from app.service.kafka import new_application
+from app.service.kafka_client import new_application
 from app.service.lake import new_location, new_store
 from dev.broker import QUIET
 from tests.support.environment import load

@@ -9,7 +9,8 @@ import pytest
 from quixstreams.dataframe import StreamingDataFrame
 
 from app.errors import ConfigError
-from app.service.user_transform import Customised, choose_lane, load_customised
+from app.service.lane_choice import choose_lane
+from app.service.user_transform import Customised, load_customised
 from tests.support.environment import load
 
 

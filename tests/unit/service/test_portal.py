@@ -8,7 +8,7 @@ from quixstreams import Application
 
 from app.config.settings import Settings
 from app.errors import ConfigError
-from app.service.kafka import new_application, open_topic
+from app.service.kafka_client import new_application, open_topic
 from app.service.lake import new_location, new_store
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.environment import load

@@ -11,7 +11,7 @@ from app.config.settings import Settings
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics
-from app.monitoring.status import Aside, Consumption, Health, Live, Probe, StateName
+from app.monitoring.status import Consumption, Health, Live, Probe, StateName, Suspended
 from app.parts.console.console import Console
 from app.retries import Request, Trouble
 from app.service.probes import live, new_monitor
@@ -124,15 +124,15 @@ def test_it_is_not_ready_where_another_program_keeps_partitions_of_the_group(con
     assert connector.look().ready.ok
 
 
-def test_it_is_ready_while_other_tables_than_those_set_aside_are_read(connector: Connector) -> None:
-    aside = Aside(Trouble("store", "opening the table", "denied"), 0.0, 60.0, 1)
-    connector.change(tps=[TP, TopicPartition("other", 0)], aside={TP.topic: aside})
+def test_it_is_ready_while_other_tables_than_those_suspended_are_read(connector: Connector) -> None:
+    suspended = Suspended(Trouble("store", "opening the table", "denied"), 0.0, 60.0, 1)
+    connector.change(tps=[TP, TopicPartition("other", 0)], suspended={TP.topic: suspended})
     live = connector.look()
     assert (live.state, live.ready.ok) == ("consuming", True)
-    connector.change(aside={TP.topic: aside, "other": aside})
+    connector.change(suspended={TP.topic: suspended, "other": suspended})
     live = connector.look()
     assert (live.state, live.ready.ok) == ("waiting", False)
-    assert live.ready.detail == "all tables are set aside: opening the table: denied"
+    assert live.ready.detail == "all tables are suspended: opening the table: denied"
 
 
 # --- what the monitor knows from the settings -----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import NOBODY, Observed, SinkObserver
 from app.model import Rejected, TopicPartition
-from app.reasons import Reason
+from app.reason_texts import Reason
 from tests.fakes.kafka_message import KafkaMessage
 from tests.fakes.manual_member import ManualMember
 from tests.support.waiting import join

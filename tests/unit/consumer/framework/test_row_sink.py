@@ -12,10 +12,10 @@ from quixstreams.sinks import SinkBackpressureError
 from app.bad_records.refusals import NotARowError, Refusal, TooBigError
 from app.consumer.framework.sink import RowSink
 from app.errors import DataError, FatalError, RetryableError
-from app.journal.beginning import Start
 from app.journal.journal import FencedError
+from app.journal.start_offset import Start
 from app.model import Rejected
-from app.reasons import Reason
+from app.reason_texts import Reason
 from tests.fakes.kafka_message import KafkaMessage
 from tests.support.world import AWAY, P0, P1
 from tests.unit.consumer.framework.row_sink_bench import NOON, Bench, refused

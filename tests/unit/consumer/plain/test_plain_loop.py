@@ -14,7 +14,7 @@ from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.transformer import Transformer, stateless_dataframe
 from app.delivery.members import Members
 from app.errors import FatalError, RetryableError
-from app.journal.beginning import Start
+from app.journal.start_offset import Start
 from app.kafka.watch import TopicIds
 from app.model import TopicPartition
 from app.timings import Timings

@@ -162,18 +162,18 @@ def test_a_revocation_waits_little_for_a_table_whose_catalog_is_away(both: Bench
     assert both.client.committed[A0] == 3
 
 
-class TestATableIsSetAside:
+class TestATableIsSuspended:
     def test_that_cannot_be_opened_until_it_can(self, bench: Bench) -> None:
         bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
 
         def look() -> None:
             now = bench.loop.consumption()
-            assert now.aside["b"].trouble.cause == "it contradicts the settings"
+            assert now.suspended["b"].trouble.cause == "it contradicts the settings"
             assert (set(now.tps), set(now.unclaimed)) == ({A0, A1, B0}, set())
 
         assert bench.run(_turn, look, bench.open_again, _turn, _turn)
         assert bench.client.committed == {A0: 3, A1: 3, B0: 3}
-        assert bench.members.aside == {}
+        assert bench.members.suspended == {}
 
     def test_until_it_is_time_though_the_clock_on_the_wall_is_set_back(self, bench: Bench) -> None:
         bench.opening.set_exception(ConfigError("opening the table", "it contradicts the settings"))
@@ -206,7 +206,7 @@ class TestATableIsSetAside:
             both.b.fence(FencedError("it is gone"))
 
         def look() -> None:
-            assert both.members.aside["b"].trouble.cause == "it is gone"
+            assert both.members.suspended["b"].trouble.cause == "it is gone"
 
         both.run(_turn, gone, lambda: both.clock.advance(21), look)
 
@@ -216,7 +216,7 @@ class TestATableIsSetAside:
             both.members.group.watch.take_found = lambda: errors.pop() if errors else None  # type: ignore[method-assign]
 
         def look() -> None:
-            assert "recreated" in both.members.aside["b"].trouble.cause
+            assert "recreated" in both.members.suspended["b"].trouble.cause
 
         both.run(_turn, recreate, look)
 
@@ -230,7 +230,7 @@ class TestATableIsSetAside:
             both.client.produce(B0, b'{"v":1}')
 
         def look() -> None:
-            assert set(both.members.aside) == {"a"}
+            assert set(both.members.suspended) == {"a"}
 
         assert both.run(_turn, fail, look, _turn)
         assert both.client.committed[B0] == 4

@@ -14,7 +14,7 @@ from app.errors import FatalError
 from app.model import OffsetRange, Rejected, TopicPartition
 from app.parts.audit import offsets
 from app.parts.audit.command import audit
-from app.reasons import Reason
+from app.reason_texts import Reason
 from app.storage.base import StoredObject
 from app.storage.local.store import LocalStore
 from app.table.layout import dead_letter_key, file_name

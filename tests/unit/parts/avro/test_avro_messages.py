@@ -13,7 +13,7 @@ import pytest
 
 from app.model import RegisteredSchema
 from app.parts.avro.avro_messages import AvroMessages, AvroSchema
-from app.reasons import reason_of
+from app.reason_texts import reason_of
 from tests.support.avro import MemoryRegistry, encoded, framed, record
 from tests.support.both_ways import StagingStep, Table, messages
 from tests.unit.convert.conversions import logical

@@ -126,12 +126,12 @@ def links(page: str) -> list[str]:
 
 def test_of_very_many_tables_those_that_need_a_look_are_on_the_page_and_all_on_another() -> None:
     page, everything = render(several(60)), render_tables(several(60))
-    first = [f"raw_db.public.table_{number:03}" for number in (30, 0, 59)]  # aside, waiting, the oldest record
+    first = [f"raw_db.public.table_{number:03}" for number in (30, 0, 59)]  # suspended, waiting, the oldest record
     assert links(page)[:3] == links(everything)[:3] == first
     assert (len(links(page)), len(set(links(everything)))) == (10, 60)
     assert '<a href="tables">All 60 tables</a>' in page
     assert "table_009 0-1; and 50 more topics" in text(page)
-    assert by_id(page, "headline") == "1 table set aside: raw_db.public.table_030"
+    assert by_id(page, "headline") == "1 table suspended: raw_db.public.table_030"
     assert by_id(page, "reason") == "Opening the table: speed is a double in COLUMN_TYPES and text in the table."
     assert by_id(page, "next") == "It is tried again in 4 min, after 3 tries. Other tables go on."
     assert by_id(page, "to-do") == "Correct it."
@@ -144,10 +144,10 @@ def test_the_page_of_one_of_several_tables_tells_of_it_alone() -> None:
     maintained = {"keep": "400d", "compact": schedule("1h")}
     whole = changed(whole, settings=whole.status.settings.model_copy(update=maintained))
     pages = [render(replace(whole, status=each, is_of_table=True)) for each in of_tables(whole.status)]
-    aside, waiting, late, fresh = pages[:4]
+    suspended, waiting, late, fresh = pages[:4]
     assert [by_id(each, "state") for each in pages[:4]] == ["Waiting", "Waiting", "Consuming", "Consuming"]
-    assert by_id(aside, "headline") == by_id(render(whole), "headline")
-    assert "Set aside db.public.table_030 0-1" in text(aside)
+    assert by_id(suspended, "headline") == by_id(render(whole), "headline")
+    assert "Suspended db.public.table_030 0-1" in text(suspended)
     assert by_id(waiting, "reason") == "Adding 3 files to the catalog: 503 Service Unavailable."
     assert [row[0] for row in rows(late)] == ["db.public.table_059[1]", "db.public.table_059[0]"], "the worst first"
     assert "in db.public.table_059[1]" in by_id(late, "reason")

@@ -10,7 +10,7 @@ from app.catalog.base import NotTakenError
 from app.errors import ConfigError, FatalError, RetryableError
 from app.parts.http.rest_client import Patience
 from app.parts.quix.catalog import QuixCatalog
-from app.parts.quix.target import QuixTarget
+from app.parts.quix.catalog_address import QuixTarget
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.parts.quix.catalog_bench import error_of_registering
 

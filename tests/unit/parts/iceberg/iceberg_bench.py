@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from app.model import DataFile, Mark, TopicPartition
+from app.parts.iceberg.catalog_address import IcebergTarget
 from app.parts.iceberg.table import IcebergTable
-from app.parts.iceberg.target import IcebergTarget
 from app.storage.local.store import LocalStore
 from app.table import layout
 from app.table.layout import data_key

@@ -249,7 +249,7 @@ def test_one_process_goes_through_all_tables_that_are_due_and_one_that_comes_lat
 
 
 def test_tables_that_this_process_has_not_opened_have_their_turn(table: Table) -> None:
-    """The topic of one is gone, another one is set aside since the start, and others are those of another group."""
+    """The topic of one is gone, another one is suspended since the start, and others are those of another group."""
     names = {"gone": "ours", "aside": "ours", "theirs": "other", "other": "ours"}
     for topic, group in names.items():
         table.store.overwrite(f"{noted_topics('data', group)}{topic}", b"{}")

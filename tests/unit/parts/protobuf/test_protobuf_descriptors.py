@@ -19,7 +19,7 @@ from app.errors import RetryableError
 from app.model import RegisteredSchema
 from app.parts.protobuf import protobuf_descriptors
 from app.parts.protobuf.protobuf_messages import ProtobufMessages, ProtobufSchema
-from app.reasons import reason_of
+from app.reason_texts import reason_of
 from tests.support.both_ways import Table, assert_both_agree, messages
 from tests.unit.parts.registry.test_glue_messages import FIRST, SECOND, packed, plain
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from app.parts.quix.catalog import QuixCatalog
-from app.parts.quix.target import QuixTarget
+from app.parts.quix.catalog_address import QuixTarget
 from tests.fakes.catalog_server import CatalogServer
 
 

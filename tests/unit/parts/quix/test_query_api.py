@@ -9,8 +9,8 @@ import pytest
 from app.errors import ConfigError, RetryableError
 from app.model import DataFile
 from app.parts.quix.catalog import QuixCatalog
+from app.parts.quix.catalog_address import QuixTarget
 from app.parts.quix.query_api import QueryApi
-from app.parts.quix.target import QuixTarget
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.unit.parts.quix.catalog_bench import WHEN, created, footer_of, stored

@@ -4,7 +4,7 @@ import pytest
 
 from app.errors import FatalError, RetryableError
 from app.parts.quix.catalog import QuixCatalog
-from app.parts.quix.target import QuixTarget
+from app.parts.quix.catalog_address import QuixTarget
 from app.table.existing_table import CatalogTable
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.support.batches import spec

@@ -8,7 +8,7 @@ import pytest
 from quixstreams import __version__ as quixstreams_version
 
 from app.parts.quix.catalog import QuixCatalog
-from app.parts.quix.target import QuixTarget
+from app.parts.quix.catalog_address import QuixTarget
 from app.table.layout import PartitionSpec
 from tests.fakes.catalog_server import CatalogServer, Trouble
 from tests.support.batches import spec

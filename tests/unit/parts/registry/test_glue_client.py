@@ -13,7 +13,7 @@ import pytest
 from app.errors import ConnectorError, FatalError, RetryableError
 from app.parts.registry.connection import new_registry
 from app.parts.registry.schema_registry import SchemaRegistry
-from app.reasons import reason_of
+from app.reason_texts import reason_of
 from tests.fakes.canned_server import Answer, CannedServer
 from tests.support.environment import load
 

@@ -19,7 +19,7 @@ from app.delivery.assignment import Assignment, Portion
 from app.model import Batch, TopicPartition
 from app.parts.avro.avro_messages import AvroMessages
 from app.parts.registry.registered_schemas import JsonSchemaMessages, unpacked_size
-from app.reasons import reason_of
+from app.reason_texts import reason_of
 from tests.support.avro import MemoryRegistry, datum, framed, record
 from tests.support.batches import part
 from tests.support.both_ways import StagingStep, Table, assert_both_agree, messages

@@ -12,7 +12,7 @@ from app.errors import ConnectorError, FatalError, RetryableError
 from app.model import RegisteredSchema
 from app.parts.http.rest_client import Credentials, RestClient
 from app.parts.registry.schema_registry import SERVICE, SchemaRegistry
-from app.reasons import reason_of
+from app.reason_texts import reason_of
 from tests.fakes.canned_server import Answer, CannedServer, Request
 from tests.fakes.clock import Clock
 

@@ -10,7 +10,7 @@ import pytest
 from app.bad_records import dead_letter
 from app.model import Rejected, TopicPartition
 from app.parts.replay.command import replay
-from app.reasons import Reason
+from app.reason_texts import Reason
 from dev.server import free_ports
 from tests.support.commands import run_command
 from tests.support.journals import keep_journal

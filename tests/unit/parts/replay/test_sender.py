@@ -9,7 +9,7 @@ from quixstreams.kafka import Producer
 from app.errors import ConfigError, FatalError, RetryableError
 from app.model import Rejected, TopicPartition
 from app.parts.replay.command import Sender
-from app.reasons import Reason
+from app.reason_texts import Reason
 from tests.support.environment import load
 
 TP = TopicPartition("readings", 3)

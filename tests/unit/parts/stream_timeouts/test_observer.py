@@ -11,7 +11,7 @@ from app.bad_records.refusals import NotARowError, Refusal
 from app.errors import RetryableError
 from app.model import Rejected, TopicPartition
 from app.parts.stream_timeouts.tracker import RawKeys, TimeoutTracker
-from app.reasons import Reason
+from app.reason_texts import Reason
 from app.service.formats import new_deserializer
 from tests.fakes.clock import Clock
 from tests.support.batches import NOON

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.errors import ConfigError
-from app.spark.java import Java, find_java
+from app.spark.find_java import Java, find_java
 from dev.connector import REPO
 
 
@@ -61,7 +61,7 @@ def test_a_java_home_that_cannot_be_used_is_an_error_that_names_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, packaged: Java, script: str, cause: str
 ) -> None:
     if "sleep" in script:
-        monkeypatch.setattr("app.spark.java._ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr("app.spark.find_java._ANSWER_SECONDS", 1.0)
     program = _install(tmp_path / "named", "21")
     program.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "named"))
@@ -80,7 +80,7 @@ def test_java_gets_no_secret_when_it_is_asked_for_its_version(monkeypatch: pytes
 
 
 def test_java_reads_file_names_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = "from app.spark.java import java_environment; print(java_environment()['LC_ALL'])"
+    shown = "from app.spark.find_java import java_environment; print(java_environment()['LC_ALL'])"
     environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, "-c", shown], cwd=REPO, env=environment, capture_output=True, check=True)
     assert done.stdout == b"C.UTF-8\n"

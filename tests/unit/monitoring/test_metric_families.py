@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from app.config.settings import Settings
 from app.errors import RetryableError
 from app.model import Maintenance, TopicPartition
-from app.monitoring.exposition import Exposition
+from app.monitoring.metric_families import Exposition
 from app.monitoring.metrics import OPERATIONS, STEPS, Metrics
-from app.monitoring.status import VERSIONS, Aside, Consumption, Live, Status
+from app.monitoring.status import VERSIONS, Consumption, Live, Status, Suspended
 from app.retries import Request, Trouble
 from app.table.existing_table import TableLocation
 from app.timings import Timings
@@ -91,7 +91,7 @@ def test_what_was_counted_by_table_where_there_are_several(metrics: Metrics, scr
         assert scraped.of("lake_sink_table_bytes_total", table=table) == 200 * batches
 
 
-def test_what_one_of_several_tables_waits_for_and_that_it_is_set_aside() -> None:
+def test_what_one_of_several_tables_waits_for_and_that_it_is_suspended() -> None:
     clock = Clock()
     metrics = Metrics(clock, Timings(clock=clock))
     orders, payments = metrics.of_table("orders"), metrics.of_table("payments")
@@ -101,8 +101,8 @@ def test_what_one_of_several_tables_waits_for_and_that_it_is_set_aside() -> None
             thread.submit(orders.waits.failed, away, "upload", since=clock.now - seconds).result()
     with payments.waits.answer(Request("catalog", "registering files")):
         clock.advance(40)
-        aside = {"ws-late": Aside(Trouble("store", "opening the table", "denied"), 0.0, 60.0, 1)}
-        live = Live(consumption=Consumption(aside=aside), waits=metrics.waits.current())
+        suspended = {"ws-late": Suspended(Trouble("store", "opening the table", "denied"), 0.0, 60.0, 1)}
+        live = Live(consumption=Consumption(suspended=suspended), waits=metrics.waits.current())
         several = load(input="late,orders", Quix__Workspace__Id="ws")
         scraped = Scraped(exposition(metrics, live, several).text())
     assert scraped.of("lake_sink_table_wait_seconds", table="orders", system="store") == 100, "the longest"

@@ -13,7 +13,7 @@ from quixstreams.kafka.consumer import BaseConsumer
 
 from app.delivery.assignment import Assignment, Claimed
 from app.errors import RetryableError
-from app.journal.beginning import Start
+from app.journal.start_offset import Start
 from app.kafka.questions import GroupInUseError, PartitionOffsets, commit, own_offset
 from app.model import TopicPartition
 from app.monitoring.metrics import Metrics

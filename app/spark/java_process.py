@@ -27,7 +27,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from app.errors import ConfigError, SparkLostError
-from app.spark.java import OLDEST, Java, end_with, find_java, java_environment
+from app.spark.find_java import OLDEST, Java, end_with, find_java, java_environment
 
 logger = logging.getLogger("spark")
 

@@ -10,8 +10,8 @@ from subprocess import DEVNULL, PIPE
 import pytest
 
 from app.errors import ConfigError, ConnectorError, SparkLostError
-from app.spark.java import Java
-from app.spark.launch import connect, extra_options, start_java
+from app.spark.find_java import Java
+from app.spark.java_process import connect, extra_options, start_java
 from dev.connector import REPO
 from tests.support.waiting import wait_until
 
@@ -53,7 +53,7 @@ def test_options_with_an_open_quote_are_an_error_that_names_the_variable(monkeyp
 def test_a_java_that_lives_and_never_listens_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, seconds: float, kind: type[ConnectorError], cause: str
 ) -> None:
-    monkeypatch.setattr("app.spark.launch.START_SECONDS", seconds)
+    monkeypatch.setattr("app.spark.java_process.START_SECONDS", seconds)
     java = start_java(_program(tmp_path, f"echo '{said}'\nexec sleep 600"), "512m", tmp_path)
     with pytest.raises(kind, match=cause):
         connect(java)
@@ -72,7 +72,7 @@ def test_java_ends_with_us_also_where_it_does_not_read_its_input(tmp_path: Path,
     """As one whose main thread has failed, because the folder for its address was gone."""
     java = _program(tmp_path, "exec sleep 600")
     script = (
-        "import os; from pathlib import Path; from app.spark.java import Java; from app.spark.launch import *\n"
+        "import os; from pathlib import Path; from app.spark.java_process import *\n"
         f"java = start_java(Java(Path({str(java.path)!r}), 25), '512m', Path({str(tmp_path)!r}))\n"
         f"print(java.process.pid, flush=True)\n{end}"
     )

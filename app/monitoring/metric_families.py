@@ -145,8 +145,8 @@ def _of_tables(status: Status) -> Iterator[Metric]:
         yield counter
     waits = {(wait.table, wait.system or ""): wait.seconds for wait in reversed(status.live.waits) if wait.table}
     yield _gauge("table_wait_seconds", "For how long a table waits for another system.", ["table", "system"], waits)
-    aside = {(status.table_of(topic),): 1 for topic in status.live.consumption.aside}
-    yield _gauge("table_aside", "1 for a table that is set aside.", ["table"], aside)
+    suspended = {(status.table_of(topic),): 1 for topic in status.live.consumption.suspended}
+    yield _gauge("table_aside", "1 for a table that is suspended.", ["table"], suspended)
 
 
 def _gauge(name: str, documentation: str, labels: Sequence[str], values: Mapping[Any, float | None]) -> Metric:

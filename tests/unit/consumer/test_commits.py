@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from app.consumer.offsets import commit_where_partitions_begin
+from app.consumer.commits import commit_where_partitions_begin
 from app.errors import FatalError, RetryableError
-from app.journal.beginning import Start
+from app.journal.start_offset import Start
 from app.kafka.questions import PartitionOffsets, own_offset
 from app.model import TopicPartition
 
