@@ -37,10 +37,18 @@ class Scenario:
     """
 
     def __init__(
-        self, kafka: Broker, folder: Path, partitions: int = 1, others: Sequence[int] = (), *, java: bool = False
+        self,
+        kafka: Broker,
+        folder: Path,
+        partitions: int = 1,
+        others: Sequence[int] = (),
+        *,
+        java: bool = False,
+        topic: str = "",
+        group: str = "",
     ) -> None:
-        self.topic = f"readings-{uuid.uuid4().hex[:8]}"
-        self.group = f"group-{uuid.uuid4().hex[:8]}"
+        self.topic = topic or f"readings-{uuid.uuid4().hex[:8]}"
+        self.group = group or f"group-{uuid.uuid4().hex[:8]}"
         self.kafka = kafka
         self.folder = folder
         self.partitions = partitions

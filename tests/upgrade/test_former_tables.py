@@ -1,0 +1,125 @@
+"""A table of a former version is continued: each record is a row once, and no step of that version is left undone.
+
+``write_tables.py`` made the archives. Kafka gets the same records again, and the documents the ids that it has now.
+"""
+
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from dev.broker import QUIET, Broker
+from dev.connector import environment
+from dev.iceberg_catalog import LocalIcebergCatalog
+from dev.minio import LocalMinio
+from tests.e2e.lake import Lake
+from tests.e2e.scenario import Scenario, s3_store
+from tests.services.main_process import run_main
+from tests.support.iceberg_readers import pyiceberg_catalog
+from tests.upgrade.write_tables import BAD, BUCKET, FOLDER, ICEBERG, NAMESPACE, Former, ids_of
+
+ARCHIVES = sorted(FOLDER.glob("*.tar.xz"))
+MORE = 50
+
+pytestmark = pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".tar")[0])
+
+
+@pytest.fixture
+def former(archive: Path, kafka: Broker, tmp_path: Path) -> Iterator[Callable[..., Former]]:
+    """Brings the table of this name back, as the version left it."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    made: list[Former] = []
+
+    def bring(name: str, **settings: str) -> Former:
+        with tarfile.open(archive) as objects:
+            described = json.loads(objects.extractfile("former.json").read())[name]  # type: ignore[union-attr]
+            entries = [entry for entry in objects.getmembers() if entry.name.startswith(f"{name}/")]
+            objects.extractall(tmp_path, entries, filter="data")
+        (tmp_path / name).rename(tmp_path / "lake")
+        scenario = Scenario(kafka, tmp_path, topic=described["topic"], group=described["group"])
+        kafka.produce(scenario.topic, ((None, text, None, 0) for text in described["values"]))
+        documents = (tmp_path / "lake" / "data").glob(f"*/_journal/{scenario.group}/**/*.json")
+        for path in documents:  # a folder's record of a merge is as old as it was
+            body = path.read_text()
+            for former_id, id_now in zip(described["ids"], ids_of(scenario), strict=True):
+                body = body.replace(former_id, id_now)
+            path.write_text(body)
+        committed = [TopicPartition(scenario.topic, number, end) for number, end in enumerate(described["committed"])]
+        request = ConsumerGroupTopicPartitions(scenario.group, committed)
+        admin.alter_consumer_group_offsets([request])[scenario.group].result()
+        made.append(Former(scenario, settings, described["values"]))
+        return made[-1]
+
+    yield bring
+    for table in made:
+        table.scenario.close()
+        admin.delete_topics([table.scenario.topic])[table.scenario.topic].result()
+
+
+def continued(table: Former) -> None:
+    connector = table.start()
+    table.write(connector, sites=4, count=MORE, bad=1)
+    assert connector.stop() == 0
+    assert not [line for line in connector.complaints() if "the dead letter" not in line]
+
+
+def numbers(values: list[str]) -> list[int]:
+    return [json.loads(text)["n"] for text in values if text != BAD]
+
+
+def audited(table: Former) -> dict[str, Any]:
+    command = run_main("audit", "--json", environment=environment({**table.settings, "input": table.scenario.topic}))
+    assert command.returncode == 0, command.stderr
+    report: dict[str, Any] = json.loads(command.stdout)
+    assert [(each["doubled"], each["missing"]) for each in report["partitions"]] == [([], [])]
+    return report
+
+
+@pytest.mark.parametrize("name", ["stopped", "killed"])
+def test_a_folder_of_files_is_continued(former: Callable[..., Former], name: str) -> None:
+    table = former(name)
+    continued(table)
+    assert table.scenario.lake.numbers() == numbers(table.values)
+    dead_letters = Lake(table.scenario.folder / "lake" / "data" / "_dead_letter" / table.scenario.topic)
+    assert sum(pq.read_metadata(path).num_rows for path in dead_letters.files()) == table.values.count(BAD)
+    assert audited(table)["folders_in_compaction"] == 0
+
+
+@pytest.mark.java
+def test_a_merge_that_was_cut_off_is_finished(former: Callable[..., Former]) -> None:
+    table = former("merging")
+    continued(table)
+    assert audited(table)["folders_in_compaction"] == 1
+    variables = environment({**table.settings, "input": table.scenario.topic})
+    compact = run_main("compact", "--when-cold", "0h", environment=variables)
+    assert compact.returncode == 0, compact.stderr
+    assert any("data_merged_" in path.name for path in table.scenario.lake.files())
+    assert table.scenario.lake.numbers() == numbers(table.values)
+    assert audited(table)["folders_in_compaction"] == 0
+
+
+def test_an_iceberg_table_is_continued(
+    former: Callable[..., Former], iceberg_catalog: LocalIcebergCatalog, s3_server: LocalMinio
+) -> None:
+    store = s3_store(s3_server, BUCKET)
+    table = former("iceberg", **ICEBERG, **store, CATALOG_URL=iceberg_catalog.url)
+    lake = table.scenario.folder / "lake"
+    client = s3_server.client()
+    client.create_bucket(Bucket=BUCKET)
+    for path in filter(Path.is_file, lake.rglob("*")):
+        client.upload_file(str(path), BUCKET, path.relative_to(lake).as_posix())
+    catalog = pyiceberg_catalog(iceberg_catalog)
+    catalog.create_namespace(NAMESPACE)
+    newest = max((lake / "data" / table.scenario.topic / "metadata").glob("*.metadata.json"))
+    uri = f"s3://{BUCKET}/{newest.relative_to(lake).as_posix()}"
+    known = catalog.register_table((NAMESPACE, table.scenario.topic), uri)
+    continued(table)
+    rows = known.refresh().scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()
+    assert sorted(rows) == numbers(table.values)
+    audited(table)
