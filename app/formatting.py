@@ -6,14 +6,14 @@ from itertools import groupby
 
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 _THOUSANDS = ("", "k", "M", "G", "T")
-_LONG, _WIDE = 1_000, 100  # from here on: another unit; no decimals
+_LONG, _WIDE = 1_000, 100  # numbers from here have the next unit; no decimals
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 # Control characters, marks of text direction, ends of lines and paragraphs, and surrogates, which UTF-8 cannot encode.
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def size(count: int) -> str:
-    """Formats bytes as ``950 bytes``, ``1.2 MB``: in powers of 1,024, as memory and buffers are set."""
+    """Formats bytes as ``950 bytes``, ``1.2 MB``, in powers of 1,024, like the settings of memory."""
     value, unit = _scaled(count, _BYTES, 1_024)  # "1,003 KB" would be longer than "1.0 MB"
     digits = 0 if unit == _BYTES[0] or value >= _WIDE else 1
     return f"{value:,.{digits}f} {unit}"
@@ -31,13 +31,13 @@ def duration(seconds: float) -> str:
     return _two(whole, _DAY, "d", _HOUR, "h")
 
 
-def counted(count: int, one: str, more: str = "") -> str:
-    """Formats a number of things: ``1 file``, ``2,000 files``; ``more`` is a plural that is not made with an s."""
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Formats a number of things: ``1 file``, ``2,000 files``. By default the plural ends in ``s``."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def rate(a_second: float) -> str:
-    """Formats a rate as ``0``, ``0.5``, ``12.3``, ``8,250``: fewer digits the larger it is."""
+    """Formats a rate as ``0``, ``0.5``, ``12.3``, ``8,250``; without decimals from 100."""
     digits = 0 if a_second == 0 or a_second >= _WIDE else 1
     return f"{a_second:,.{digits}f}"
 
@@ -57,23 +57,23 @@ def _scaled(value: float, units: Sequence[str], base: int) -> tuple[float, str]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Formats whole numbers in their order, each once: ``0-23, 30``."""
-    runs = groupby(enumerate(sorted(set(numbers))), key=lambda each: each[1] - each[0])  # the same within a run
-    found = [[number for _, number in run] for _, run in runs]
-    return ", ".join(f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in found)
+    """Formats distinct whole numbers in ascending order: ``0-23, 30``."""
+    groups = groupby(enumerate(sorted(set(numbers))), key=lambda pair: pair[1] - pair[0])  # equal within a run
+    runs = [[number for _, number in group] for _, group in groups]
+    return ", ".join(f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs)
 
 
 def sentence(text: str) -> str:
-    """Puts the first letter in upper case, unless the first word is a name such as ``data.parquet``."""
+    """Changes the first letter to upper case, unless the first word is a name such as ``data.parquet``."""
     return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def escape_control(text: str) -> str:
-    r"""Writes ``\uXXXX`` in place of invisible characters that change the text around them.
+    r"""Replaces invisible characters that change the text around them by ``\uXXXX``.
 
-    These are control characters (C0, DEL, C1), controls of direction, ends of lines and paragraphs, and surrogates.
+    These are control characters (C0, DEL, C1), marks of text direction, ends of lines and paragraphs, and surrogates.
     """
-    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def escape_control_in_lines(text: str) -> str:

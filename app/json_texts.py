@@ -1,4 +1,4 @@
-"""JSON of any size and any values: reads it within bounds and exactly, and writes whatever Python object there is."""
+"""Reads JSON exactly and within limits of memory, and writes any Python object as JSON."""
 
 import base64
 import contextlib
@@ -11,40 +11,40 @@ from typing import Any, Final
 
 import orjson
 
-MOST_BYTES: Final = 32 << 20  # of an object or an answer, unpacked; 1,000 snapshots of an Iceberg table take 1 MB
-_MOST_VALUES: Final = 1_000_000  # of JSON: one that has three bytes may take 200 in memory
-_FEWEST_DIGITS = 19  # of a whole number that the library does not keep
+MOST_BYTES: Final = 32 << 20  # of an unpacked object or answer; 1,000 snapshots of an Iceberg table need 1 MB
+_MOST_VALUES: Final = 1_000_000  # of a JSON text: a value of three bytes may need 200 in memory
+_FEWEST_DIGITS = 19  # of a whole number that orjson may read as a float
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG = b"0" * _FEWEST_DIGITS
 
 
 def check_json(body: bytes, most: int = MOST_BYTES) -> bytes:
-    """Returns JSON of others that is to be parsed; ``ValueError`` if that may fill the memory. ``most`` is in bytes."""
+    """Returns the JSON of another system; ``ValueError`` if it has more bytes than ``most``, or too many values."""
     if len(body) > most:
-        raise ValueError(f"it takes more than {most >> 20} MiB")
+        raise ValueError(f"it is larger than {most >> 20} MiB")
     if sum(map(body.count, (b",", b"{", b"["))) > _MOST_VALUES:
-        raise ValueError(f"it has more than {_MOST_VALUES:,} values")
+        raise ValueError(f"it contains more than {_MOST_VALUES:,} values")
     return body
 
 
 def loads(text: bytes | bytearray) -> Any:
-    """The value of a JSON text, with whole numbers of any size; raises ``ValueError`` if it is none.
+    """Returns the value of a JSON text, with whole numbers of any size; ``ValueError`` if the text is not JSON.
 
-    The framework's JSON library parses whole numbers of 2^64 and more, and those below -2^63, as floats. It decides
-    whether a text is JSON. A text that may have such a number is then parsed again with Python's library.
+    orjson decides whether a text is JSON. It parses whole numbers from 2^64, and those below -2^63, as floats.
+    Therefore Python's library parses a text again if the text may contain one of these numbers.
     """
     value = orjson.loads(text)
-    # Looking for a long number costs half a microsecond for 200 bytes, a regular expression four times as much.
+    # This search for a long number takes half a microsecond for 200 bytes, a regular expression four times as long.
     if len(text) < _FEWEST_DIGITS or _LONG not in text.translate(_DIGITS_AS_ZERO):
         return value
     try:
         return json.loads(text.decode())
     except RecursionError:
-        raise ValueError("it is nested too deeply for a text with a number of so many digits") from None
+        raise ValueError(f"it contains a number of {_FEWEST_DIGITS} digits or more, and too many levels") from None
 
 
 def reader_of(texts: Iterable[bytes]) -> Callable[[bytes], Any]:
-    """Returns the fast library's function if none of these texts has a number that it does not keep, else ``loads``."""
+    """Returns the function of orjson if it keeps all numbers of these texts exactly, otherwise ``loads``."""
     return loads if _LONG in b" ".join(texts).translate(_DIGITS_AS_ZERO) else orjson.loads
 
 
@@ -52,24 +52,24 @@ def to_json(value: Any) -> str:
     """Returns JSON of any value, in UTF-8 and without NaN. Never raises.
 
     Dates and times are in ISO format, bytes in Base64. NaN and the infinities are the texts ``NaN``, ``Infinity`` and
-    ``-Infinity``. Integers of thousands of digits are hexadecimal text. Other values become their ``str()``, also a
-    list or mapping inside itself. Keys become text.
+    ``-Infinity``. Integers of more than 4,300 digits are hexadecimal text. Other values become their ``str()``. So does
+    a list or mapping that contains itself. Keys become text.
     """
-    # The library is several times as fast, but refuses unusual keys, deep nesting and circles.
+    # Python's library is several times as fast, but refuses unusual keys, deep nesting and circular references.
     for attempt in (_by_library, lambda value: "".join(_pieces(value))):
         with contextlib.suppress(Exception):  # values may be of any class, whose methods may raise anything
-            # Only strings can have lone surrogates, and there the replacement is JSON's own escape for them.
+            # Only strings can contain lone surrogates. There the replacement is JSON's own escape for them.
             return attempt(value).encode("utf-8", "backslashreplace").decode()
     return json.dumps(_text_of(value))
 
 
 def _by_library(value: Any) -> str:
-    # Python's own bare NaN is no JSON: one such value would make a whole column of texts unreadable for DuckDB.
+    # Python's bare NaN is not JSON: one of them would make a complete column of texts unreadable for DuckDB.
     return json.dumps(value, default=_other, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """Yields the JSON in parts, without recursion: nesting may be deeper than Python calls."""
+    """Yields the JSON in parts, without recursion, because values may have more levels than Python's stack."""
     opened: list[tuple[int, str, Iterator[tuple[str, Any]]]] = []
     around: set[int] = set()
     prefix, item = "", value
@@ -110,7 +110,7 @@ def _key(key: Any) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """Returns JSON of a value without elements, or of a container as text."""
+    """Returns JSON of a value without elements. A container becomes text."""
     if isinstance(value, Mapping | list | tuple):
         return json.dumps(_text_of(value), ensure_ascii=False)
     if isinstance(value, float) and not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""The values that the packages exchange. All are frozen, so no receiver can change a batch of another."""
+"""The values that the packages exchange. All are frozen, so a receiver cannot change the batch of another one."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,8 +11,8 @@ from uuid import UUID
 
 from app.reason_texts import Reason
 
-EACH_TOPIC: Final = "{topic}"  # in the name of a table, where each of several topics has one
-KEY_COLUMN = "__key"  # where a table has the Kafka key
+EACH_TOPIC: Final = "{topic}"  # in TABLE_NAME, if each of several topics has its table
+KEY_COLUMN = "__key"  # contains the Kafka key
 
 
 class TopicPartition(NamedTuple):
@@ -29,27 +29,27 @@ _NO_TIMESTAMP = -1  # in Kafka's messages; no producer can send this moment of 1
 
 
 def known_timestamp(ms: int) -> int | None:
-    """Returns a timestamp as Kafka gives it (ms since the epoch), ``None`` where the message has none."""
+    """Returns a timestamp of Kafka (ms since the epoch), ``None`` if the message has none."""
     return None if ms == _NO_TIMESTAMP else ms
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What ``compact`` and ``erase --older-than`` last did to a table; times in seconds since the epoch, 0 for none.
+    """The last ``compact`` and ``erase --older-than`` of a table. Times are in seconds since the epoch, 0 for none.
 
     Attributes:
-        begun: of the last run by the connector itself, which may be under way or cut off.
-        ended: of the last ``compact`` that came to its end; the next four are of that one.
-        before: files that were merged.
-        after: files that they became.
-        later: small files that were too young.
-        failed: folders not merged because of an error.
-        erased: of the last ``erase`` that came to its end; the next three are of that one.
-        age: in seconds, of what was to be erased.
-        rows: that were erased.
-        left: folders not erased because of an error.
-        refused: percentage of the table's bytes that a later one would have erased, and was not allowed to.
-        clock: seconds by which a later one found this machine's clock ahead of the store's, so that it erased nothing.
+        begun: start of the last run that the connector started itself. This run may be in progress or interrupted.
+        ended: end of the last complete ``compact``. The next four are numbers of that run.
+        before: files that it merged.
+        after: files that it wrote.
+        later: small files that it skipped because they were too young.
+        failed: folders that it could not merge because of an error.
+        erased: end of the last complete ``erase``. The next three are numbers of that run.
+        age: minimum age of the erased rows, in seconds.
+        rows: rows that it erased.
+        left: folders that it could not erase because of an error.
+        refused: percentage of the table's bytes above the limit of a later run, which therefore erased nothing.
+        clock: seconds by which this machine's clock was ahead of the store's in a later run, which erased nothing.
     """
 
     begun: float = 0.0
@@ -70,10 +70,7 @@ Headers = Sequence[tuple[str, str | bytes | None]]
 
 
 class Message(Protocol):
-    """A record as it comes from Kafka, without an error; ``confluent_kafka.Message`` in production.
-
-    Its length is that of the value in bytes.
-    """
+    """A record of Kafka without an error (``confluent_kafka.Message``). Its length is the size of its value."""
 
     def __len__(self) -> int: ...
     def topic(self) -> str: ...
@@ -87,7 +84,7 @@ class Message(Protocol):
     def error(self) -> Any: ...
 
 
-# methodcaller: any other call inspects the result, and not the error that came with it.
+# methodcaller: any other call inspects the result, and ignores the error that the client has set with it.
 _headers = methodcaller("headers")
 _UNREADABLE_NAME = "\ufffd"  # Unicode's replacement character
 
@@ -95,33 +92,32 @@ _UNREADABLE_NAME = "\ufffd"  # Unicode's replacement character
 def headers_of(message: Message) -> list[tuple[str, bytes]] | None:
     """Returns the headers of a message, also those with a name that is not UTF-8.
 
-    No code but this and ``headers_of_all`` may call ``headers()``.
+    Only this function and ``headers_of_all`` may call ``headers()``.
 
-    For such a name Kafka's client raises and leaves a null pointer in its place. Any later use of that pointer ends the
-    process. This function replaces the name and keeps the value.
+    If a name is not UTF-8, Kafka's client raises an error and leaves a null pointer as the name. Any later use of that
+    pointer ends the process. This function replaces the name and keeps the value.
     """
     try:
-        headers: Any = _headers(message)
+        headers: list[tuple[str, bytes]] | None = _headers(message)
     except SystemError:
         return replace_unreadable_names(message)
-    known: list[tuple[str, bytes]] | None = headers
-    return known
+    return headers
 
 
 def headers_of_all(messages: Sequence[Message]) -> Sequence[list[tuple[str, bytes]] | None]:
-    """Returns what ``headers_of`` does, of many messages, in half the time."""
-    found: list[Any] = []
+    """Returns the headers of many messages like ``headers_of``, in half the time."""
+    headers: list[Any] = []
     rest = map(_headers, messages)
-    while len(found) < len(messages):
+    while len(headers) < len(messages):
         try:
-            found.extend(rest)
-        except SystemError:  # of the next one; what came before is kept
-            found.append(replace_unreadable_names(messages[len(found)]))
-    return found
+            headers.extend(rest)
+        except SystemError:  # of the next message; the headers of earlier ones are already in the list
+            headers.append(replace_unreadable_names(messages[len(headers)]))
+    return headers
 
 
 def replace_unreadable_names(message: Message) -> list[tuple[str, bytes]]:
-    """Replaces the names of headers that are not UTF-8, once Kafka's client has raised ``SystemError`` for one."""
+    """Replaces the names of headers that are not UTF-8, after Kafka's client has raised ``SystemError`` for a name."""
     headers: Any = _headers(message)
     readable = [(_UNREADABLE_NAME if _has_null(header) else header[0], header[1]) for header in headers]
     message.set_headers(readable)
@@ -129,11 +125,11 @@ def replace_unreadable_names(message: Message) -> list[tuple[str, bytes]]:
 
 
 def _has_null(header: Any) -> bool:
-    return repr(header).startswith("(<NULL>")  # the one safe way to see it
+    return repr(header).startswith("(<NULL>")  # the only safe way to detect the null pointer
 
 
 def deep_size(value: Any) -> int:
-    """Returns the bytes of a decoded value with all its parts, without names of fields, which rows share."""
+    """Returns the size in memory of a decoded value with all its parts, without names of fields, which rows share."""
     size = sys.getsizeof(value)
     if isinstance(value, dict):
         return size + sum(map(deep_size, value.values()))
@@ -146,7 +142,7 @@ class Row(NamedTuple):
     """One decoded record: value, key, offset, headers, and the Kafka timestamp.
 
     ``timestamp`` is in ms since the epoch, -1 if the message has none, see ``known_timestamp``. ``message`` is the
-    record's message, if it is known and has become no other row.
+    record's message. It is ``None`` if the message is unknown, or became several rows.
     """
 
     value: dict[str, Any]
@@ -165,30 +161,30 @@ SchemaId = int | UUID
 class RegisteredSchema:
     """A schema of a registry.
 
-    ``kind`` is ``AVRO``, ``JSON`` or ``PROTOBUF``, of which the texts are descriptors in base64, if there are any.
-    ``references`` are the schemas that ``text`` names, by ``names``; each stands behind those that it names itself.
+    ``kind`` is ``AVRO``, ``JSON`` or ``PROTOBUF``. The texts of ``PROTOBUF`` are descriptors in base64 where possible.
+    ``references`` are the schemas that ``text`` refers to by ``names``. Each follows the schemas that it refers to.
     """
 
     kind: str
     text: str
     references: Sequence[str] = ()
     names: Sequence[str] = ()
-    is_of_glue: bool = False  # of AWS, whose records name a message by its number among all in order of names
+    is_of_glue: bool = False  # of AWS: its records identify a message by its number, in the order of the names
 
 
 FindSchema = Callable[[SchemaId], RegisteredSchema]
-"""Asks the registry: raises ``ValueError`` with the reason for an id without a usable schema, and ``RetryableError``
-without an answer."""
+"""Queries the registry. Raises ``ValueError`` with the reason if the id has no usable schema, and ``RetryableError`` if
+the registry does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A record that cannot become a row and goes to the dead letter.
 
-    ``key`` and ``value`` are the bytes of the message if it holds only this record, otherwise the results of the
+    ``key`` and ``value`` are the bytes of the message if it contains only this record, otherwise the results of the
     deserializers or ``transform()``. ``timestamp`` is in ms since the epoch, ``None`` if the message has none.
-    ``value_size`` is ``None`` for a record that is kept whole. Otherwise it is the size of the original value in bytes,
-    -1 if unknown.
+    ``value_size`` is ``None`` for a complete record. Otherwise it is the size of the original value in bytes, -1 if
+    unknown.
     """
 
     tp: TopicPartition
@@ -202,12 +198,12 @@ class Rejected:
 
     @property
     def nbytes(self) -> int:
-        """About what it takes in memory."""
+        """Estimated size in memory."""
         return deep_size(self.key) + deep_size(self.value) + deep_size(self.headers)
 
     @property
     def is_truncated(self) -> bool:
-        """Whether only the beginning is kept, so that no replay can restore the record."""
+        """Whether this is only the beginning of the record, so that ``replay`` cannot restore it."""
         return self.value_size is not None
 
 
@@ -222,11 +218,11 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of the table; each step replaces it by one of which more is known.
+    """A Parquet file of the table. Each step of a batch replaces it by a copy with more fields.
 
     ``partition_values`` are unescaped strings in the order of the partition spec. Spark adds ``size`` in bytes and
-    ``path`` on this machine, the upload ``last_modified``. Only a registration needs ``footer``
-    (``pyarrow.parquet.FileMetaData``), and ``uri``, by which the catalog knows the file.
+    ``path`` on this machine. The upload adds ``last_modified``. Only a registration needs ``footer``
+    (``pyarrow.parquet.FileMetaData``) and ``uri``, which identifies the file in the catalog.
     """
 
     key: str
@@ -241,7 +237,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class LocalObject:
-    """Another file that is stored under ``key``; ``records`` of it are in no other object of its batch."""
+    """A file to store under ``key`` that is not a data file. ``records`` of it are in no other object of its batch."""
 
     path: Path
     key: str
@@ -249,10 +245,10 @@ class LocalObject:
 
 
 class Mark(NamedTuple):
-    """How far a topic-partition is in the table once a batch is registered.
+    """The offset up to which a topic-partition is in the table once a batch is registered.
 
-    Offsets of different ``series`` have nothing to do with each other: those of a deleted topic and its successor, or
-    from before and after the group's offset was followed.
+    Offsets of different ``series`` cannot be compared, such as those of a deleted topic and its successor, or those
+    before and after the connector followed the group's offset.
     """
 
     tp: TopicPartition
@@ -264,8 +260,8 @@ class Mark(NamedTuple):
 class BatchPart:
     """The offsets of one topic-partition in a batch, or in a portion of one.
 
-    ``owner`` is the token of the assignment (24 hex digits), and ``number`` the batch's number. Together they make file
-    names unique over all attempts, members and recreated topics.
+    ``owner`` is the assignment's token (24 hexadecimal digits). ``number`` is the batch's number. Together they make
+    file names unique over all attempts, members and recreated topics.
     """
 
     offsets: OffsetRange
@@ -277,8 +273,8 @@ class BatchPart:
 class Batch:
     """Records to convert together.
 
-    ``rows`` and ``messages`` have one list per part, in the order of ``parts``; messages are not converted yet.
-    ``rejected`` holds the records of the same offsets that were refused before conversion.
+    ``rows`` and ``messages`` contain one list for each of ``parts``, in their order. Messages are not converted yet.
+    ``rejected`` contains the records of the same offsets that were refused before conversion.
     """
 
     parts: tuple[BatchPart, ...] = ()
@@ -291,12 +287,12 @@ class Batch:
 class StagedFile:
     """A batch for Spark: an uncompressed Parquet file in the scratch folder.
 
-    ``group_column`` holds for every row the index of its file in ``groups`` (int32). ``sort_column`` orders the rows of
-    each file, if there is one; ``None`` keeps their order. ``offsets`` are the offsets of the whole batch if file
-    names do not hold them, otherwise empty.
+    ``group_column`` contains for every row the index of its file in ``groups`` (int32). Spark sorts the rows of each
+    file by ``sort_column``; ``None`` keeps their order. ``offsets`` are the offsets of the complete batch. They are
+    empty if the file names contain them.
 
     ``largest_row`` is an upper bound of a row's bytes, 0 if unknown. ``large_values`` are Spark's paths of the leaf
-    columns with a value of more than 64 KiB. The columns ``without_dictionary`` are not worth one.
+    columns with a value of more than 64 KiB. In the columns ``without_dictionary`` a dictionary would save nothing.
     """
 
     path: Path

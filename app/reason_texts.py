@@ -1,4 +1,4 @@
-"""Why a record, or a value of it, is not stored: once for everyone, and once with the values, for the dead letter."""
+"""Reasons why a record or one of its values is not stored: without values for logs, with them for the dead letter."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Self
@@ -7,32 +7,32 @@ _LONGEST: Final = 80  # characters, enough to recognise a value
 
 
 class Reason(str):
-    """A reason that may be logged and shown: it names types and classes. ``whole`` quotes values in their place."""
+    """A reason that may be logged and shown: it names types and classes. ``whole`` quotes the values instead."""
 
     whole: str
 
-    def __new__(cls, told: str, whole: str | None = None) -> Self:
-        reason = super().__new__(cls, told)
-        reason.whole = told if whole is None else whole
+    def __new__(cls, text: str, whole: str | None = None) -> Self:
+        reason = super().__new__(cls, text)
+        reason.whole = text if whole is None else whole
         return reason
 
-    def also(self, told: str, whole: str | None = None) -> Self:
-        """Returns the reason with more behind it."""
-        return type(self)(self + told, self.whole + (told if whole is None else whole))
+    def also(self, text: str, whole: str | None = None) -> Self:
+        """Returns the reason with these texts at its end."""
+        return type(self)(self + text, self.whole + (text if whole is None else whole))
 
 
 class OtherFormat(Reason):
-    """The bytes look like another format than the one that is set."""
+    """The bytes look like a different format than the configured one."""
 
 
 def reason_of(error: BaseException) -> Reason:
-    """Returns the reason that the error was made with; of another error only its class is told, or its cause's."""
-    found = error.args[0] if error.args else None
-    return found if isinstance(found, Reason) else Reason(type(error.__cause__ or error).__name__, str(error))
+    """Returns the reason in the error. For an error without one, the reason is its class or the class of its cause."""
+    reason = error.args[0] if error.args else None
+    return reason if isinstance(reason, Reason) else Reason(type(error.__cause__ or error).__name__, str(error))
 
 
 def shown(value: object, longest: int = _LONGEST) -> str:
-    """Returns the first ``longest`` characters of ``repr(value)``; never formats much more than these."""
+    """Returns the first ``longest`` characters of ``repr(value)``, without formatting the rest of a large value."""
     text = ""
     for piece in _pieces(value, longest, 0):
         text += piece
@@ -42,27 +42,27 @@ def shown(value: object, longest: int = _LONGEST) -> str:
 
 
 def about(value: object, after: str, before: str = "", show: Callable[[Any], str] = shown) -> Reason:
-    """Returns a reason with the value, or its type, between two texts."""
+    """Returns a reason that contains the value's type, and in ``whole`` the value, between two texts."""
     return Reason(before).also(f"a value of type {type(value).__name__}", show(value)).also(after)
 
 
 def _pieces(value: object, longest: int, depth: int) -> Iterator[str]:
-    """Yields the ``repr()`` in parts; long texts are cut before they are formatted."""
+    """Yields the ``repr()`` in parts. Long texts are cut before they are formatted."""
     if depth > longest:
         yield "..."
     elif type(value) is dict:
         yield "{"
-        for number, (name, each) in enumerate(value.items()):
+        for number, (name, item) in enumerate(value.items()):
             yield ", " if number else ""
             yield from _pieces(name, longest, depth + 1)
             yield ": "
-            yield from _pieces(each, longest, depth + 1)
+            yield from _pieces(item, longest, depth + 1)
         yield "}"
     elif type(value) is list:
         yield "["
-        for number, each in enumerate(value):
+        for number, item in enumerate(value):
             yield ", " if number else ""
-            yield from _pieces(each, longest, depth + 1)
+            yield from _pieces(item, longest, depth + 1)
         yield "]"
     elif isinstance(value, str | bytes | bytearray):
         yield repr(value[: longest + 1])

@@ -1,7 +1,7 @@
-"""Reads times from text: one grammar for columns, that of docs/guarantees.md, for settings and for options.
+"""Parses times in text. Columns, settings and options have the same grammar, which docs/guarantees.md describes.
 
-Python alone takes any character between date and time, and digits alone for a date. Arrow reads a part of the grammar,
-and nothing else.
+Python's own parser accepts any character between date and time, and digits only as a date. Arrow parses a part of the
+grammar, and nothing else.
 """
 
 import re
@@ -19,7 +19,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 def time(text: str) -> datetime:
-    """Returns the moment of a date, or of a date and time; in UTC where the text names no zone.
+    """Returns the moment of a date, or of a date and time. A text without a zone is in UTC.
 
     argparse shows the name of this function.
     """
@@ -28,27 +28,27 @@ def time(text: str) -> datetime:
 
 
 def duration(text: str) -> timedelta:
-    """Reads a number with m, h or d for minutes, hours or days."""
-    found = _DURATION.fullmatch(text)
-    if found is None:
+    """Parses a number with m, h or d for minutes, hours or days."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def moment_of(text: str, *, exactly: bool = False) -> datetime:
-    """Returns the moment of a date, or of a date and time; without a zone where the text names none.
+    """Returns the moment of a date, or of a date and time. A text without a zone returns a moment without a zone.
 
     Raises:
-        ValueError: it is no time, or it is to be read ``exactly`` and has digits below microseconds.
+        ValueError: the text is not a time, or has digits below microseconds although ``exactly`` is set.
     """
-    found = _ONE_TIME.fullmatch(text)
-    if found is None or (exactly and (found["finer"] or found["finest"] or "").strip("0")):
+    match = _ONE_TIME.fullmatch(text)
+    if match is None or (exactly and (match["finer"] or match["finest"] or "").strip("0")):
         raise ValueError(text)
     return datetime.fromisoformat(text.upper())
 
 
 def time_or_number(text: str) -> datetime | int | None:
-    """Reads a text of the form ``TIME_OR_NUMBER``; ``None`` for a day that the calendar lacks."""
+    """Parses a text of the form ``TIME_OR_NUMBER``; ``None`` for a date that does not exist, like 2023-02-30."""
     try:
         return int(text) if text.isdecimal() else datetime.fromisoformat(text.upper())
     except ValueError:

@@ -1,4 +1,4 @@
-"""The one place to edit when you customise the connector. docs/customise.md has examples of what can be done here."""
+"""The only file to edit when you customise the connector. docs/customise.md contains examples."""
 
 from collections.abc import Callable
 
@@ -6,24 +6,24 @@ from quixstreams.dataframe import StreamingDataFrame
 
 
 def transform(sdf: StreamingDataFrame) -> StreamingDataFrame:
-    """Change records on their way into the lake: filter, rename, add fields, split one record into several.
+    """Change records before the connector writes them: filter, rename, add fields, split one record into several.
 
-    Records must leave this function as dicts; each becomes a row. To keep only warm rooms and add Fahrenheit::
+    Return a stream of dicts: each dict becomes a row. This example keeps warm rooms only, and adds Fahrenheit::
 
         sdf = sdf[sdf["temperature"] > 20]
         sdf["fahrenheit"] = sdf["temperature"] * 1.8 + 32
         return sdf
 
-    Defined with two parameters, it gets the quixstreams application too, for its topics, producers and dataframes::
+    To use topics, producers or other dataframes, add a second parameter. It receives the quixstreams application::
 
         def transform(sdf: StreamingDataFrame, app: Application) -> StreamingDataFrame:
             sdf[sdf["temperature"] > 60].to_topic(app.topic("alerts"))
             return sdf
 
-    ``python main.py try < records.jsonl`` shows the rows of sample records, without Kafka.
+    To see the rows of sample records without Kafka, run ``python main.py try < records.jsonl``.
 
     Args:
-        sdf: records of the input topic as the deserializers gave them.
+        sdf: the records of the input topic, as the deserializers return them.
 
     Returns:
         The stream of records to write.
@@ -37,6 +37,6 @@ on_stream_timeout: Callable[[bytes], object] | None = None
     def on_stream_timeout(key: bytes) -> None:
         logging.getLogger(__name__).warning("%s does not send any more", key.decode())
 
-It gets the bytes of the Kafka key. It runs between two records, so it must not wait: nothing is consumed meanwhile.
-Its exceptions are logged.
+The function receives the bytes of the Kafka key. It must not wait, because no record is consumed until it returns.
+If it raises an exception, the connector logs the exception and continues.
 """

@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.2
 # Reading its counters takes a replica some milliseconds.
 COUNT_SECONDS = 0.3
 SMALL_CHUNK = 6_400  # of readings: making more of them at once would interrupt the load
-_LINE = re.compile(r"^(\S+ \S+) \w+ [\w.]+: (claimed|given away|lost): (.*)", re.MULTILINE)
+_LINE = re.compile(r"^(\S+ \S+) \w+ [\w.]+: (claimed|revoked|lost): (.*)", re.MULTILINE)
 _PARTITION = re.compile(r"\[(\d+)\]")
 
 

@@ -1,1 +1,1 @@
-"""Kafka's side: ``plain``, the connector's own loop, and ``framework``, parts for the application of quixstreams."""
+"""Consumes from Kafka: ``plain`` is the connector's own loop, ``framework`` the sink of quixstreams' application."""

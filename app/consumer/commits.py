@@ -1,4 +1,4 @@
-"""What is committed to Kafka: where partitions begin, and how far they are in the lake, as the log says.
+"""Commits to Kafka the offsets where partitions begin, and the offsets up to which the log is in the lake.
 
 All commits carry the connector's mark.
 """
@@ -21,18 +21,18 @@ from app.timings import Timings
 
 logger = logging.getLogger(__name__)
 
-_AGAIN_SECONDS = 60.0  # a commit that failed is repeated then, if no later one went before
+_AGAIN_SECONDS = 60.0  # then all offsets are committed again, because a commit may have failed
 _COMMITTING_BEGINNINGS = "committing where partitions begin"
 
 
 def log_starts(claims: Iterable[Claimed], metrics: Metrics) -> None:
-    """Log where partitions begin that do not begin at the group's offset, and why."""
+    """Log which partitions do not begin at the group's offset, and why."""
     skipped = {claim.tp: claim.start.skipped for claim in claims if claim.start.skipped}
     if skipped:
         logger.warning(
-            "%s records after the group's committed offset are in the table already (%s), as after a crash or when "
-            "offsets were reset by hand: skipped. To read them again on purpose, stop, set the offsets back and set "
-            "FOLLOW_OFFSETS to a new text; they are then in the table twice unless deleted there first",
+            "%s records after the group's committed offset are skipped (%s): they are already in the table, as after a "
+            "crash or after a reset of offsets. To read them again, stop the connector, delete these rows, reset the "
+            "offsets, and set FOLLOW_OFFSETS to a new value. Rows that you do not delete are then duplicates",
             f"{sum(skipped.values()):,}",
             ", ".join(f"{tp}: {count:,}" for tp, count in sorted(skipped.items())),
         )
@@ -45,9 +45,10 @@ def log_starts(claims: Iterable[Claimed], metrics: Metrics) -> None:
 
 
 def mark_set_offsets(claims: Iterable[Claimed], consumers_commit: Callable[..., object]) -> None:
-    """Commit the beginnings of partitions whose offsets a tool has set, before anything is written.
+    """Commit the first offsets of partitions whose offsets a tool has set, before anything is written.
 
-    Else a crash would leave such an offset behind the journal, and the next text would follow it again.
+    Otherwise, after a crash the journal would be ahead of this offset, and the next value of ``FOLLOW_OFFSETS`` would
+    follow it again.
     """
     offsets = [own_offset(*claim.tp, claim.start.offset) for claim in claims if claim.start.is_set]
     if offsets:
@@ -55,20 +56,20 @@ def mark_set_offsets(claims: Iterable[Claimed], consumers_commit: Callable[..., 
 
 
 def commit_where_partitions_begin(
-    consumer: Consumer, found: Iterable[tuple[TopicPartition, tuple[Start, PartitionOffsets]]]
+    consumer: Consumer, starts: Iterable[tuple[TopicPartition, tuple[Start, PartitionOffsets]]]
 ) -> None:
-    """Commit offsets for partitions that have none, and correct those that would skip records; then quixstreams reads.
+    """Commit offsets for partitions without one, and correct offsets that would skip records, before quixstreams reads.
 
-    Its client knows only the group's offset. Without one it begins with the first record that Kafka has: after a crash
-    nobody would know how far the state and the other sinks of ``transform()`` are, for the table may be ahead. The
-    offset of a deleted topic would skip records of the present one.
+    The client of quixstreams begins at the group's offset, otherwise at the first record in Kafka. The table may be
+    ahead of that record. After a crash, the offset of the state and of other sinks would then be unknown. The offset of
+    a deleted topic would skip records of the present topic.
 
-    Kafka takes offsets only while the group is empty. Else its first member has committed them already.
-    ``consumer`` has not subscribed. ``found`` has what ``Member.would_begin`` returns for each partition.
+    Kafka accepts offsets only while the group is empty. Otherwise the group's first member has already committed them.
+    ``consumer`` has not subscribed. ``starts`` contains the result of ``Member.would_begin`` for each partition.
     """
     commits: list[KafkaTopicPartition] = []
     would_skip = False
-    for tp, (start, kafka) in found:
+    for tp, (start, kafka) in starts:
         is_ahead = kafka.committed is not None and kafka.committed > start.offset
         if is_ahead or kafka.committed is None:
             commits.append(own_offset(*tp, start.offset))
@@ -87,18 +88,18 @@ def commit_where_partitions_begin(
 
 
 def mark_commits(consumer: BaseConsumer) -> Callable[..., Any]:
-    """Let a consumer of quixstreams commit offsets with the connector's mark; returns its function for that."""
+    """Replace ``commit`` of a quixstreams consumer: it adds the connector's mark. Returns the new function."""
     unmarked = consumer.commit
 
-    def marked(offsets: Sequence[KafkaTopicPartition], **how: Any) -> Any:
-        return unmarked(offsets=[own_offset(each.topic, each.partition, each.offset) for each in offsets], **how)
+    def marked(offsets: Sequence[KafkaTopicPartition], **options: Any) -> Any:
+        return unmarked(offsets=[own_offset(tp.topic, tp.partition, tp.offset) for tp in offsets], **options)
 
     vars(consumer)["commit"] = marked
     return marked
 
 
 class Copies:
-    """Copies to Kafka how far partitions are in the lake, for people and their tools. For the consumer's thread."""
+    """Commits the offsets up to which partitions are in the lake, for Kafka's tools. For the consumer's thread."""
 
     def __init__(self, client: Consumer, metrics: Metrics, timings: Timings) -> None:
         self._client = client
@@ -107,20 +108,21 @@ class Copies:
         self._again_at = 0.0
 
     def copy(self, assignments: Sequence[Assignment], *, asynchronous: bool) -> None:
-        """Commit what is news, and everything once a minute; a commit needs no answer."""
-        offsets = {each: offset for some in assignments for each, offset in some.to_commit()}
+        """Commit new offsets, and all offsets once a minute. A failed commit needs no retry before that."""
+        offsets = {partition: offset for assignment in assignments for partition, offset in assignment.to_commit()}
         if offsets:
-            self._metrics.committed({each.tp: offset for each, offset in offsets.items()})
+            self._metrics.committed({partition.tp: offset for partition, offset in offsets.items()})
         now = self._clock()
         if now >= self._again_at:
-            offsets = {each: each.copied for some in assignments for each in some.claimed} | offsets
+            claimed = (partition for assignment in assignments for partition in assignment.claimed)
+            offsets = {partition: partition.copied for partition in claimed} | offsets
         if not offsets:
             return
         self._again_at = now + _AGAIN_SECONDS
-        commits = [own_offset(*each.tp, offset) for each, offset in offsets.items()]
+        commits = [own_offset(*partition.tp, offset) for partition, offset in offsets.items()]
         try:
             self._client.commit(offsets=commits, asynchronous=asynchronous)
         except KafkaException as error:
-            logger.warning("offsets of what is in the lake already are not committed (%s)", error.args[0].str())
-        for each, offset in offsets.items():
-            each.copied = offset
+            logger.warning("committing offsets of records in the lake: %s. Retrying in a minute", error.args[0].str())
+        for partition, offset in offsets.items():
+            partition.copied = offset

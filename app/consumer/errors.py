@@ -1,4 +1,4 @@
-"""What becomes of errors of ``transform()`` and of quixstreams: a record is refused, or the process ends."""
+"""Errors of ``transform()`` and of quixstreams: the connector refuses a record, or ends the process."""
 
 import logging
 import sysconfig
@@ -25,71 +25,71 @@ from app.reason_texts import Reason, reason_of, shown
 logger = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
-# Errors of an earlier record's output, of the framework, or of a full producer queue; not of the current record.
+# Errors of an earlier record's output, of the framework, or of a full producer queue, and not of the current record.
 NOT_OF_THE_RECORD = (ConnectorError, KafkaProducerDeliveryError, StateTransactionError, BufferError)
 
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 # The connector's own packages that call the user's code, or that the framework calls.
 _OWN = ("app.consumer.", "app.parts.", "app.service.")
-_NEXT_START = "LOGLEVEL=DEBUG shows its message. The next start reads again what is not committed"
+_NEXT_START = "LOGLEVEL=DEBUG logs its message. The next start reads records again that are not committed"
 _TOO_LATE = (InvalidStoredOffsetError, StoreTransactionFailed, StateTransactionError)
 
 
 def not_processed(error: Exception, row: FrameworkRow, message: Message | None) -> Refusal:
-    """Refuses a record at which ``transform()`` failed, or that became no row.
+    """Refuses a record for which ``transform()`` failed, or returned no row.
 
-    ``row`` is the record as ``transform()`` got it. ``message`` holds this record alone; ``None`` if it is unknown.
+    ``row`` is the record that ``transform()`` received. ``message`` contains only this record; ``None`` if unknown.
     """
     if isinstance(error, NullValueError) and row.value is not None:
-        error = NullValueError("transform() made null of it, as a function does that returns nothing")
+        error = NullValueError("transform() returned null for it, like a function without a return statement")
     if isinstance(error, NotARowError):
         reason, hint = reason_of(error), error.hint
     else:
         raised = Reason("transform() raised ").also(type(error).__name__, shown(error, LONGEST_REASON))
         reason = raised.also(at_line_of(error))
         hint = HINT_TRANSFORM
-    value: Any = row.value  # of whatever type
+    value: Any = row.value  # of any type
     ours = Row(value, row.key, row.timestamp, row.offset, row.headers, message)
     return not_written(reason, ours, TopicPartition(row.topic, row.partition), hint)
 
 
 def ended(error: BaseException) -> FatalError:
-    """For an error that only the end of the process answers."""
-    did = f"raised {type(error).__name__}"
+    """Returns the error for an exception that must end the process."""
+    cause = f"raised {type(error).__name__}"
     if isinstance(error, SystemExit):
-        did = f"called sys.exit({error.code if isinstance(error.code, int) else '…'})"
-    return FatalError("running transform()", f"it {did}{at_line_of(error)}")
+        cause = f"called sys.exit({error.code if isinstance(error.code, int) else '…'})"
+    return FatalError("running transform()", f"it {cause}{at_line_of(error)}")
 
 
 def translated(error: Exception) -> ConnectorError:
-    met: BaseException | None = error
-    while isinstance(met, PartitionAssignmentError | KafkaException):
-        met = met.__context__  # an error of the closing client hides those before it
-    if isinstance(met, ConnectorError):
-        return met
+    cause: BaseException | None = error
+    while isinstance(cause, PartitionAssignmentError | KafkaException):
+        cause = cause.__context__  # an error of the closing client hides earlier errors
+    if isinstance(cause, ConnectorError):
+        return cause
     if isinstance(error, PartitionAssignmentError):
         error = of_rebalance(error)
     if isinstance(error, ConnectorError):
         return error
     if isinstance(error, CheckpointProducerTimeout | KafkaProducerDeliveryError | BufferError):
         return producing_failed(error)
-    if isinstance(error, CheckpointConsumerCommitError | KafkaException) and (found := error_of(error)) is not None:
-        if found.fatal():  # of the producer: that of a consumer comes as a message
+    if isinstance(error, CheckpointConsumerCommitError | KafkaException) and (kafka := error_of(error)) is not None:
+        if kafka.fatal():  # of the producer, because the client returns fatal errors of a consumer as messages
             return producing_failed(error)
-        return not_committed(found, "committing offsets")
+        return not_committed(kafka, "committing offsets")
     if isinstance(error, KafkaConsumerException):
         return recovering_failed(error)
     if isinstance(error, _TOO_LATE):  # partitions were lost while a checkpoint was open
         return RetryableError("consuming", f"{error!r}", FROM_LAST_COMMIT)
-    doing = "running quixstreams" if isinstance(error, QuixException) else "running transform() or a sink of it"
+    doing = "running quixstreams" if isinstance(error, QuixException) else "running transform() or one of its sinks"
     logger.debug("%s", doing, exc_info=error)  # its message may quote a record
     return FatalError(doing, f"{type(error).__name__}{at_line_of(error)}", _NEXT_START)
 
 
 def at_line_of(error: BaseException) -> str:
-    """Ends a sentence with ``at file:line`` of the user's code that raised this; empty if the traceback has none.
+    """Returns ``at file:line`` of the user's code that raised the error; empty if the traceback contains none.
 
-    Files of the connector's folder are named from there, others in full.
+    A path in the connector's folder is relative to this folder. Other paths are absolute.
     """
     lines = [
         f"{_shown(frame.f_code.co_filename)}:{line}" for frame, line in walk_tb(error.__traceback__) if _is_users(frame)

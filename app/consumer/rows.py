@@ -1,4 +1,4 @@
-"""Rows of ``transform()``: their own copies, their memory, and their text in JSON in the form of a message."""
+"""Rows of ``transform()``: copies, estimates of their memory, and rows as messages with a value in JSON."""
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -14,7 +14,7 @@ from app.json_texts import loads
 from app.model import Message, Row, deep_size
 
 MESSAGE_OVERHEAD = 300  # of a message and its value as objects of Python, in bytes
-ROW_OVERHEAD = 200  # the row's tuple, its timestamp and offset, its place in the list
+ROW_OVERHEAD = 200  # of the row's tuple, its timestamp and offset, and its place in the list, in bytes
 
 _IMMUTABLE = frozenset({NoneType, bool, int, float, str, bytes, date, datetime, time, Decimal})
 _MEASURED_EVERY = 64  # row
@@ -22,21 +22,21 @@ _MEASURED_FIRST = 32
 _SMOOTHING = 0.2
 _PLAIN = frozenset({str, int, bool, type(None)})
 _TIMESTAMPS = range(-(2**63), 2**63)
-# Values that JSON has not would become others.
+# Without these options, values of types that JSON does not have would be changed.
 _AS_IT_IS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 def own_copy(value: Any) -> Any:
-    """A copy that no later change of the value reaches; the value itself if its class cannot be copied.
+    """Returns a deep copy, or the value itself if its class cannot be copied. Raises ``RecursionError``.
 
-    Functions of ``transform()`` may keep a record, and go on changing it. Most records are flat: for those it takes a
-    quarter of the time of ``deepcopy``. Raises ``RecursionError``.
+    A copy is needed because functions of ``transform()`` may keep a record and change it later. Most records are flat.
+    For these, this function needs a quarter of the time of ``deepcopy``.
     """
     kind = type(value)
     if kind in _IMMUTABLE or (kind is tuple and _IMMUTABLE.issuperset(map(type, value))):
         return value
     if kind is list:
-        return [each if type(each) in _IMMUTABLE else own_copy(each) for each in value]
+        return [item if type(item) in _IMMUTABLE else own_copy(item) for item in value]
     if kind is memoryview:
         return bytes(value)
     try:
@@ -49,16 +49,16 @@ def own_copy(value: Any) -> Any:
         return value
     if _IMMUTABLE.issuperset(map(type, copy.values())):
         return copy
-    for name, each in copy.items():
-        if type(each) not in _IMMUTABLE:
-            copy[name] = own_copy(each)
+    for name, item in copy.items():
+        if type(item) not in _IMMUTABLE:
+            copy[name] = own_copy(item)
     return copy
 
 
 class RowSizer:
-    """Measures some of the rows, and estimates the others by the ratio of memory to message bytes.
+    """Measures some of the rows, and estimates the other rows by the ratio of memory to message bytes.
 
-    Walking every row would cost as much as all else the sink does with it (5 µs of a dict with ten fields).
+    Measuring a row costs as much as the rest of the sink's work for it (5 µs for a dict with ten fields).
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class RowSizer:
         self._factor = 0.0
 
     def size(self, value: Any, message_bytes: int) -> int:
-        """Estimated bytes of one row, which came in a message of so many bytes; ``value`` includes key and headers."""
+        """Estimates the memory of a row of a message with ``message_bytes``. ``value`` includes key and headers."""
         seen = self._seen
         self._seen = seen + 1
         if seen < _MEASURED_FIRST or seen % _MEASURED_EVERY == 0:
@@ -78,7 +78,7 @@ class RowSizer:
 
 
 class RowMessage:
-    """``of`` is the message that the row came of; ``is_only`` if it gave no other row."""
+    """A row in the form of a message. ``of`` is its original message. ``is_only``: this message has no other row."""
 
     __slots__ = ("_headers", "_text", "_timestamp", "is_only", "of")
 
@@ -126,33 +126,33 @@ class RowMessage:
 
 
 def row_of(message: Any) -> Row:
-    """The row of a ``RowMessage``, as ``ReadMessage``."""
+    """Returns the row of a ``RowMessage``; a ``ReadMessage``."""
     row: Row = message.row()
     return row
 
 
 def text_of(value: dict[Any, Any], timestamp: int) -> bytes | None:
-    """The row as JSON; ``None`` if reading that would not give the same row."""
+    """Returns the row as JSON; ``None`` if parsing the JSON would not return the same row."""
     if type(value) is not dict or timestamp not in _TIMESTAMPS:
         return None
     fields = value.values()
     try:
         if not (_PLAIN.issuperset(map(type, fields)) or _is_json(fields)):
             return None
-        return bytes(memoryview(orjson.dumps(value, option=_AS_IT_IS)))  # its own bytes keep 4 kB, however few they are
-    except (TypeError, RecursionError):  # a name that is no text, a number of more than 64 bits, too many levels
+        return bytes(memoryview(orjson.dumps(value, option=_AS_IT_IS)))  # orjson's own bytes occupy at least 4 kB
+    except (TypeError, RecursionError):  # a name that is not text, a number of more than 64 bits, too many levels
         return None
 
 
 def _is_json(values: Iterable[Any]) -> bool:
-    """Whether JSON has all of these values; a float without a value would become null."""
-    for each in values:
-        kind = type(each)
+    """Whether JSON has all of these values. NaN and infinity would become null."""
+    for value in values:
+        kind = type(value)
         if kind is float:
-            if not isfinite(each):
+            if not isfinite(value):
                 return False
         elif kind is dict or kind is list:
-            if not _is_json(each.values() if kind is dict else each):
+            if not _is_json(value.values() if kind is dict else value):
                 return False
         elif kind not in _PLAIN:
             return False

@@ -1,4 +1,4 @@
-"""What accompanies the sink: an observer, by which stream timeouts follow records without its keys; a run's end."""
+"""Interfaces for parts that follow the sink's work: an observer, for stream timeouts, and the end of a run."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ IsHeard = Callable[[TopicPartition], bool]  # whether a partition is being consu
 
 
 class SinkObserver:
-    """Notified of the sink's work, on the consumer's thread; does nothing by itself."""
+    """Notified of the sink's work, on the consumer's thread. This base class does nothing."""
 
     def assigned(self, tps: Iterable[TopicPartition]) -> None: ...
     def unassigned(self, tps: Iterable[TopicPartition]) -> None: ...
@@ -23,20 +23,20 @@ class SinkObserver:
     def record_rejected(self, rejected: Rejected) -> None: ...
 
     def turn(self, *, is_in_trouble: bool) -> None:
-        """A turn of the consumer's loop is over; ``is_in_trouble`` where the pipeline has failed or is obstructed."""
+        """A turn of the consumer's loop has ended. ``is_in_trouble``: the pipeline has failed or is blocked."""
 
     def flushed(self) -> None:
-        """A flush is over, successful or not."""
+        """A flush has ended, successful or not."""
 
     def waited(self) -> None:
-        """The loop has waited for room in the buffer."""
+        """The loop has waited for free space in the buffer."""
 
 
 NOBODY = SinkObserver()
 
 
 class KeyWatch(Protocol):
-    """Watches keys by an observer of the sink, among the topics that Kafka shows; its deserializer is to read them."""
+    """Creates an observer that follows the keys of these topics. ``key_deserializer`` must deserialize the keys."""
 
     key_deserializer: Deserializer
 
@@ -44,44 +44,44 @@ class KeyWatch(Protocol):
 
 
 class RunEnd(AbstractContextManager[None], Protocol):
-    """The end of a run that has one; the lane runs inside of its ``with`` block."""
+    """The end of a run. The lane runs inside its ``with`` block."""
 
     def before(self, tp: TopicPartition, messages: Sequence[Message], taken: int, /) -> Sequence[Message]:
-        """Returns those of this run, of some by rising offsets; ``taken``: where this assignment goes on."""
+        """Returns the messages before the end. Offsets ascend. ``taken`` is the assignment's next offset."""
 
     def only(self, deserialize: Callable[[Any], Any], /) -> Callable[[Any], Any]:
-        """Wraps ``row_deserialize`` of a topic, so that quixstreams passes over what is not of this run."""
+        """Wraps ``row_deserialize`` of a topic, so that quixstreams skips messages after the end."""
 
     def watch(
         self, members: Members, assigned: Callable[[], Collection[TopicPartition]], stop: Callable[[], None], /
     ) -> None:
-        """Calls ``stop`` at the end; ``assigned`` returns the partitions of this member, none while they change."""
+        """Calls ``stop`` at the end. ``assigned`` returns this member's partitions, none during a rebalance."""
 
 
 class Observed:
-    """Tells the observer which partitions are assigned, for quixstreams tells nobody.
+    """Notifies the observer of assigned partitions, because quixstreams does not report them.
 
-    For the consumer's thread, but for ``unassigned``.
+    For the consumer's thread, except ``unassigned``.
     """
 
     def __init__(self, observer: SinkObserver = NOBODY) -> None:
         self.observer = observer
-        self._known: set[TopicPartition] = set()
+        self._assigned: set[TopicPartition] = set()
         self._unassigned: list[TopicPartition] = []
 
-    def came(self, tp: TopicPartition) -> None:
-        """A message of a partition came, of which none had come since the last assignment."""
-        self.tell_unassigned()
-        if tp not in self._known:
-            self._known.add(tp)
+    def message_received(self, tp: TopicPartition) -> None:
+        """The first message of a partition since the last assignment was received."""
+        self.report_unassigned()
+        if tp not in self._assigned:
+            self._assigned.add(tp)
             self.observer.assigned([tp])
 
     def unassigned(self, tps: Iterable[TopicPartition]) -> None:
-        """The partitions are not assigned any more; the observer learns of it later, on the consumer's thread."""
+        """The partitions are no longer assigned. The observer is notified later, on the consumer's thread."""
         self._unassigned += tps
 
-    def tell_unassigned(self) -> None:
+    def report_unassigned(self) -> None:
         if self._unassigned:
             self.observer.unassigned(self._unassigned)
-            self._known -= set(self._unassigned)
+            self._assigned -= set(self._unassigned)
         self._unassigned = []

@@ -1,7 +1,7 @@
 """Converts a batch's records into one table, in the column types that all members share, with their partition values.
 
-Converts many messages at once (``whole_batches``), and one by one those that it refuses. Rows from ``transform()`` are
-always converted one by one. Both ways keep the order of the batch and give the same result: the first value of a column
+Many messages are converted at a time (``whole_batches``). Those that it refuses are converted one by one, like all rows
+from ``transform()``. Both ways keep the order of the batch and return the same result: the first value of a column
 decides its type.
 """
 
@@ -35,12 +35,12 @@ class Schema(Protocol):
 
     @property
     def current(self) -> TableSchema: ...
-    def extend(self, wanted: TableSchema) -> TableSchema: ...
+    def extend(self, schema: TableSchema) -> TableSchema: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A converted batch; ``rows`` is ``None`` if all were rejected, ``rescued`` has the values that fit no column."""
+    """A converted batch. ``rows`` is ``None`` if all were rejected. ``rescued`` are the values that fit no column."""
 
     rows: Rows | None
     rejected: Sequence[Rejected]
@@ -48,7 +48,7 @@ class Converted:
 
 
 class _Line(NamedTuple):
-    """A row as it came, the part that it belongs to, and its place in the batch."""
+    """A row, the number of its part, and its place in the batch."""
 
     row: Row
     part: int
@@ -75,9 +75,9 @@ class _Work:
 
 @dataclass(slots=True, kw_only=True)
 class BatchConverter:
-    """Converts batches; to be used by one thread.
+    """Converts batches, on one thread.
 
-    ``whole_batches`` and ``read_message`` convert messages, many at once and one by one; rows need neither.
+    ``whole_batches`` converts many messages at a time, ``read_message`` one. Rows need neither.
     """
 
     spec: PartitionSpec
@@ -94,7 +94,7 @@ class BatchConverter:
         self.metadata = metadata_of(self.spec, self.metadata)
 
     def convert(self, batch: Batch, patiently: Patiently) -> Converted:
-        """Converts a batch; ``patiently`` repeats a call while the store or the schema registry does not answer.
+        """Converts a batch. ``patiently`` repeats a call while the store or the schema registry does not answer.
 
         Raises:
             DataError: a row cannot be written, and ``ON_BAD_RECORD`` is ``fail``.
@@ -110,29 +110,29 @@ class BatchConverter:
             for chunk in chunks(batch):
                 self._convert_chunk(work, chunk, self.whole_batches)
         rows = self._in_one(work)
-        if rows is None and work.converted:  # a column became double, and a whole number has too many digits for it
+        if rows is None and work.converted:  # a column became double, and has a whole number with too many digits
             work = _Work(batch, patiently, most)
             self._convert_all_one_by_one(work, before)
             rows = self._in_one(work)
         refused = [refusal for _, refusal in sorted(work.refused, key=itemgetter(0))]
-        kept = [each.rejected for each in refused if self.bad_records.keep(each.rejected, each.hint)]
+        kept = [refusal.rejected for refusal in refused if self.bad_records.keep(refusal.rejected, refusal.hint)]
         return Converted(rows, [*batch.rejected, *kept], work.rescued)
 
-    def _convert_all_one_by_one(self, work: _Work, known: TableSchema) -> None:
+    def _convert_all_one_by_one(self, work: _Work, schema: TableSchema) -> None:
         lines = _rows_of(work.batch)
         for chunk in chunks(work.batch):
             lines += self._read(work, chunk)
-        self._convert_lines(work, lines, known)
+        self._convert_lines(work, lines, schema)
 
-    # --- many at once -----------------------------------------------------------------------------------------------
+    # --- many at a time ---------------------------------------------------------------------------------------------
 
     def _convert_chunk(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
-        """Converts at once as much as possible: halves what is refused, down to a few that are read one by one.
+        """Converts as much as possible at a time: halves a refused chunk until a few messages are read one by one.
 
-        Those few may add a column, and the rest is then possible at once. If it is not either, most are odd, and the
-        rest is read one by one too. Returns whether any were converted at once.
+        These few may add a column, so that the rest can be converted at a time. If not, most messages are unusual, and
+        the rest is read one by one too. Returns whether any messages were converted at a time.
         """
-        if self._is_done_at_once(work, chunk, whole_batches):
+        if self._is_converted(work, chunk, whole_batches):
             return True
         if len(chunk) <= whole_batches.few:
             self._convert_one_by_one(work, chunk, whole_batches)
@@ -141,13 +141,13 @@ class BatchConverter:
         if self._convert_chunk(work, first, whole_batches):
             self._convert_chunk(work, rest, whole_batches)
             return True
-        if self._is_done_at_once(work, rest, whole_batches):
+        if self._is_converted(work, rest, whole_batches):
             return True
         for piece in rest.pieces():
             self._convert_one_by_one(work, piece, whole_batches)
         return False
 
-    def _is_done_at_once(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
+    def _is_converted(self, work: _Work, chunk: Chunk, whole_batches: WholeBatches) -> bool:
         tps = self._tps(work, chunk.parts.to_pylist()) if self.metadata else []
         try:
             rows = whole_batches.convert(chunk, tps, self.schema.current)
@@ -173,19 +173,19 @@ class BatchConverter:
                 work.refused.append((place, read))
         return lines
 
-    def _convert_lines(self, work: _Work, lines: list[_Line], known: TableSchema) -> Sequence[Row]:
-        """Converts rows, and returns those that were not refused, by the rules of fields."""
+    def _convert_lines(self, work: _Work, lines: list[_Line], schema: TableSchema) -> Sequence[Row]:
+        """Converts rows, and returns those that were not refused, after the rules of fields."""
         while lines:
             parts = [line.part for line in lines]
             try:
-                rows = self._ruled([line.row for line in lines])
+                rows = self._apply_rules([line.row for line in lines])
                 tps = self._tps(work, parts) if self.metadata else []
                 extra = metadata_columns(self.metadata, rows, tps)
                 if self.rules.timestamp_as:
                     extra[self.rules.timestamp_as] = moments_of(rows, self.spec)
                 values = partition_columns(rows, self.spec, extra)
                 refuse_too_long(values, work.batch.parts, self.spec, self.table_root)
-                conversion = self._conversion(work, rows, known, extra)
+                conversion = self._conversion(work, rows, schema, extra)
             except BadRowsError as error:
                 for index, reason in error.reasons.items():
                     row, part, place = lines[index]
@@ -200,42 +200,42 @@ class BatchConverter:
                 return rows
         return []
 
-    def _ruled(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Returns the rows by the rules of fields.
+    def _apply_rules(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Returns the rows after the rules of fields.
 
         Raises:
-            BadRowsError: some have fields that would become one column.
+            BadRowsError: rows contain two fields that would become one column.
         """
         if not self.field_rules:
             return rows
-        ruled: list[Row] = []
+        changed: list[Row] = []
         reasons: dict[int, Reason] = {}
         for index, row in enumerate(rows):
             try:
-                ruled.append(row._replace(value=self.field_rules.row(row.value)))
+                changed.append(row._replace(value=self.field_rules.row(row.value)))
             except ValueError as error:
                 reasons[index] = Reason(str(error))
         if reasons:
             raise BadRowsError(reasons, _RENAME_HINT)
-        return ruled
+        return changed
 
-    def _conversion(self, work: _Work, rows: Sequence[Row], known: TableSchema, extra: Columns) -> Conversion:
+    def _conversion(self, work: _Work, rows: Sequence[Row], schema: TableSchema, extra: Columns) -> Conversion:
         """Returns the rows as a table in the types that all members share; without columns if no row has a value."""
         lost = lost_metadata(self.metadata, rows)
         while True:
-            conversion = convert(rows, known, self.rules, extra, most=work.most_scalars, lost=lost)
-            if conversion.schema == known:
+            conversion = convert(rows, schema, self.rules, extra, most=work.most_scalars, lost=lost)
+            if conversion.schema == schema:
                 return conversion
-            known = self._extend(work, conversion.schema)
-            if all(known.columns.get(column.name) == column.type for column in conversion.table.schema):
+            schema = self._extend(work, conversion.schema)
+            if all(schema.columns.get(column.name) == column.type for column in conversion.table.schema):
                 return conversion
-            # Another member has just given one of the columns another type.
+            # Another member has just stored a different type of one of the columns.
 
     def _tps(self, work: _Work, parts: Sequence[int]) -> list[TopicPartition]:
         return [work.batch.parts[part].offsets.tp for part in parts]
 
-    def _extend(self, work: _Work, wanted: TableSchema) -> TableSchema:
-        extended: TableSchema = work.patiently(lambda: self.schema.extend(wanted))
+    def _extend(self, work: _Work, schema: TableSchema) -> TableSchema:
+        extended: TableSchema = work.patiently(lambda: self.schema.extend(schema))
         return extended
 
     # --- together ---------------------------------------------------------------------------------------------------
@@ -245,14 +245,14 @@ class BatchConverter:
         if rows is None or rows.table.column_names:
             return rows
         # A table without columns would have no rows either.
-        known = self.schema.current
-        if KEY_COLUMN not in known.columns:
-            known = self._extend(work, TableSchema({**known.columns, KEY_COLUMN: pa.string()}))
-        nulls = pa.nulls(len(rows.parts), known.columns[KEY_COLUMN])
+        schema = self.schema.current
+        if KEY_COLUMN not in schema.columns:
+            schema = self._extend(work, TableSchema({**schema.columns, KEY_COLUMN: pa.string()}))
+        nulls = pa.nulls(len(rows.parts), schema.columns[KEY_COLUMN])
         return replace(rows, table=pa.table({KEY_COLUMN: nulls}))
 
 
 def _rows_of(batch: Batch) -> list[_Line]:
-    """Returns the rows from ``transform()``, which come before the messages."""
+    """Returns the rows from ``transform()``, which precede the messages."""
     rows = ((row, part) for part, rows in enumerate(batch.rows) for row in rows)
     return [_Line(row, part, place) for place, (row, part) in enumerate(rows)]

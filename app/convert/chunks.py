@@ -1,7 +1,7 @@
-"""Splits a batch into chunks of messages that are converted at once, and joins their rows into one table.
+"""Splits a batch into chunks of messages that are converted at a time, and joins their rows into one table.
 
-A chunk has up to 8 MB of messages, and fewer if some of them need to be converted one by one. Chunks keep the order of
-the messages, because the first value of a column decides its type.
+A chunk contains up to 8 MB of messages, and fewer if some of them must be converted one by one. Chunks keep the order
+of the messages, because the first value of a column decides its type.
 """
 
 from bisect import bisect_right
@@ -14,20 +14,21 @@ import pyarrow as pa
 from app.convert.columns import CONVERSION_ERRORS, accepts, recast
 from app.model import Batch, Headers, Message
 
-Values = Sequence[bytes]  # of messages that have one
+Values = Sequence[bytes]  # of messages that have a value
 AllHeaders = Sequence[Headers | None]  # of the same messages
 
-FEW = 256  # parsing fewer at once than this is not worth it
-_MOST_BYTES = 8 * 2**20  # they are copied to be parsed
-# If each message has its own field names, n messages have n columns, and a table of them n * n cells.
+FEW = 256  # up to this number, messages are converted faster one by one
+_MOST_BYTES = 8 * 2**20  # parsing copies them
+# If each message has different field names, n messages have n columns, and their table has n * n cells.
 _MOST_ONE_BY_ONE = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Messages of a batch one after another, of any parts.
+    """Consecutive messages of a batch, of any parts.
 
-    ``parts`` has the number of each message's part (int32), ``first`` is the place of the first message in the batch.
+    ``parts`` contains the number of each message's part (int32). ``first`` is the place of the first message in the
+    batch.
     """
 
     messages: Sequence[Message]
@@ -49,17 +50,18 @@ class Chunk:
         return self.cut(0, middle), self.cut(middle, len(self))
 
     def pieces(self) -> "Iterator[Chunk]":
-        """Yields as many at a time as may be read one by one."""
+        """Yields chunks that are small enough to be read one by one."""
         for start in range(0, len(self), _MOST_ONE_BY_ONE):
             yield self.cut(start, start + _MOST_ONE_BY_ONE)
 
 
 def chunks(batch: Batch) -> Iterator[Chunk]:
-    """Yields all messages of a batch, which come behind its rows, split after 8 MB.
+    """Yields all messages of a batch, which follow its rows, split after 8 MB.
 
-    Parts share a chunk: with 100 partitions, one chunk of each would have a few hundred messages only.
+    Parts share a chunk. With 100 partitions, a chunk for each would contain only a few hundred messages.
     """
-    parts = [pa.repeat(pa.scalar(part, pa.int32()), len(each)) for part, each in enumerate(batch.messages)]
+    counts = map(len, batch.messages)
+    parts = [pa.repeat(pa.scalar(part, pa.int32()), count) for part, count in enumerate(counts)]
     everything = Chunk(
         list(chain.from_iterable(batch.messages)),
         pa.concat_arrays([pa.nulls(0, pa.int32()), *parts]),
@@ -76,9 +78,9 @@ def chunks(batch: Batch) -> Iterator[Chunk]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Converted rows: their columns, one array per partition column, and the number of each row's part (int32).
+    """Converted rows: their columns, one array for each partition column, and the number of each row's part (int32).
 
-    Rows without any value have a table without columns. ``has_timestamps``: whether any brought the timestamp column.
+    Rows without any value have a table without columns. ``has_timestamps``: whether any record has the timestamp field.
     """
 
     table: pa.Table
@@ -90,12 +92,11 @@ class Rows:
 def in_one(converted: Sequence[Rows], kinds: Mapping[str, pa.DataType]) -> Rows | None:
     """Joins all rows, with the columns in the order of ``kinds``; ``None`` if values do not fit the types of ``kinds``.
 
-    ``converted`` has rows of one chunk each, at least one. Their types are those of ``kinds``, or such as these grew
-    from.
+    ``converted`` contains the rows of at least one chunk. Their types are those of ``kinds``, or earlier ones.
     """
     try:
         tables = [_in_types(rows.table, kinds) for rows in converted]
-    except CONVERSION_ERRORS:  # such as whole numbers with more digits than a double has
+    except CONVERSION_ERRORS:  # such as whole numbers with more digits than a double
         return None
     if len(converted) == 1:
         return replace(converted[0], table=tables[0])

@@ -1,7 +1,8 @@
 """Converts a column as a whole, in C++, from the type that Arrow infers.
 
-Arrow refuses most columns of mixed kinds, but not all. It turns ``True`` among floats into 1.0. It drops the time of
-day of a datetime among dates, and the zone of a datetime among those without. So the original values are checked.
+Arrow refuses most columns with values of several types, but not all. It converts ``True`` among floats to 1.0. It drops
+the time of day of a datetime among dates, and the zone of a datetime among datetimes without a zone. Therefore the
+original values are checked.
 """
 
 import gc
@@ -20,18 +21,18 @@ from app.convert.scalars import UNZONED, ZONED
 from app.convert.values import FEW_CELLS, UNBOUNDED, Column, Growth, coerce_column, is_sparse_list
 from app.table.type_names import parts, scalar_count
 
-Columns = Mapping[str, pa.Array]  # by name, all of one length
+Columns = Mapping[str, pa.Array]  # by name, all equally long
 
 # Arrow raises these for values of several types, numbers too large for any type, and text that is not Unicode.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 CHUNK_ROWS = 4096
 _NESTED = frozenset({dict, list})
-_FEW_CELLS, _CELLS_OF_A_VALUE = 2**14, 16  # of objects: each takes 8 bytes, with or without a value
+_FEW_CELLS, _CELLS_OF_A_VALUE = 2**14, 16  # of objects: each needs 8 bytes, with or without a value
 _PLAIN = (pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32())
 
 
 def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | None:
-    """Returns the values as an Arrow array; ``None`` if Arrow finds no type for all of them, or has too many cells."""
+    """Returns the values as an Arrow array; ``None`` if Arrow has no type for all of them, or needs too many cells."""
     values = values if isinstance(values, list) else list(values)
     if _is_deep(values) or _is_sparse(values, are_records=are_records):
         return None
@@ -43,7 +44,7 @@ def infer(values: Sequence[Any], *, are_records: bool = False) -> pa.Array | Non
 
 
 def _is_deep(values: Iterable[Any]) -> bool:
-    """Whether they have more levels than a column takes: Arrow takes the square of the levels, 250 MB for 900."""
+    """Whether values have more levels than a column. Arrow's memory grows by the square of them: 250 MB for 900."""
     for _ in range(MAX_DEPTH + 2):  # of the records themselves, of a column, and one more
         # The garbage collector does not track a dictionary of only numbers and texts.
         nested = list(filter(gc.is_tracked, values))
@@ -51,26 +52,25 @@ def _is_deep(values: Iterable[Any]) -> bool:
             return False
         objects = [value for value in nested if type(value) is dict]
         lists = [value for value in nested if type(value) is list]
-        values = chain(chain.from_iterable(each.values() for each in objects), chain.from_iterable(lists))
+        values = chain(chain.from_iterable(map(dict.values, objects)), chain.from_iterable(lists))
     return True
 
 
 def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
-    """Whether Arrow would make many empty cells: for each object, one of each name that objects at its place have.
+    """Whether Arrow would make many empty cells: an object has a cell for each field of all objects at its place.
 
     The fields of records, which are columns, have a cell for each record in any case.
     """
-    left = [(values, len(values))]
-    while left:
-        some, places = left.pop()
-        elements = list(chain.from_iterable(value for value in some if type(value) is list))
+    unchecked = [(values, len(values))]
+    while unchecked:
+        level, places = unchecked.pop()
+        elements = list(chain.from_iterable(value for value in level if type(value) is list))
         if elements:
-            left.append((elements, len(elements)))
-        objects = [value for value in some if type(value) is dict]
+            unchecked.append((elements, len(elements)))
+        objects = [value for value in level if type(value) is dict]
         names: set[Any] = set().union(*objects)
-        if not (are_records and some is values) and places * len(names) > _FEW_CELLS + _CELLS_OF_A_VALUE * sum(
-            map(len, objects)
-        ):
+        most = _FEW_CELLS + _CELLS_OF_A_VALUE * sum(map(len, objects))
+        if places * len(names) > most and not (are_records and level is values):
             return True
         nested = list(filter(gc.is_tracked, objects))
         if nested and not _NESTED.isdisjoint(map(type, chain.from_iterable(map(dict.values, nested)))):
@@ -78,27 +78,27 @@ def _is_sparse(values: Sequence[Any], *, are_records: bool) -> bool:
             for name, value in chain.from_iterable(map(dict.items, nested)):
                 if type(value) in _NESTED:
                     inner.setdefault(name, []).append(value)
-            left += [(each, places) for each in inner.values()]
+            unchecked += [(items, places) for items in inner.values()]
     return False
 
 
 def coerce_array(
     array: pa.Array | None, values: Sequence[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth = UNBOUNDED
 ) -> Column:
-    """Fits a column of ``values``, in ``CHUNK_ROWS`` of them at once where they do not fit as a whole.
+    """Fits a column of ``values``. If they do not fit as a whole, it fits ``CHUNK_ROWS`` of them at a time.
 
-    ``array`` has the values as Arrow infers them, ``None`` where it cannot. ``kind`` is ``None`` for a new column.
-    ``fixed``: the user has given the type.
+    ``array`` contains the values as Arrow infers them, ``None`` if it cannot. ``kind`` is ``None`` for a new column.
+    ``fixed``: the user has set the type.
     """
     fast = None if array is None else _fit_whole(array, values, kind, fixed=fixed, growth=growth)
     return fast or _fit_in_chunks(list(values), kind, fixed=fixed, growth=growth)
 
 
 def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, growth: Growth) -> Column:
-    """Fits value by value only those chunks that have an odd value, or come before the type is known."""
+    """Fits value by value only those chunks that contain an unusual value, or precede the decision on the type."""
     if len(values) <= CHUNK_ROWS:
         return coerce_column(values, kind, fixed=fixed, growth=growth)
-    growth_before = growth.left
+    free = growth.free
     parts: list[Column] = []
     final = kind
     for start in range(0, len(values), CHUNK_ROWS):
@@ -109,22 +109,21 @@ def _fit_in_chunks(values: list[Any], kind: pa.DataType | None, *, fixed: bool, 
         final = parts[-1].kind
     try:
         return _in_one(parts, final, len(values))
-    except CONVERSION_ERRORS:  # whole numbers with more digits than the double has that came after them
-        growth.left = growth_before
+    except CONVERSION_ERRORS:  # whole numbers with more digits than a double, which the column became later
+        growth.free = free
         return coerce_column(values, kind, fixed=fixed, growth=growth)
 
 
 def _in_one(parts: list[Column], kind: pa.DataType | None, rows: int) -> Column:
     starts = range(0, rows, CHUNK_ROWS)
-    misfits = {start + row: one for start, part in zip(starts, parts, strict=True) for row, one in part.misfits.items()}
-    typed = next(
-        (start + part.typed for start, part in zip(starts, parts, strict=True) if part.typed is not None), None
-    )
+    placed = list(zip(starts, parts, strict=True))
+    misfits = {start + row: misfit for start, part in placed for row, misfit in part.misfits.items()}
+    typed = next((start + part.typed for start, part in placed if part.typed is not None), None)
     if kind is None:
         return Column(None, None, misfits, typed)
     arrays = [
         pa.nulls(min(CHUNK_ROWS, rows - start), kind) if part.array is None else recast(part.array, kind)
-        for start, part in zip(starts, parts, strict=True)
+        for start, part in placed
     ]
     return Column(pa.concat_arrays(arrays), kind, misfits, typed)
 
@@ -143,14 +142,14 @@ def _fit_whole(
         if growth.is_full:
             return None
         first = int(pc.index(array.is_valid(), True).as_py())
-        # Arrow calls whole numbers and fractions together double; it was the first value that made the column.
+        # Arrow infers double for whole numbers and fractions together, but the first value decides the type.
         kind = pa.int64() if pa.types.is_floating(array.type) and isinstance(values[first], int) else array.type
     try:
         stored = _recast_column(array, _canonical(kind), fixed=fixed, widens=growth.widens)
     except CONVERSION_ERRORS:
         return None
     if stored is not None and first is not None:
-        growth.left -= 1
+        growth.free -= 1
     return None if stored is None or has_sparse_list(stored) else Column(stored, stored.type, {}, first)
 
 
@@ -159,7 +158,7 @@ def _canonical(kind: pa.DataType) -> pa.DataType:
 
 
 def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: bool) -> pa.Array | None:
-    """Casts the column to its type, or int64 with fractions to double; ``None``: fit value by value."""
+    """Casts the column to its type, or int64 with fractions to double; ``None`` if values must be fitted one by one."""
     if pa.types.is_floating(array.type) and kind == pa.int64():
         if not _has_negative_zero(array):
             try:
@@ -175,55 +174,55 @@ def _recast_column(array: pa.Array, kind: pa.DataType, *, fixed: bool, widens: b
 
 
 def parse_times(texts: pa.Array, *kinds: pa.DataType) -> pa.Array:
-    """Parses the texts in the first type in which Arrow reads the first text; ``ArrowInvalid`` if it refuses any."""
-    first = texts.drop_null()[:1]  # each text that Arrow refuses takes it a microsecond
+    """Parses the texts as the first type that accepts the first text; ``ArrowInvalid`` if Arrow refuses any text."""
+    first = texts.drop_null()[:1]  # Arrow needs a microsecond for each text that it refuses
     for kind in kinds:
         with suppress(pa.ArrowInvalid):
             first.cast(kind)
             return texts.cast(kind)
-    raise pa.ArrowInvalid("no times that Arrow reads")
+    raise pa.ArrowInvalid("no times that Arrow can parse")
 
 
 def _parse(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Parses texts of times, all with a zone or all without (then UTC); ``None``: fit value by value."""
+    """Parses times, all with a zone or all without (then UTC); ``None`` if values must be fitted one by one."""
     moments = parse_times(array, *((ZONED, UNZONED) if kind == ZONED else (kind,))).cast(kind)
-    # Arrow knows a year 0, also by a zone from the year 1, and Python does not.
+    # Arrow accepts the year 0, also from the year 1 with a zone. Python does not.
     numbers = pc.min_max(moments.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())).as_py()
     first, last = DAYS if pa.types.is_date(kind) else MICROSECONDS
     return moments if first <= numbers["min"] and numbers["max"] <= last else None
 
 
 def _is_plain(kind: pa.DataType, depth: int = 0) -> bool:
-    """Whether Arrow infers such a type from the same values as the rules for columns."""
+    """Whether Arrow infers this type from the same values as the rules for columns."""
     if depth > MAX_DEPTH:
         return False
     if pa.types.is_nested(kind):
-        return all(_is_plain(each, depth + 1) for each in parts(kind))
+        return all(_is_plain(part, depth + 1) for part in parts(kind))
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "us")
     return pa.types.is_null(kind) or kind in _PLAIN
 
 
-def accepts(kind: pa.DataType, found: pa.DataType) -> bool:
-    """Whether the types allow an array of the type ``found`` to be cast to ``kind``; its values may still not."""
-    if is_void(found):
+def accepts(kind: pa.DataType, source: pa.DataType) -> bool:
+    """Whether arrays of the type ``source`` can be cast to ``kind``. A value may still not fit."""
+    if is_void(source):
         return True
-    if pa.types.is_struct(kind) and pa.types.is_struct(found):
-        known = {field.name: field.type for field in kind}
+    if pa.types.is_struct(kind) and pa.types.is_struct(source):
+        types = {field.name: field.type for field in kind}
         return all(
-            accepts(known[field.name], field.type) if field.name in known else is_void(field.type) for field in found
+            accepts(types[field.name], field.type) if field.name in types else is_void(field.type) for field in source
         )
-    if pa.types.is_list(kind) and pa.types.is_list(found):
-        return accepts(kind.value_type, found.value_type)
-    if pa.types.is_decimal(found):  # of Avro
+    if pa.types.is_list(kind) and pa.types.is_list(source):
+        return accepts(kind.value_type, source.value_type)
+    if pa.types.is_decimal(source):  # of Avro
         return bool(pa.types.is_decimal(kind))
-    if pa.types.is_integer(found):
+    if pa.types.is_integer(source):
         return kind in (pa.int64(), pa.int32(), pa.float64())
-    return bool(_canonical(found) == kind)
+    return bool(_canonical(source) == kind)
 
 
 def has_sparse_list(array: pa.Array) -> bool:
-    """Whether a list in the array is refused where values are fitted one by one."""
+    """Whether the array contains a list that is refused when values are fitted one by one."""
     if pa.types.is_struct(array.type):
         return any(map(has_sparse_list, array.flatten()))
     if not pa.types.is_list(array.type):
@@ -247,7 +246,7 @@ def has_values(array: pa.Array | None) -> bool:
 
 
 def is_void(kind: pa.DataType) -> bool:
-    """Whether no value can have such a type: null, and a struct of nothing else."""
+    """Whether a type has no values: null, and a struct with fields of these types only."""
     return pa.types.is_null(kind) or (pa.types.is_struct(kind) and all(map(is_void, parts(kind))))
 
 
@@ -256,14 +255,14 @@ def _has_void_struct(kind: pa.DataType) -> bool:
 
 
 def recast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Casts without loss; fields of structs by name, and a struct without any value becomes null."""
+    """Casts without loss: fields of structs by name. A struct without any value becomes null."""
     if is_void(array.type):
         return pa.nulls(len(array), kind)
     if pa.types.is_struct(kind):
-        # By position: a name that begins with a dot or a bracket would be read as a path.
-        found = {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}
+        # By position, because Arrow reads a name that begins with a dot or a bracket as a path.
+        fields = {field.name: child for field, child in zip(array.type, array.flatten(), strict=True)}
         children = [
-            recast(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
+            recast(fields[field.name], field.type) if field.name in fields else pa.nulls(len(array), field.type)
             for field in kind
         ]
         empty = children[0].is_null()
@@ -282,7 +281,7 @@ def _has_negative_zero(array: pa.Array) -> bool:
 
 
 def _is_mixed(array: pa.Array, values: Sequence[Any]) -> bool:
-    """Whether Arrow has changed values of another kind without an error."""
+    """Whether Arrow has changed values of another type without an error."""
     rows = _suspects(array)
     return rows is not None and any(_differs(values[row], array.type) for row in rows.to_pylist())
 
@@ -295,8 +294,8 @@ def _suspects(array: pa.Array) -> pa.Array | None:
     elif pa.types.is_temporal(kind) or pa.types.is_binary(kind):
         hit = array.is_valid()
     elif pa.types.is_struct(kind):
-        found = [each.cast(pa.int64()) for child in array.flatten() if (each := _suspects(child)) is not None]
-        return pa.concat_arrays(found).unique() if found else None
+        suspects = [rows.cast(pa.int64()) for child in array.flatten() if (rows := _suspects(child)) is not None]
+        return pa.concat_arrays(suspects).unique() if suspects else None
     elif pa.types.is_list(kind):
         inner = _suspects(array.flatten())
         return None if inner is None else pc.list_parent_indices(array).take(inner).unique()
@@ -307,13 +306,13 @@ def _suspects(array: pa.Array) -> pa.Array | None:
 
 
 def _differs(value: Any, kind: pa.DataType) -> bool:
-    """Whether the value, or one inside it, is of another kind than the type that Arrow inferred."""
+    """Whether the value, or a value inside it, has a different type than Arrow inferred."""
     if value is None:
         return False
     if pa.types.is_struct(kind):
         return any(_differs(value.get(field.name), field.type) for field in kind)
     if pa.types.is_list(kind):
-        return any(_differs(each, kind.value_type) for each in value)
+        return any(_differs(item, kind.value_type) for item in value)
     if pa.types.is_floating(kind):
         return type(value) not in (float, int)
     if pa.types.is_timestamp(kind):

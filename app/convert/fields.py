@@ -1,4 +1,4 @@
-"""Finds the fields of records: checks their names, and infers their types with Arrow."""
+"""The fields of records: checks their names, and infers their types with Arrow."""
 
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
@@ -39,7 +39,7 @@ def field_names(values: list[dict[str, Any]]) -> Set[str]:
 
 
 def infer_fields(values: list[dict[str, Any]]) -> dict[str, pa.Array | None]:
-    """Infers the fields of all records with Arrow, at once if it can; returns them in the order they are first seen."""
+    """Infers the fields of all records, together if Arrow can; returns them in the order of their first occurrence."""
     records = infer(values, are_records=True)
     if records is not None and pa.types.is_struct(records.type):
         return dict(zip((field.name for field in records.type), records.flatten(), strict=True))

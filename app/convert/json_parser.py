@@ -1,14 +1,15 @@
-"""Parses JSON messages with Arrow; returns ``None`` where Arrow could differ from a JSON library.
+"""Parses JSON messages with Arrow; returns ``None`` if Arrow could differ from a JSON library.
 
-Such messages are then converted record by record. These differences are detected:
+These messages are then converted record by record. These differences are detected:
 
 - One message, one object. Messages are joined by line breaks, but Arrow's parser does not end an object at a line
-  break. Each message must begin with ``{`` and end with ``}``, and have no line break. Then an object that is not
-  closed makes the next message a syntax error. So as many objects as messages means one object in each message.
-- Numbers in double columns: whole numbers with more digits than a double has, ``-0``, and ``NaN``, which is no JSON.
-- Text that is not UTF-8, which Arrow would keep, and NUL, at which Arrow ends the text.
+  break. Each message must begin with ``{``, end with ``}``, and contain no line break. Then an object that is not
+  closed makes the next message a syntax error. Therefore, if the numbers of objects and messages are equal, each
+  message contains one object.
+- Numbers in double columns: whole numbers with more digits than a double, ``-0``, and ``NaN``, which is not JSON.
+- Text that is not UTF-8, which Arrow would keep, and NUL, where Arrow ends the text.
 - ``{}``, which means null.
-- Nesting: from about 10,000 levels on, Arrow overflows its stack, which ends the process.
+- Nesting: from about 10,000 levels, Arrow overflows its stack, which ends the process.
 """
 
 import re
@@ -26,27 +27,27 @@ from app.convert.columns import Columns, accepts, recast
 from app.table.type_names import Types, parts, scalar_count
 
 _NATIVE = frozenset({pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string()})
-_FEW_CELLS, _CELLS_OF_A_BYTE = 2**13, 8  # of the elements of lists: Arrow takes up to 100 ns for each
-_FEW_OBJECTS = 16  # in a message: a sample of such messages tells enough
+_FEW_CELLS, _CELLS_OF_A_BYTE = 2**13, 8  # of the elements of lists: Arrow needs up to 100 ns for each
+_FEW_OBJECTS = 16  # in a message: up to here, a sample of messages is enough to estimate the columns
 _NAME = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:', re.DOTALL)
-_MOST_WITH_OTHERS = 2048  # messages with fields that have no column, for they may all be different
+_MOST_WITH_NEW_FIELDS = 2048  # messages whose fields have no column yet, because all these fields may be different
 _SAMPLE = 32  # messages
-_EXACT = float(2**53)  # from here on a double does not hold every whole number
+_EXACT = float(2**53)  # from here a double cannot store every whole number
 _MINUS_ZERO = re.compile(rb"-0[,}\]\s]")  # the whole number 0, unlike -0.0
 _LONG_INTEGER = re.compile(rb"[\[:,\s]-?\d{16,}[,\]}\s]")
-_SAFE_LEVELS = 128  # far from what is too deep for Arrow, and for functions that call themselves
+_SAFE_LEVELS = 128  # far below the limits of Arrow and of recursive functions
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 _STEPS = bytes.maketrans(b"[{]}", b"\1\1\xff\xff")
-_AT_ONCE = 2**20  # brackets: each takes 8 bytes
+_BRACKETS_AT_A_TIME = 2**20  # each needs 8 bytes
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _FIRST, _LAST = itemgetter(0), itemgetter(-1)
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 
 
 class JsonMessages:
-    def parse(self, values: Values, headers: AllHeaders, wanted: Types, _: Container[str]) -> Columns | None:
-        """Returns the fields, or ``None``; a column whose type Arrow does not parse is parsed as text."""
-        kinds = {name: kind if is_native(kind) else pa.string() for name, kind in wanted.items()}
+    def parse(self, values: Values, headers: AllHeaders, types: Types, _: Container[str]) -> Columns | None:
+        """Returns the fields, or ``None``. If Arrow cannot parse a column's type, it parses the column as text."""
+        kinds = {name: kind if is_native(kind) else pa.string() for name, kind in types.items()}
         try:
             texts = self._json_of(values, headers)
         except ValueError:
@@ -61,16 +62,16 @@ class JsonMessages:
 
 
 def is_native(kind: pa.DataType) -> bool:
-    """Whether Arrow parses JSON into columns of this type as the rules for columns do."""
+    """Whether Arrow parses JSON into columns of this type like the rules for columns."""
     return kind in _NATIVE or (kind.num_fields > 0 and all(map(is_native, parts(kind))))
 
 
 def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
-    """Parses messages, at least one, each to be one JSON object; ``is_native`` says which types ``columns`` may have.
+    """Parses at least one message. Each must be one JSON object. All types of ``columns`` must be ``is_native``.
 
     Returns:
-        The fields by name, as long as ``messages``: those of ``columns``, and others that occur, in Arrow's types.
-        ``None`` if the result could differ from that of a JSON library and ``app.convert.values``.
+        The fields by name, as long as ``messages``: those of ``columns``, and further fields in Arrow's types. ``None``
+        if the result could differ from that of a JSON library and ``app.convert.values``.
     """
     text = b"\n".join(messages)
     if not _is_one_object_each(messages, text) or not _is_utf8(text):
@@ -82,7 +83,7 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
     if cells > MOST_CELLS or not _has_room(text, in_lists):
         return None
     table = _read(text, columns, "error")
-    if table is None and len(messages) <= _MOST_WITH_OTHERS and _may_infer(messages, text, columns):
+    if table is None and len(messages) <= _MOST_WITH_NEW_FIELDS and _may_infer(messages, text, columns):
         table = _read(text, columns, "infer")
     if table is None or table.num_rows != len(messages):
         return None
@@ -93,20 +94,20 @@ def parse(messages: Sequence[bytes], columns: Types) -> Columns | None:
     if any(_levels(array.type) > MAX_DEPTH for array in arrays.values()):
         return None
     if not all(accepts(kind, arrays[name].type) for name, kind in columns.items()):
-        return None  # an object has fields that are new
+        return None  # an object has new fields
     if not all(_is_exact(array, text) for array in arrays.values()):
         return None
     return {name: recast(array, columns[name]) if name in columns else array for name, array in arrays.items()}
 
 
 def _has_room(text: bytes, fields: int) -> bool:
-    """Whether each object may have so many fields: in a list, each element has a cell for each of them."""
+    """Whether each object may have this number of fields: in a list, each element has a cell for each field."""
     return fields == 0 or fields * text.count(b"{") <= _FEW_CELLS + _CELLS_OF_A_BYTE * len(text)
 
 
 def _may_infer(messages: Sequence[bytes], text: bytes, columns: Types) -> bool:
     objects = text.count(b"{")
-    if objects > len(messages) + _FEW_OBJECTS:  # each message is one at least
+    if objects > len(messages) + _FEW_OBJECTS:  # each message is at least one object
         with_many = b"\n".join(message for message in messages if message.count(b"{") > _FEW_OBJECTS)
         if not _has_room(text, len(set(_NAME.findall(with_many)))):
             return False
@@ -118,10 +119,10 @@ def _has_lists(kind: pa.DataType) -> bool:
 
 
 def _expected_columns(messages: Sequence[bytes], columns: Types) -> int:
-    """Estimates how many columns are inferred, by how many more a second sample has: keys may be ids."""
+    """Estimates the number of inferred columns from two samples. It grows with the messages if field names are ids."""
     sample = [max(messages, key=len), *messages[:: max(1, len(messages) // (2 * _SAMPLE))]]
     parts = [_read(b"\n".join(sample[:size]), columns, "infer") for size in (_SAMPLE, len(sample))]
-    first, both = (sum(scalar_count(each.type) for each in part.schema) if part else 0 for part in parts)
+    first, both = (sum(map(scalar_count, part.schema.types)) if part else 0 for part in parts)
     more = (both - first) * max(0, len(messages) - len(sample)) // max(1, len(sample) - _SAMPLE)
     return both + more
 
@@ -138,7 +139,7 @@ def _read(text: bytes, columns: Types, other_fields: Literal["error", "infer"]) 
 
 
 def has_field(messages: Sequence[bytes], name: str) -> bool:
-    """Whether a field of this name may occur in any of the messages; ``False`` is certain."""
+    """Whether any of the messages may contain a field of this name; ``False`` is certain."""
     quoted = f'"{name}"'.encode()
     if any(quoted in message for message in messages):
         return True
@@ -147,7 +148,7 @@ def has_field(messages: Sequence[bytes], name: str) -> bool:
 
 
 def _escape_of_any(characters: str) -> re.Pattern[bytes]:
-    """Returns a pattern that finds an escape of any of these characters, because JSON may write a name with escapes."""
+    """Returns a pattern that finds an escape of any of these characters. JSON may contain escapes in names."""
     units = {f"u{unit:04x}" for unit in memoryview(characters.encode("utf-16-le")).cast("H")}
     short = {_SHORT_ESCAPES[character] for character in characters if character in _SHORT_ESCAPES}
     either = "|".join(map(re.escape, sorted(units | short)))
@@ -171,13 +172,13 @@ def _is_deep(message: bytes) -> bool:
         return False
     if b"\\" in message:
         message = _ESCAPED.sub(b"", message)
-    # Only brackets and quotes are left, and the two quotes of most strings are now adjacent. A string that is not
-    # closed is a syntax error at the next message at the latest, because of the line break.
+    # Only brackets and quotes remain, and the two quotes of most strings are now adjacent. If a string is not closed,
+    # the line break before the next message is a syntax error.
     outside = message.translate(None, _NOT_STRUCTURE).replace(b'""', b"").split(b'"')[::2]
     brackets = b"".join(outside).translate(_STEPS)
     level = 0
-    for start in range(0, len(brackets), _AT_ONCE):
-        part = brackets[start : start + _AT_ONCE]
+    for start in range(0, len(brackets), _BRACKETS_AT_A_TIME):
+        part = brackets[start : start + _BRACKETS_AT_A_TIME]
         steps = pa.Array.from_buffers(pa.int8(), len(part), [None, pa.py_buffer(part)]).cast(pa.int32())
         levels = pc.cumulative_sum(steps, start=level)
         if pc.max(levels).as_py() > _SAFE_LEVELS:
@@ -187,7 +188,7 @@ def _is_deep(message: bytes) -> bool:
 
 
 def _levels(kind: pa.DataType) -> int:
-    """Returns how many lists and structs are around each other."""
+    """Returns the number of nested lists and structs."""
     return 1 + max(map(_levels, parts(kind)), default=0) if pa.types.is_nested(kind) else 0
 
 
@@ -202,7 +203,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _is_exact(array: pa.Array, text: bytes) -> bool:
-    """Whether the numbers in a double column, or in one inside a column, are those of the text."""
+    """Whether the numbers in double columns, or in double fields of a column, equal those in the text."""
     if pa.types.is_struct(array.type):
         return all(_is_exact(field, text) for field in array.flatten())
     if pa.types.is_list(array.type):

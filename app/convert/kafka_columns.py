@@ -1,4 +1,4 @@
-"""Makes columns of Kafka's metadata: METADATA_COLUMNS, and the timestamp of records without one of their own."""
+"""Makes columns of Kafka's metadata: METADATA_COLUMNS, and the Kafka timestamp of records without their own."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,18 +11,18 @@ from app.model import Headers, Row, TopicPartition, known_timestamp
 from app.table.layout import PartitionSpec
 
 KAFKA_TIMESTAMP = "__timestamp"
-RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data: there __timestamp is the record's own field
-# The years 1 to 9999. Producers set timestamps as they like, nanoseconds for instance, and readers know no others.
+RESCUED_TIMESTAMP = "__kafka_timestamp"  # in _rescued_data, where __timestamp is the record's own field
+# The years 1 to 9999: producers may set any timestamp, such as nanoseconds, and readers support only these years.
 _READABLE_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 
 
 def metadata_of(spec: PartitionSpec, chosen: Sequence[str]) -> Sequence[str]:
-    """Returns the names of ``METADATA_COLUMNS``, and of metadata that the table is partitioned by."""
+    """Returns the names of ``METADATA_COLUMNS``, and of the metadata that the table is partitioned by."""
     return list(dict.fromkeys([*chosen, *(name for name in spec.order if name in METADATA)]))
 
 
 def metadata_columns(names: Sequence[str], rows: Sequence[Row], tps: Sequence[TopicPartition]) -> dict[str, pa.Array]:
-    """Returns the metadata columns, each as long as ``rows``; ``names`` come from ``metadata_of``."""
+    """Returns the metadata columns, each as long as ``rows``. ``names`` is the result of ``metadata_of``."""
     return {name: METADATA[name](rows, tps) for name in names}
 
 
@@ -36,9 +36,9 @@ def lost_metadata(names: Sequence[str], rows: Sequence[Row]) -> Mapping[str, Map
 
 
 def in_form_of(kind: pa.DataType | None, ms: int) -> Any:
-    """Converts a Kafka timestamp (ms since the epoch) to a column's type; returns it unchanged if that is impossible.
+    """Converts a Kafka timestamp (ms since the epoch) to a column's type.
 
-    Then it does not fit the column, and is rescued as any other value.
+    If that is impossible, it returns the number. The number does not fit the column, and is rescued like other values.
     """
     if kind is None or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return ms
@@ -58,7 +58,7 @@ def _timestamp(origin: Row) -> int | None:
 
 
 def _headers(headers: Headers | None) -> list[dict[str, str | bytes | None]] | None:
-    """Returns the headers in the form of Spark's own Kafka source: in order, and names may repeat."""
+    """Returns the headers in their order, in the form of Spark's Kafka source. Names may repeat."""
     if not headers:
         return None
     return [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in headers]

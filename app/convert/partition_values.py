@@ -20,21 +20,21 @@ from app.model import KEY_COLUMN, BatchPart, Row, known_timestamp
 from app.reason_texts import Reason
 from app.table.layout import TIME_COLUMNS, PartitionSpec, file_name, too_long
 
-_MOST_GATHERED = 10**8  # offsets of one batch
+_MOST_OFFSETS = 10**8  # of one batch
 _MOST_BATCHES = 10**9  # of a process
 
 
 def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[str, pa.Array] = {}) -> list[pa.Array]:
-    """Computes the partition values of every row from the row's own values: no row changes the folder of another.
+    """Calculates the partition values of each row from the row's own values. No row changes the folder of another.
 
-    In ``rows``, a record that lacks the timestamp column has its Kafka timestamp there; any other column is null.
-    ``extra`` has columns that are no fields of the records; a partition column of such a name has these values.
+    If a record lacks the timestamp column, its Kafka timestamp is used. Any other missing column is null. ``extra``
+    contains columns that are not fields of the records. A partition column with one of these names has these values.
 
     Returns:
-        One string array without nulls per folder column of the spec, each as long as the rows.
+        One string array without nulls for each folder column of the spec, as long as the rows.
 
     Raises:
-        BadRowsError: timestamps that cannot be used and values that are no text, in all rows that have any.
+        BadRowsError: rows have timestamps that cannot be used, or values that are not text. It lists all these rows.
     """
     strings = {name: extra[name].cast(pa.string()) for name in spec.columns if name in extra}
     reasons: dict[int, Reason] = {}
@@ -58,12 +58,12 @@ def partition_columns(rows: Sequence[Row], spec: PartitionSpec, extra: Mapping[s
 
 
 def moments_of(rows: Sequence[Row], spec: PartitionSpec) -> pa.Array:
-    """Returns the moment of each row; null where its timestamp cannot be used."""
+    """Returns the moment of each row; null if its timestamp cannot be used."""
     return moments(_timestamps(rows, spec))
 
 
 def _timestamps(rows: Sequence[Row], spec: PartitionSpec) -> list[Any]:
-    """Returns the timestamp of each row; Kafka's is a moment, for its size does not decide its unit."""
+    """Returns the timestamp of each row. Kafka's is a moment, because it is always in milliseconds."""
     return _values(rows, spec.timestamp_column, spec, _moment)
 
 
@@ -72,12 +72,12 @@ def _moment(ms: int) -> datetime | OutOfRange | None:
 
 
 def _texts(rows: Sequence[Row], column: str, spec: PartitionSpec) -> pa.Array:
-    """Returns the texts of a column; of rows without a value those of the field inside objects, if it has a path."""
-    found, path = texts_of(_values(rows, column, spec), column), spec.path(column)
-    if not path[1:] or not found.null_count:
-        return found
-    lacking = zip(rows, found.is_null().to_pylist(), strict=True)
-    return pc.coalesce(found, texts_of([_inner(row, path) if lacks else None for row, lacks in lacking], column))
+    """Returns the texts of a column. A missing value is read from inside objects, if the column has a path."""
+    texts, path = texts_of(_values(rows, column, spec), column), spec.path(column)
+    if not path[1:] or not texts.null_count:
+        return texts
+    lacking = zip(rows, texts.is_null().to_pylist(), strict=True)
+    return pc.coalesce(texts, texts_of([_inner(row, path) if lacks else None for row, lacks in lacking], column))
 
 
 def _inner(row: Row, path: Sequence[str]) -> Any:
@@ -90,7 +90,7 @@ def _inner(row: Row, path: Sequence[str]) -> Any:
 def _values(
     rows: Sequence[Row], column: str, spec: PartitionSpec, of_kafka: Callable[[int], Any] = known_timestamp
 ) -> list[Any]:
-    """Returns the values of a column of the table; the key, and a missing timestamp, come from the Kafka message."""
+    """Returns the values of a column of the table. The key and a missing timestamp are those of the Kafka message."""
     if column == KEY_COLUMN:
         return [row.key for row in rows]
     records = map(attrgetter("value"), rows)
@@ -103,9 +103,9 @@ def _values(
 
 
 def _without_any_timestamp(rows: Sequence[Row], timestamps: Sequence[Any], column: str) -> dict[int, Reason]:
-    """Returns the reasons for rows without any timestamp, by row; an explicit null counts as a timestamp."""
+    """Returns the reasons for rows without any timestamp, by row. An explicit null counts as a timestamp."""
     reason = Reason(f"it has no {column!r}, and its Kafka message has no timestamp")
-    without = (index for index, each in enumerate(timestamps) if each is None and column not in rows[index].value)
+    without = (index for index, value in enumerate(timestamps) if value is None and column not in rows[index].value)
     return {index: reason for index in without if known_timestamp(rows[index].timestamp) is None}
 
 
@@ -121,11 +121,11 @@ def nulls_of(strings: pa.Array, spec: PartitionSpec) -> pa.Array:
 
 
 def texts_of(values: Sequence[Any], column: str) -> pa.Array:
-    """Returns the text of each value as the folder shows it, null for no value."""
-    with suppress(UnicodeEncodeError, pa.ArrowException):  # not all are text
+    """Returns the text of each value as in the folder's name; null for a missing value."""
+    with suppress(UnicodeEncodeError, pa.ArrowException):  # some are not text
         return pa.array(values, pa.string())
     if set(map(type, values)) <= {int, type(None)}:
-        with suppress(OverflowError, pa.ArrowException):  # not all have 64 bits
+        with suppress(OverflowError, pa.ArrowException):  # some need more than 64 bits
             return pa.array(values, pa.int64()).cast(pa.string())
     texts: list[str | None] = []
     reasons: dict[int, Reason] = {}
@@ -136,9 +136,9 @@ def texts_of(values: Sequence[Any], column: str) -> pa.Array:
             if text is not None:
                 text.encode()
         except (ValueError, RecursionError) as error:
-            # Half of a surrogate pair, or a number or nesting beyond what Python writes out.
-            told = f"partition column {column!r} has a {type(value).__name__} that is no text"
-            reasons[row] = Reason(told).also("", f": {error}")
+            # Half of a surrogate pair, or a number or nesting that Python cannot convert to text.
+            cause = f"partition column {column!r} has a {type(value).__name__} that is no text"
+            reasons[row] = Reason(cause).also("", f": {error}")
         texts.append(text)
     if reasons:
         raise BadRowsError(reasons)
@@ -160,9 +160,9 @@ def _text(value: Any) -> str | None:
 
 
 def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Numbers the distinct tuples of the arrays (int32) in the order they are first seen.
+    """Numbers the distinct tuples of the arrays (int32) in the order in which they are first seen.
 
-    Combines codes and does not join strings: ``("a-b", "c")`` and ``("a", "b-c")`` would be the same joined string.
+    It combines codes, because joined strings could be equal: ``("a-b", "c")`` and ``("a", "b-c")``.
     """
     first, *others = (array.dictionary_encode() for array in arrays)
     codes = first.indices
@@ -176,10 +176,10 @@ def group_ids(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: PartitionSpec, table_root: str) -> None:
-    """Refuses rows whose folders would be too long; the parts ``of`` the batch give the files' names.
+    """Refuses rows whose keys would be too long. ``of`` contains the parts of the batch, which decide the file names.
 
     Raises:
-        BadRowsError: there are some; it names all of them.
+        BadRowsError: rows have folders that are too long. It lists all these rows.
     """
     name = "x" * spec.computed_bytes + max((file_name([_grown(part)]) for part in of), key=len)
     if not values or _are_surely_short(values, name, spec, table_root):
@@ -198,13 +198,13 @@ def refuse_too_long(values: Sequence[pa.Array], of: Sequence[BatchPart], spec: P
 
 
 def _grown(part: BatchPart) -> BatchPart:
-    """Returns the part with the longest name: the numbers of the closed batch may have more digits."""
-    offsets = replace(part.offsets, last=part.offsets.last + _MOST_GATHERED)
+    """Returns the part with the longest name that it may have, because the numbers of the full batch are larger."""
+    offsets = replace(part.offsets, last=part.offsets.last + _MOST_OFFSETS)
     return replace(part, offsets=offsets, number=_MOST_BATCHES)
 
 
 def _are_surely_short(values: Sequence[pa.Array], name: str, spec: PartitionSpec, table_root: str) -> bool:
-    """Whether even the longest values together, with three bytes for each, fit into a key."""
+    """Whether even the longest values together fit into a key if each of their bytes is escaped to three."""
     longest = {
         column: "x" * (3 * (pc.max(pc.binary_length(array)).as_py() or 0))
         for column, array in zip(spec.columns, values, strict=True)

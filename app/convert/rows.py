@@ -1,7 +1,8 @@
 """Converts rows into one Arrow table in the types of the table's schema, and extends the schema by new columns.
 
-A value that its column cannot store without loss goes to ``_rescued_data``; the rest of its row is not affected.
-Columns are converted as a whole, in C++, and value by value only if they mix kinds (``app.convert.values``).
+A value that its column cannot store without loss goes to ``_rescued_data``. The rest of its row is not affected.
+A column is converted as a whole, in C++. Only a column of several types is converted value by value
+(``app.convert.values``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -34,7 +35,7 @@ from app.table.layout import RESCUED_COLUMN
 from app.table.schema import TableSchema
 from app.table.type_names import Types, scalar_count
 
-RESCUED_KEY = "__kafka_key"  # a Kafka key that does not fit, in _rescued_data: there __key is the record's own field
+RESCUED_KEY = "__kafka_key"  # a rescued Kafka key in _rescued_data, where __key is the record's own field
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,13 @@ class Rules:
     """The settings of a table that decide how its columns are converted.
 
     Args:
-        timestamp_column: gets the Kafka timestamp if a record lacks it.
-        partition_columns: are in the folders' names, not in the files.
-        fixed: the types that the user has set, by column; the type in the schema takes precedence.
-        timestamp_as: the column with the moment of the timestamp column, if there is one.
-        column_limit: the scalar fields of a table that no record adds to.
-        widens: whether a column of the table may change from ``bigint`` to ``double``.
-        refuse: why the catalog allows no column of a name, if so.
+        timestamp_column: Receives the Kafka timestamp if a record lacks this field.
+        partition_columns: Columns that are in the folders' names, and not in the files.
+        fixed: Types that the user has set, by column. The type in the schema takes precedence.
+        timestamp_as: Column that receives the timestamp column as a moment; ``None`` for no column.
+        column_limit: Number of scalar fields from which records add no more fields to a table.
+        widens: Whether a column of the table may change from ``bigint`` to ``double``.
+        refuse: Returns why the catalog refuses a column of this name, or ``None``.
     """
 
     timestamp_column: str
@@ -60,7 +61,7 @@ class Rules:
     refuse: RefuseName = lambda _: None
 
     def most_scalars(self, schema: TableSchema) -> int:
-        """Returns how many scalar fields a table with this schema may have after one more batch."""
+        """Returns the maximum number of scalar fields of a table with this schema after the next batch."""
         return min(self.column_limit, _scalars(schema) + MAX_NEW_SCALARS)
 
 
@@ -68,8 +69,8 @@ class Rules:
 class Conversion:
     """Rows as a table.
 
-    ``table`` has one row per given row, in the same order, and those columns of ``schema`` that have a value in it.
-    ``schema`` is the given one with the columns that these rows add. ``rescued`` has, by column, what did not fit.
+    ``table`` contains the rows in the same order, and those columns of ``schema`` that have a value in these rows.
+    ``schema`` is the given schema with the columns that these rows add. ``rescued`` are the rescued values by column.
     """
 
     table: pa.Table
@@ -90,19 +91,18 @@ def convert(
     most: int | None = None,
     lost: Mapping[str, Mapping[int, Any]] = {},
 ) -> Conversion:
-    """Converts rows to a table; a field that is missing, null or ``{}`` is null.
+    """Converts rows to a table. A field that is missing, null or ``{}`` is null.
 
-    ``extra`` has further columns, as long as ``rows``. They take precedence over fields of the same name, and are not
-    stored if they are partition columns. ``lost`` has the values that ``extra`` cannot store, by the name in
-    ``_rescued_data`` and the row. ``most`` is the number of scalar fields that the table may have after these rows,
+    ``extra`` contains further columns, as long as ``rows``. They take precedence over fields of the same name, and are
+    not stored if they are partition columns. ``lost`` contains the values that ``extra`` cannot store, by the name in
+    ``_rescued_data`` and the row. ``most`` is the maximum number of scalar fields in the table after these rows,
     without the connector's own columns; by default ``rules.most_scalars``.
 
     Raises:
-        BadRowsError: records cannot be rows: names are not text or not Unicode.
+        BadRowsError: records cannot be rows, because names are not text or not Unicode.
     """
-    left = (rules.most_scalars(schema) if most is None else most) - _scalars(schema)
-    growth = Growth(left, rules.refuse)
-    batch = _Conversion(rows, schema, rules, extra, growth)
+    free = (rules.most_scalars(schema) if most is None else most) - _scalars(schema)
+    batch = _Conversion(rows, schema, rules, extra, Growth(free, rules.refuse))
     batch.add_fields()
     batch.add_timestamps()
     batch.add_keys()
@@ -112,16 +112,16 @@ def convert(
 
 
 class _Conversion:
-    """Converts one batch: adds its columns, then chooses the order of the new ones."""
+    """Converts one batch: adds its columns, then chooses the order of the new columns."""
 
     def __init__(self, rows: Sequence[Row], schema: TableSchema, rules: Rules, extra: Columns, growth: Growth) -> None:
         self._rows = rows
         self._values = [row.value for row in rows]
-        self._known = schema.columns
+        self._types = schema.columns
         self._rules = rules
         self._extra = extra
         self._columns: dict[str, Column] = {}
-        self._left_over: dict[int, dict[str, Any]] = {}
+        self._rescued_fields: dict[int, dict[str, Any]] = {}
         self._rescued: dict[str, Rescue] = {}
         self._places: dict[int, dict[str, int]] = {}  # of the fields of a row
         own = (*rules.partition_columns, rules.timestamp_column, KEY_COLUMN, RESCUED_COLUMN, *self._extra)
@@ -129,25 +129,25 @@ class _Conversion:
         self._folded = frozenset(name.lower() for name in (*own, *schema.columns))
         self._growth = growth
         names = field_names(self._values)
-        self._without_surplus(names - self._known.keys() - self._own - rules.fixed.keys())
+        self._without_surplus(names - self._types.keys() - self._own - rules.fixed.keys())
         self._inferred = infer_fields(self._values)
 
     def _without_surplus(self, unknown: Set[str]) -> None:
-        """Rescues the fields for which the table has no place, before columns are made of them."""
-        if len(unknown) <= self._growth.left:
+        """Rescues the fields that exceed the table's limit, before they become columns."""
+        if len(unknown) <= self._growth.free:
             return
         with_values = (
-            name for value in self._values for name, each in value.items() if name in unknown and not is_empty(each)
+            name for value in self._values for name, item in value.items() if name in unknown and not is_empty(item)
         )
         placed = dict.fromkeys(with_values)
-        surplus = unknown - set(islice(placed, max(0, int(self._growth.left))))
+        surplus = unknown - set(islice(placed, max(0, int(self._growth.free))))
         for row, value in enumerate(self._values):
             if surplus.isdisjoint(value):
                 continue
-            self._values[row] = {name: each for name, each in value.items() if name not in surplus}
-            for name, each in value.items():
-                if name in surplus and not is_empty(each):
-                    self._rescue(name, row, each, FULL)
+            self._values[row] = {name: item for name, item in value.items() if name not in surplus}
+            for name, item in value.items():
+                if name in surplus and not is_empty(item):
+                    self._rescue(name, row, item, FULL)
 
     def add_lost(self, lost: Mapping[str, Mapping[int, Any]]) -> None:
         """Rescues values that the metadata columns cannot store."""
@@ -161,7 +161,7 @@ class _Conversion:
             values = FieldValues(self._values, name)
             if name in self._own:
                 self._add_shadowed(name, values)
-            elif name not in self._known and name.lower() in self._folded:
+            elif name not in self._types and name.lower() in self._folded:
                 self._rescue_all(name, values, CASE)
             else:
                 self._add(name, self._fitted(name, array, values, self._growth))
@@ -169,20 +169,20 @@ class _Conversion:
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[Any], growth: Growth) -> Column:
         """Fits a column into the table's type or, if the column is new, into the type that the user has set."""
         fixed = name in self._rules.fixed
-        growth.widens = self._rules.widens or name not in self._known
+        growth.widens = self._rules.widens or name not in self._types
         column = coerce_array(array, values, self._kind(name), fixed=fixed, growth=growth)
-        return _appearing(column) if fixed and name not in self._known else column
+        return _appearing(column) if fixed and name not in self._types else column
 
     def _fitted_own(self, name: str, array: pa.Array | None, values: Sequence[Any]) -> Column:
-        """Fits one of the connector's own columns: it gets a place even if the table is full."""
+        """Fits one of the connector's own columns, which is added even if the table is full."""
         growth = Growth(1) if self._growth.is_full and self._kind(name) is None else self._growth
         return self._fitted(name, array, values, growth)
 
     def _kind(self, name: str) -> pa.DataType | None:
-        return self._known.get(name, self._rules.fixed.get(name))
+        return self._types.get(name, self._rules.fixed.get(name))
 
     def _add_shadowed(self, name: str, values: Sequence[Any]) -> None:
-        """Rescues fields that have the name of one of the connector's own columns, if their values differ from it."""
+        """Rescues fields with the name of one of the connector's own columns, if their values differ from it."""
         if name == RESCUED_COLUMN:
             self._rescue_all(name, values, f"in a field named {RESCUED_COLUMN}")
         elif name in self._extra:
@@ -191,7 +191,7 @@ class _Conversion:
             self._rescue_all(name, values, "differs from the Kafka key", [row.key for row in self._rows])
 
     def add_timestamps(self) -> None:
-        """Adds the timestamp column: Kafka's timestamp if a record lacks the field; an explicit null stays null."""
+        """Adds the timestamp column: Kafka's timestamp if a record lacks the field. An explicit null stays null."""
         name = self._rules.timestamp_column
         if name in self._rules.partition_columns or name in self._extra:
             return
@@ -214,7 +214,7 @@ class _Conversion:
         return values
 
     def add_keys(self) -> None:
-        """Adds the Kafka keys; the column takes precedence over a field of the same name."""
+        """Adds the Kafka keys. Their column takes precedence over a field of the same name."""
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._extra:
             return
         keys = [row.key for row in self._rows]
@@ -231,11 +231,11 @@ class _Conversion:
                 self._add(name, self._fitted_own(name, None, array.to_pylist()), name)
 
     def finish(self) -> Conversion:
-        """Returns the columns in the order of the schema, new ones in the order they were first seen."""
-        columns = dict(self._known)
+        """Returns the columns in the order of the schema, new columns in the order in which they were first seen."""
+        columns = dict(self._types)
         columns.update({name: column.kind for name, column in self._columns.items() if name in columns})
         folded = {name.lower() for name in (*columns, *self._own)}
-        new = (name for name, its in self._columns.items() if name not in self._known and its.kind is not None)
+        new = (name for name, column in self._columns.items() if name not in self._types and column.kind is not None)
         for name in sorted(new, key=self._first_seen):
             if name not in self._own:
                 refusal = refusal_of_name(name, folded, self._rules.refuse)
@@ -244,22 +244,22 @@ class _Conversion:
                     self._rescued.pop(name, None)
                     self._rescue_all(name, FieldValues(self._values, name), refusal)
                     continue
-            if self._left_over and min(self._left_over) < self._first_seen(name)[0]:
+            if self._rescued_fields and min(self._rescued_fields) < self._first_seen(name)[0]:
                 columns.setdefault(RESCUED_COLUMN, pa.string())
             columns[name] = self._columns[name].kind
             folded.add(name.lower())
         arrays = {name: column.array for name, column in self._columns.items()}
-        if self._left_over:
+        if self._rescued_fields:
             columns.setdefault(RESCUED_COLUMN, pa.string())
-            texts = {row: to_json(fields) for row, fields in self._left_over.items()}
+            texts = {row: to_json(fields) for row, fields in self._rescued_fields.items()}
             arrays[RESCUED_COLUMN] = pa.array(map(texts.get, range(len(self._rows))), pa.string())
         stored = {name: arrays[name] for name in columns if has_values(arrays.get(name))}
-        # Made of no columns, a table would have no rows either.
+        # Without columns, a table would have no rows either.
         table = pa.table([*stored.values(), pa.nulls(len(self._rows))], [*stored, ""]).select([*range(len(stored))])
         return Conversion(table, TableSchema(columns), self._rescued)
 
     def _first_seen(self, name: str) -> tuple[int, int]:
-        """Returns the row that decided the column's type, and the field's place in it; our own columns come last."""
+        """Returns the row that decided the column's type, and the field's place in it. Our own columns are last."""
         row = self._columns[name].typed or 0
         if row not in self._places:
             self._places[row] = {name: place for place, name in enumerate(self._values[row])}
@@ -277,7 +277,7 @@ class _Conversion:
                 self._rescue(name, row, value, why)
 
     def _rescue(self, name: str, row: int, value: Any, why: str | Reason, *, is_of_kafka: bool = False) -> None:
-        """Keeps what does not fit; Kafka's metadata under a name that no field of the record has."""
+        """Keeps a value that does not fit. Kafka's metadata is kept under a name that no field of the record has."""
         so_far = self._rescued.get(name)
         if so_far:
             self._rescued[name] = Rescue(so_far.count + 1, so_far.example)
@@ -285,11 +285,11 @@ class _Conversion:
             self._rescued[name] = Rescue(1, why if isinstance(why, Reason) else about(value, f" {why}"))
         while is_of_kafka and name in self._rows[row].value:
             name = f"_{name}"
-        self._left_over.setdefault(row, {})[name] = value
+        self._rescued_fields.setdefault(row, {})[name] = value
 
 
 def _appearing(column: Column) -> Column:
-    """Lets a new column of a type that the user has set exist from the first value on that fits."""
+    """Returns a new column of a type that the user has set. The column exists from the first value that fits."""
     if column.array is None or not has_values(column.array):
         return Column(None, None, column.misfits, None)
     return column._replace(typed=int(pc.index(column.array.is_valid(), True).as_py()))

@@ -1,12 +1,12 @@
-"""Computes the time columns ``year``, ``month``, ``day`` and ``hour`` of each row, and its moment, from its timestamp.
+"""Calculates each row's moment and its ``year``, ``month``, ``day`` and ``hour`` from the row's timestamp.
 
-The rules of time zones are those of ``zoneinfo``, for all years: Arrow knows no summer time beyond 2037.
+The rules of time zones are those of ``zoneinfo`` for all years, because Arrow has no summer time after 2037.
 
-Each value is converted by itself: no row changes the meaning of another. A timestamp has one of these forms:
+Each value is converted separately: no row changes the meaning of another. A timestamp has one of these forms:
 
-- A number is an epoch. Its size decides the unit, row by row, because a topic may have several producers.
-- A text is read by ``app.time_texts``. Without a zone it is UTC. Digits alone are the number that they spell.
-- A ``datetime`` or ``date`` may come from a deserializer or from ``transform()``.
+- A number is an epoch. Its size decides the unit for each row, because a topic may have several producers.
+- ``app.time_texts`` parses a text. A text without a zone is in UTC. A text of digits only is a number.
+- A ``datetime`` or ``date`` is the result of a deserializer or of ``transform()``.
 """
 
 import math
@@ -28,7 +28,7 @@ from app.reason_texts import Reason, about, shown
 from app.table.layout import UTC_ZONE
 from app.time_texts import TIME_OR_NUMBER, time_or_number
 
-# |value| above the bound → how many of its units make a second. Below the last bound values are seconds.
+# |value| above the bound → number of its units in a second. Below the last bound values are seconds.
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
 _FIRST, _LAST = MICROSECONDS
 _MICROS_A_SECOND, _MICROS_AN_HOUR = 10**6, 3_600 * 10**6
@@ -39,7 +39,7 @@ def time_parts(values: Sequence[Any], zone: str = UTC_ZONE) -> Mapping[str, pa.A
     """Returns year (4 digits), month, day and hour (2 digits each) in the zone as string arrays; null for ``None``.
 
     Raises:
-        BadRowsError: values are no timestamps, or outside the years 1 to 9999; it names all of them.
+        BadRowsError: values are not timestamps, or outside the years 1 to 9999. It lists all these rows.
     """
     micros = _micros(values)
     unusable = pc.invert(pc.fill_null(_is_inside(micros), False))
@@ -51,13 +51,13 @@ def time_parts(values: Sequence[Any], zone: str = UTC_ZONE) -> Mapping[str, pa.A
 
 
 def moments(values: Sequence[Any]) -> pa.Array:
-    """Returns the moment of each value; null for ``None``, and for values that are no usable timestamps."""
+    """Returns the moment of each value; null for ``None``, and for values that are not usable timestamps."""
     micros = _micros(values)
     return pc.if_else(_is_inside(micros), micros, None).cast(ZONED)
 
 
 def moments_of_column(column: pa.Array) -> pa.Array | None:
-    """Returns the moments of a column without nulls; ``None`` if some are no usable timestamps."""
+    """Returns the moments of a column without nulls; ``None`` if a value is not a usable timestamp."""
     if pa.types.is_temporal(column.type):
         micros = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(pa.int64())
     elif pa.types.is_integer(column.type):
@@ -76,8 +76,8 @@ def _is_inside(micros: pa.Array) -> pa.Array:
 
 
 def parts_of(micros: pa.Array, zone: str) -> Mapping[str, pa.Array]:
-    """Returns what ``time_parts`` does, of moments in microseconds since the epoch."""
-    # Many rows share an hour: the calendar is asked once for each that occurs.
+    """Returns year, month, day and hour like ``time_parts``, from moments in microseconds since the epoch."""
+    # Many rows share an hour, so the calendar calculates each distinct hour once.
     hours = _floor_divide(_local(micros, zone), _MICROS_AN_HOUR).dictionary_encode()
     stamps = pc.multiply(hours.dictionary, 3600).cast(pa.timestamp("s"))
     digits = {"year": pc.year(stamps), "month": pc.month(stamps), "day": pc.day(stamps), "hour": pc.hour(stamps)}
@@ -88,10 +88,10 @@ def parts_of(micros: pa.Array, zone: str) -> Mapping[str, pa.Array]:
 
 
 def _local(micros: pa.Array, zone: str) -> pa.Array:
-    """Returns when UTC shows the date and time that the zone has at these moments, within the years 1 to 9999."""
+    """Returns the zone's local time at these moments, in microseconds since 1970, within the years 1 to 9999."""
     if zone == UTC_ZONE:
         return micros
-    # The zone is asked for both ends of each hour, and row by row in the few hours in which its clocks change.
+    # The zone is queried for both ends of each hour, and row by row in the few hours in which its clocks change.
     hours = _floor_divide(micros, _MICROS_AN_HOUR).dictionary_encode()
     starts = pc.multiply(hours.dictionary, _MICROS_AN_HOUR)
     first, last = _offsets(starts, zone), _offsets(pc.add(starts, _MICROS_AN_HOUR - 1), zone)
@@ -102,19 +102,19 @@ def _local(micros: pa.Array, zone: str) -> pa.Array:
 
 
 def _offsets(micros: pa.Array, zone: str) -> pa.Array:
-    """Returns how far the zone is ahead of UTC at each moment, in microseconds."""
+    """Returns the zone's offset from UTC at each moment, in microseconds."""
     clocks = ZoneInfo(zone)
-    # A day from both ends of the calendar, where the zone's own date does not exist.
-    near = (min(max(each, _FIRST + _DAY), _LAST - _DAY) for each in micros.to_pylist())
-    moments = [_EPOCH + timedelta(microseconds=each) for each in near]
-    ahead = (moment.astimezone(clocks).replace(tzinfo=UTC) - moment for moment in moments)
-    return pa.array([each // timedelta(microseconds=1) for each in ahead], pa.int64())
+    # At least a day from both ends of the calendar, because the zone's date may not exist there.
+    near = (min(max(moment, _FIRST + _DAY), _LAST - _DAY) for moment in micros.to_pylist())
+    moments = [_EPOCH + timedelta(microseconds=moment) for moment in near]
+    offsets = (moment.astimezone(clocks).replace(tzinfo=UTC) - moment for moment in moments)
+    return pa.array([offset // timedelta(microseconds=1) for offset in offsets], pa.int64())
 
 
 def _micros(values: Sequence[Any]) -> pa.Array:
-    """Returns the microseconds since the epoch, rounded down (int64); null for ``None`` and what is no timestamp.
+    """Returns the microseconds since the epoch, rounded down (int64); null for ``None`` and values of other types.
 
-    Each type is converted by itself: Arrow would take a list of several for one type, and change some of the values.
+    Each type is converted separately, because Arrow would convert several types to one, and change some of the values.
     """
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) == 1:
@@ -123,8 +123,8 @@ def _micros(values: Sequence[Any]) -> pa.Array:
     for kind in kinds:
         rows = [row for row, value in enumerate(values) if type(value) is kind]
         converted = _converter(kind)([values[row] for row in rows]).to_pylist()
-        for row, each in zip(rows, converted, strict=True):
-            micros[row] = each
+        for row, moment in zip(rows, converted, strict=True):
+            micros[row] = moment
     return pa.array(micros, pa.int64())
 
 
@@ -170,7 +170,7 @@ def _micros_of_integer(value: int) -> int | None:
 
 
 def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
-    """Divides rounding down. Arrow rounds towards zero, which would put 1969-12-31T23:59:59.5 into 1970."""
+    """Divides, and rounds down. Arrow rounds towards zero, which would move 1969-12-31T23:59:59.5 to 1970."""
     quotient = pc.divide(values, divisor)
     rounded_up = pc.greater(pc.multiply(quotient, divisor), values)
     return pc.subtract(quotient, rounded_up.cast(pa.int64()))
@@ -187,7 +187,7 @@ def _epoch_micros_of_doubles(numbers: pa.Array) -> pa.Array:
     for bound, per_second in reversed(_UNITS):
         beyond = pc.greater(pc.abs(numbers), float(bound))
         seconds = pc.if_else(beyond, pc.divide(numbers, float(per_second)), seconds)
-    usable = pc.and_(pc.is_finite(seconds), pc.less(pc.abs(seconds), 1e12))  # what is beyond is beyond int64 soon
+    usable = pc.and_(pc.is_finite(seconds), pc.less(pc.abs(seconds), 1e12))  # larger ones would soon exceed int64
     seconds = pc.if_else(usable, seconds, None)
     whole = pc.floor(seconds)
     rest = pc.min_element_wise(pc.round(pc.multiply(pc.subtract(seconds, whole), 1e6)), 999_999.0, skip_nulls=False)
@@ -195,23 +195,21 @@ def _epoch_micros_of_doubles(numbers: pa.Array) -> pa.Array:
 
 
 def _micros_of_texts(values: Sequence[Any] | pa.Array) -> pa.Array:
-    """Parses with Arrow if all texts have a zone, or none has one; otherwise one by one."""
+    """Parses with Arrow if all texts have a zone, or no text has one. Otherwise it parses them one by one."""
     try:
         texts = values if isinstance(values, pa.Array) else pa.array(values, pa.string())
     except UnicodeEncodeError:
         return _micros_of_texts([text if text is None or text.isascii() else "" for text in values])
     with suppress(pa.ArrowInvalid):
         return parse_times(texts, ZONED, UNZONED).cast(pa.int64())
-    are_ours = pc.match_substring_regex(texts, TIME_OR_NUMBER).to_pylist()
-    return _micros(
-        [time_or_number(text) if ours else None for text, ours in zip(texts.to_pylist(), are_ours, strict=True)]
-    )
+    matches = zip(texts.to_pylist(), pc.match_substring_regex(texts, TIME_OR_NUMBER).to_pylist(), strict=True)
+    return _micros([time_or_number(text) if is_match else None for text, is_match in matches])
 
 
 def _micros_of_datetimes(values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, ZONED).cast(pa.int64())
-    except ValueError:  # a zone that does not know its offset, as the NaT of pandas
+    except ValueError:  # a zone without an offset, as in the NaT of pandas
         if len(values) == 1:
             return pa.nulls(1, pa.int64())
         return pa.concat_arrays([_micros_of_datetimes([value]) for value in values])
@@ -232,7 +230,7 @@ def _reason(value: Any) -> Reason:
 
 
 def _quoted(value: Any) -> str:
-    """Returns the value in quotes; a number with too many digits for Python to write is shown by its size."""
+    """Returns the value in quotes. A number with too many digits for Python is shown by its size."""
     try:
         return shown(str(value))
     except ValueError:

@@ -1,7 +1,7 @@
-"""Converts one value to the type of its column: returns the stored value, the type as it grows, and the misfits.
+"""Fits values into a column one by one, in the order of the rows. The column's type may grow with each value.
 
-This is the slow way, value by value in the order of the rows. It is for columns whose values differ in kind, and for
-new nested columns. ``app.convert.columns`` has the fast way, with the same result.
+This slow way is for columns with values of several types, and for new nested columns. ``app.convert.columns`` contains
+the fast way, with the same result.
 """
 
 import math
@@ -20,7 +20,7 @@ from app.json_texts import to_json
 from app.reason_texts import Reason, about, shown
 from app.table.type_names import parts, scalar_count, type_name
 
-FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of one list by the fields that each of them has: 8 bytes each
+FEW_CELLS, _CELLS_OF_A_VALUE = 2**16, 64  # elements of a list, multiplied by the fields of an element: 8 bytes each
 _IN_LIST = " (element of a list)"
 FULL = "has no place: no more fields can be added"
 CASE = "has a name that differs only in case from another one"
@@ -30,28 +30,28 @@ RefuseName = Callable[[str], str | None]
 
 @dataclass(slots=True)
 class Growth:
-    """How a table may still grow.
+    """The limits of new fields in a table.
 
     Attributes:
-        left: how many scalar fields, at whatever depth, may still be added; counts them down.
-        refuse: why the catalog allows no field of a name, if so.
-        widens: whether ``bigint`` may become ``double``.
+        free: Number of scalar fields, at any depth, that may still be added.
+        refuse: Returns why the catalog refuses a field of this name, or ``None``.
+        widens: Whether ``bigint`` may become ``double``.
     """
 
-    left: float
+    free: float
     refuse: RefuseName = lambda _: None
     widens: bool = True
 
     @property
     def is_full(self) -> bool:
-        return self.left < 1
+        return self.free < 1
 
 
 UNBOUNDED = Growth(math.inf)
 
 
 class Misfit(NamedTuple):
-    """A value that its column cannot store, or only those fields of a struct; and the reason."""
+    """A value that its column cannot store, and the reason. For a struct, only the fields that do not fit."""
 
     value: Any
     reason: Reason
@@ -59,22 +59,22 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rescue:
-    """The rescued values of one column in a batch: their number, and the first one with its reason."""
+    """The rescued values of one column in a batch: their number, and the reason of the first."""
 
     count: int
     example: Reason
 
 
 class Growing:
-    """The type of a column, or of a part of it, while values are fitted: it grows in place.
+    """The type of a column, or of a part of it, while values are fitted.
 
-    A copy for each value that brings a field would cost as much as all fields together, each time.
+    The type grows in place. A copy for each new field would cost as much as all fields together, each time.
     """
 
     __slots__ = ("_fields", "_name", "folded", "items", "kind", "width")
 
     def __init__(self, kind: pa.DataType | None = None) -> None:
-        self.kind = kind  # ``None`` until a value has decided it
+        self.kind = kind  # ``None`` until a value decides it
         self.items = Growing(kind.value_type) if kind is not None and pa.types.is_list(kind) else None
         self.width = 0 if self.items is None else scalar_count(kind)  # scalar fields of each element of a list
         self.folded: set[str] = set()  # the names of the fields in lower case
@@ -102,7 +102,7 @@ class Growing:
 
     @property
     def name(self) -> str:
-        """The name of the type, as it was when it was first asked for: a wide type has a long one."""
+        """The name of the type at the first call. It is kept, because the name of a wide type is long."""
         self._name = self._name or type_name(self.type())
         return self._name
 
@@ -110,7 +110,7 @@ class Growing:
         if self.items is not None:
             return pa.list_(self.items.type())
         if self._fields:
-            return pa.struct([(name, each.type()) for name, each in self._fields.items()])
+            return pa.struct([(name, field.type()) for name, field in self._fields.items()])
         return self.kind
 
 
@@ -121,22 +121,22 @@ Fit = tuple[Any, Misfit | None]
 class _Fitter:
     """Fits values into a column whose type grows with them.
 
-    A type that the user has ``fixed`` takes more values, and never grows.
+    A type that the user has set (``fixed``) accepts more values, and never grows.
     """
 
     def __init__(self, growth: Growth, *, fixed: bool) -> None:
         self._growth = growth
         self._fixed = fixed
-        self._undo: list[Callable[[], object]] = []  # what takes back how types have grown, in order
+        self._undo: list[Callable[[], object]] = []  # undoes the growth of types, in the order of the growth
         self._added = 0  # scalar fields
         self._is_complete = False  # whether no field may be added
-        self._changes = 0  # after which values that came before may fit otherwise: see ``_fit_list``
+        self._changes = 0  # of types; earlier values may then fit differently, see ``_fit_elements``
 
     def fit(self, value: Any, kind: Growing, depth: int = 1, lists: int = 0) -> Fit:
         """Fits a value into a column or a part of it.
 
-        ``depth`` is 1 for a column, one more for every level below, and ``lists`` says how many of the levels around it
-        are lists.
+        ``depth`` is 1 for a column, and increases by 1 for each level. ``lists`` is the number of lists around the
+        value.
         """
         value = to_python(value)
         if value is None:
@@ -150,14 +150,14 @@ class _Fitter:
         return _refused(value, kind) if kind.is_list or kind.is_struct else self._fit_scalar(value, kind)
 
     def _fit_scalar(self, value: Any, kind: Growing) -> Fit:
-        found = coerce_scalar(value, kind.kind, fixed=self._fixed, widens=self._growth.widens)
-        if found is None:
+        scalar = coerce_scalar(value, kind.kind, fixed=self._fixed, widens=self._growth.widens)
+        if scalar is None:
             return _refused(value, kind)
-        stored, after = found
+        stored, after = scalar
         if kind.kind is None:
             if self._growth.is_full or self._is_complete:
                 return _refused(value, kind, FULL)
-            self._growth.left -= 1
+            self._growth.free -= 1
             self._added += 1
         elif after is not kind.kind and after != kind.kind:
             self._changes += 1
@@ -176,23 +176,23 @@ class _Fitter:
         if not all(isinstance(name, str) for name in value):
             return _refused(value, kind, "has field names that are not text")
         fields = kind.fields
-        stored, left_over, reason = {}, {}, Reason("")
-        for name, each in value.items():
+        stored, leftover, reason = {}, {}, Reason("")
+        for name, item in value.items():
             field = fields.get(name)
             if field is not None:
-                inner, misfit = self.fit(each, field, depth + 1, lists)
+                inner, misfit = self.fit(item, field, depth + 1, lists)
             else:
-                inner, misfit = self._fit_new(name, each, kind, depth, lists)
+                inner, misfit = self._fit_new(name, item, kind, depth, lists)
             if inner is not None:
                 stored[name] = inner
             if misfit is not None:
-                left_over[name] = misfit.value
+                leftover[name] = misfit.value
                 reason = reason or misfit.reason.also(f" (field {shown(name)})")
-        # A struct without any value and one that is null are the same, for {} has no other form in Parquet.
-        return stored or None, Misfit(left_over, reason) if left_over else None
+        # A struct without any value is stored as null, because Parquet has no other form of {}.
+        return stored or None, Misfit(leftover, reason) if leftover else None
 
     def _fit_new(self, name: str, value: Any, kind: Growing, depth: int, lists: int) -> Fit:
-        """Fits the value of a field that the struct does not have; adds the field if the value has a type."""
+        """Fits the value of a field that is not in the struct, and adds the field if the value has a type."""
         refusal = refusal_of_name(name, kind.folded, self._growth.refuse, full=self._fixed)
         if refusal is not None:
             return None, None if is_empty(value) else Misfit(value, about(value, f" {refusal}"))
@@ -205,7 +205,7 @@ class _Fitter:
         return fitted
 
     def _fit_list(self, elements: list[Any], kind: Growing, depth: int, lists: int) -> Fit:
-        """Stores a list whole or not at all; its type grows only with lists that are stored."""
+        """Stores a list completely or not at all. Its type grows only with lists that are stored."""
         is_new = not kind.is_decided
         if not is_new and not kind.is_list:
             return _refused(elements, kind)
@@ -214,7 +214,7 @@ class _Fitter:
         if is_new and lists >= MAX_LISTS:
             return _refused(elements, kind, f"has more than {MAX_LISTS} levels of lists")
         items = kind.items or Growing()
-        growth, added, undo = self._growth.left, self._added, len(self._undo)
+        free, added, undo = self._growth.free, self._added, len(self._undo)
         stored, misfit = self._fit_elements(elements, items, depth + 1, lists + 1)
         width = kind.width + self._added - added
         if misfit is not None:
@@ -233,26 +233,26 @@ class _Fitter:
             return stored, None
         while len(self._undo) > undo:
             self._undo.pop()()
-        self._growth.left, self._added = growth, added
+        self._growth.free, self._added = free, added
         return None, Misfit(elements, reason)
 
     def _fit_elements(self, elements: list[Any], items: Growing, *levels: int) -> tuple[list[Any], Misfit | None]:
-        """Fits the elements of a list against the union of their fields; returns the first misfit too."""
+        """Fits the elements of a list into the union of their fields; returns them, and the first misfit."""
         fits: list[Fit] = []
         last = 0
-        for index, each in enumerate(elements):
+        for index, element in enumerate(elements):
             changes = self._changes
-            fits.append(self.fit(each, items, *levels))
+            fits.append(self.fit(element, items, *levels))
             last = last if self._changes == changes else index
         was_complete, self._is_complete = self._is_complete, True
-        # Again only for elements that came before the type was complete: else each level would double the work.
-        fits[:last] = [self.fit(each, items, *levels) for each in elements[:last]]
+        # Only elements before the type's last change are fitted again. Otherwise each level would double the work.
+        fits[:last] = [self.fit(element, items, *levels) for element in elements[:last]]
         self._is_complete = was_complete
         return [stored for stored, _ in fits], next((misfit for _, misfit in fits if misfit is not None), None)
 
 
 def is_sparse_list(cells: int, filled: Callable[[], int]) -> bool:
-    """Whether a list takes too many empty cells: each element has one for each field that any of them may have."""
+    """Whether a list has too many empty cells: each element has a cell for each field of the list's type."""
     return cells > FEW_CELLS and cells > _CELLS_OF_A_VALUE * filled()
 
 
@@ -263,13 +263,13 @@ def _filled(value: Any) -> int:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a value means null: ``{}`` does, and a struct without any value."""
-    left = [value]
-    while left:
-        each = left.pop()
-        if isinstance(each, Mapping):
-            left.extend(each.values())
-        elif each is not None:
+    """Whether a value means null, as ``{}`` and a struct without any value do."""
+    unchecked = [value]
+    while unchecked:
+        item = unchecked.pop()
+        if isinstance(item, Mapping):
+            unchecked.extend(item.values())
+        elif item is not None:
             return False
     return True
 
@@ -281,14 +281,14 @@ def _refused(value: Any, kind: Growing, why: str = "") -> Fit:
 
 
 def _text(value: Any) -> str:
-    """Returns a value for a column that the user has set to text: JSON, or plain text if JSON has no such type."""
+    """Returns a value for a column whose type the user has set to text: JSON, or plain text for decimals and times."""
     if isinstance(value, Decimal):
         return str(value)
     return value.isoformat() if isinstance(value, date | time) else to_json(value)
 
 
 def refusal_of_name(name: str, folded: Container[str], refuse: RefuseName, *, full: bool = False) -> str | None:
-    """Returns why no field of this name can be added to those whose names in lower case are ``folded``."""
+    """Returns why no field of this name can be added. ``folded`` contains the names of all fields in lower case."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -296,9 +296,9 @@ def refusal_of_name(name: str, folded: Container[str], refuse: RefuseName, *, fu
     if size > LONGEST_NAME:
         return f"has a name of {size:,} bytes, and {LONGEST_NAME} are the most"
     if not name:
-        return "has an empty name"  # DuckDB calls it C0, which another one may be called
+        return "has an empty name"  # DuckDB calls it C0, which may be the name of another column
     if "\0" in name:
-        return "has a name with the character NUL"  # where Polars takes a table over from others, a name ends there
+        return "has a name with the character NUL"  # Polars ends a name there when it imports a table
     if refusal := refuse(name):
         return refusal
     if name.lower() in folded:
@@ -316,12 +316,12 @@ def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, g
         if value is None:
             stored.append(None)
             continue
-        one, misfit = fitter.fit(value, final)
+        fitted, misfit = fitter.fit(value, final)
         if misfit is not None:
             misfits[row] = misfit
         if typed is None and final.is_decided:
             typed = row
-        stored.append(one)
+        stored.append(fitted)
     grown = final.type()
     if grown is None:
         return Column(None, None, misfits, typed)
@@ -333,8 +333,8 @@ def coerce_column(values: list[Any], kind: pa.DataType | None, *, fixed: bool, g
 class Column(NamedTuple):
     """The values, type and misfits (by row) of a column of a batch.
 
-    ``array`` has the type ``kind``; both are ``None`` if no value has a type. ``typed`` is the first row that has the
-    type, ``None`` if there is none.
+    ``array`` has the type ``kind``. Both are ``None`` if no value has a type. ``typed`` is the first row whose value
+    has a type, ``None`` if there is none.
     """
 
     array: pa.Array | None
@@ -344,14 +344,14 @@ class Column(NamedTuple):
 
 
 def _coerce_stored(stored: list[Any], kind: pa.DataType, misfits: dict[int, Misfit]) -> list[Any]:
-    """Fits again after a column became double: whole numbers before may have more digits than a double."""
+    """Fits again after a column became double, because earlier whole numbers may have more digits than a double."""
     coerced, fitter, final = [], _Fitter(UNBOUNDED, fixed=False), Growing(kind)
     for row, value in enumerate(stored):
-        one, misfit = fitter.fit(value, final)
+        fitted, misfit = fitter.fit(value, final)
         if misfit is not None:
             before = misfits.get(row)
             misfits[row] = misfit._replace(value=joined(before.value, misfit.value)) if before else misfit
-        coerced.append(one)
+        coerced.append(fitted)
     return coerced
 
 
@@ -360,7 +360,7 @@ def _has_doubles(kind: pa.DataType) -> bool:
 
 
 def joined(first: Any, second: Any) -> Any:
-    """Joins the parts of one value that were rescued in two steps; for a struct, their fields."""
+    """Joins the parts of a value that were rescued in two steps. For structs, it joins their fields."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         both = dict(first)
         for name, value in second.items():

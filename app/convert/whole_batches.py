@@ -1,6 +1,7 @@
-"""Converts many messages at once into columns and partition values.
+"""Converts many messages at a time into columns and partition values.
 
-Gives the same result as ``rows`` and ``partition_values`` record by record; refuses messages where it could differ.
+The result is the same as that of ``rows`` and ``partition_values``, which convert record by record. Messages whose
+result could differ are refused.
 """
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
@@ -22,8 +23,8 @@ from app.table.layout import RESCUED_COLUMN, TIME_COLUMNS, PartitionSpec
 from app.table.schema import TableSchema
 from app.table.type_names import Types
 
-# The schema has no types of partition columns, which are in no file. The folder shows values of these types unchanged,
-# whatever the other values of the column are.
+# Partition columns are in no file, so the schema has no types for them. The folder shows values of these types
+# unchanged, whatever the types of the column's other values are.
 _HINTS: Mapping[type, pa.DataType] = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
@@ -32,23 +33,23 @@ class OneByOneError(Exception):
 
 
 Patiently = Callable[[Callable[[], Any]], Any]
-"""Repeats a call until the system that it asks answers."""
+"""Repeats a call until the system that it queries answers."""
 ReadKey = Callable[[bytes, Headers | None], Any]
-"""Reads a key of a message with these headers; raises ``ValueError``."""
+"""Deserializes the key of a message with these headers; raises ``ValueError``."""
 
 
 class MessageParser(Protocol):
     """Parses the values of many messages into columns."""
 
-    def parse(self, values: Values, headers: AllHeaders, wanted: Types, fixed: Container[str], /) -> Columns | None:
-        """Parses the fields of all values, of which there is at least one.
+    def parse(self, values: Values, headers: AllHeaders, types: Types, fixed: Container[str], /) -> Columns | None:
+        """Parses the fields of at least one value.
 
-        ``wanted`` has the columns of the table with their types, and partition columns. ``fixed`` are those whose types
-        the user has set.
+        ``types`` contains the types of the table's columns and of partition columns. ``fixed`` contains the columns
+        whose types the user has set.
 
         Returns:
-            Fields by name, as long as ``values``: all of ``wanted``, and others that occur. A field may have another
-            type than ``wanted`` says if that is the type of its values. ``None`` if messages must be read one by one.
+            Fields by name, as long as ``values``: all names of ``types``, and further fields of the values. A field may
+            have the type of its values instead of that in ``types``. ``None`` if messages must be read one by one.
         """
 
     def has_field(self, values: Values, headers: AllHeaders, name: str, /) -> bool:
@@ -56,9 +57,9 @@ class MessageParser(Protocol):
 
 
 class WholeBatches:
-    """Converts messages; ``read_key`` reads keys that are no text, and without a ``parser`` the values are JSON.
+    """Converts messages. ``read_key`` reads keys that are not text. Without a ``parser`` the values are JSON.
 
-    ``ask_with`` sets how the schema registry is asked, if there is one. So ``few`` messages are not worth it.
+    ``ask_with`` sets how queries to the schema registry are repeated. Up to ``few`` messages are faster one by one.
     """
 
     def __init__(
@@ -86,15 +87,15 @@ class WholeBatches:
     def learn(self, rows: Collection[Row]) -> None:
         """Notes the types of partition values in rows that were converted one by one."""
         for name in self._hints:
-            found = {type(row.value.get(name)) for row in rows} - {type(None)}
-            if len(found) == 1:
-                self._hints[name] = _HINTS.get(found.pop(), pa.string())
+            classes = {type(row.value.get(name)) for row in rows} - {type(None)}
+            if len(classes) == 1:
+                self._hints[name] = _HINTS.get(classes.pop(), pa.string())
 
     def convert(self, chunk: Chunk, tps: Sequence[TopicPartition], schema: TableSchema) -> Rows:
-        """Converts messages, at least one, of any partitions; ``tps`` is needed only for metadata columns.
+        """Converts at least one message, of any partitions. ``tps`` is needed only for metadata columns.
 
         Raises:
-            OneByOneError: one of them must be converted by itself.
+            OneByOneError: messages must be converted one by one.
         """
         messages = chunk.messages
         values = [value for message in messages if (value := message.value()) is not None]
@@ -108,7 +109,7 @@ class WholeBatches:
         arrays |= self._completed(fields, moments, schema.columns)
         arrays |= self._keys_column(keys, schema.columns)
         pairs = zip(messages, headers, strict=True) if self._metadata else ()
-        origins = [Row({}, None, one.timestamp()[1], one.offset(), its) for one, its in pairs]
+        origins = [Row({}, None, message.timestamp()[1], message.offset(), pair) for message, pair in pairs]
         is_own = moments is fields[self._rules.timestamp_column]
         times = moments if is_own else moments.cast(pa.timestamp("ms", "UTC"))
         extra = self._extra_columns(times, origins, tps, schema.columns)
@@ -121,48 +122,46 @@ class WholeBatches:
         partition_values = self._partition_values(named, extra, times, keys)
         return Rows(pa.table(stored), partition_values, chunk.parts, is_own)
 
-    def _fields(self, values: Values, headers: AllHeaders, known: Types) -> Columns:
+    def _fields(self, values: Values, headers: AllHeaders, schema_types: Types) -> Columns:
         timestamp = self._rules.timestamp_column
-        wanted = {name: kind for name, kind in known.items() if name not in self._own - {timestamp}} | self._hints
-        if timestamp not in wanted:
-            raise OneByOneError
-        parsed = self._parser.parse(values, headers, wanted, self._rules.fixed)
+        types = {name: kind for name, kind in schema_types.items() if name not in self._own - {timestamp}} | self._hints
+        parsed = self._parser.parse(values, headers, types, self._rules.fixed) if timestamp in types else None
         if parsed is None:
             raise OneByOneError
-        others = [name for name in parsed if name not in wanted and name not in self._derived]
-        if not all(is_void(parsed[name].type) for name in others):
+        new = [name for name in parsed if name not in types and name not in self._derived]
+        if not all(is_void(parsed[name].type) for name in new):
             raise OneByOneError
-        # An empty object is null, but text where the user has fixed the column to text.
-        if any(name in self._rules.fixed and not pa.types.is_null(parsed[name].type) for name in others):
+        # An empty object is null. It is text if the user has set the column's type to text.
+        if any(name in self._rules.fixed and not pa.types.is_null(parsed[name].type) for name in new):
             raise OneByOneError
-        if any(has_sparse_list(parsed[name]) for name in wanted):
+        if any(has_sparse_list(parsed[name]) for name in types):
             raise OneByOneError
-        return {name: parsed[name] for name in wanted}
+        return {name: parsed[name] for name in types}
 
     def _moments(self, fields: Columns, values: Values, headers: AllHeaders, messages: Sequence[Message]) -> pa.Array:
-        """Returns the timestamp column, or Kafka's timestamps if no message has the field; an explicit null is rare."""
+        """Returns the timestamp column, or Kafka's timestamps if no message contains the field."""
         name = self._rules.timestamp_column
         if not fields[name].null_count and name not in self._metadata:
             return fields[name]
-        if self._parser.has_field(values, headers, name):
+        if self._parser.has_field(values, headers, name):  # perhaps an explicit null, which is rare
             raise OneByOneError
         moments = pa.array([known_timestamp(message.timestamp()[1]) for message in messages], pa.int64())
         if moments.null_count:
             raise OneByOneError
         return moments
 
-    def _completed(self, fields: Columns, moments: pa.Array, known: Types) -> Columns:
-        """Adds the timestamp column of the file, if Kafka's timestamps fill it."""
+    def _completed(self, fields: Columns, moments: pa.Array, types: Types) -> Columns:
+        """Returns the file's timestamp column if Kafka's timestamps fill it, otherwise no column."""
         name = self._rules.timestamp_column
-        if name not in known or moments is fields[name]:
+        if name not in types or moments is fields[name]:
             return {}
-        values = [in_form_of(known[name], ms) for ms in moments.to_pylist()]
-        return {name: self._fitted(name, infer(values), values, known[name])}
+        values = [in_form_of(types[name], ms) for ms in moments.to_pylist()]
+        return {name: self._fitted(name, infer(values), values, types[name])}
 
-    def _stored(self, name: str, array: pa.Array, known: Types) -> pa.Array:
-        if name not in known or array.type == known[name] or not has_values(array):
+    def _stored(self, name: str, array: pa.Array, types: Types) -> pa.Array:
+        if name not in types or array.type == types[name] or not has_values(array):
             return array
-        return self._fitted(name, array, array.to_pylist(), known[name])
+        return self._fitted(name, array, array.to_pylist(), types[name])
 
     def _fitted(self, name: str, array: pa.Array | None, values: Sequence[object], kind: pa.DataType) -> pa.Array:
         column = coerce_array(array, values, kind, fixed=name in self._rules.fixed)
@@ -177,29 +176,29 @@ class WholeBatches:
             values: list[Any] = [None]
             numbers: dict[tuple[bytes | None, Any], int] = {(None, None): 0}  # many messages have the same key
             places = []
-            for key, its in zip(raw, headers, strict=True):
-                place = (key, None if key is None or not its else tuple(its))
+            for key, pairs in zip(raw, headers, strict=True):
+                place = (key, None if key is None or not pairs else tuple(pairs))
                 if key is not None and place not in numbers:
                     numbers[place] = len(values)
-                    values.append(self._read_key(key, its))
+                    values.append(self._read_key(key, pairs))
                 places.append(numbers[place])
             array = infer(values)
-            # Arrow takes values of several types for one: a number among times for a time, True for 1.0.
+            # Arrow converts values of several types to one: a number among times to a time, True to 1.0.
             if array is None or [*map(repr, array.to_pylist())] != [*map(repr, values)]:
                 raise OneByOneError
         except (ValueError, OverflowError, pa.ArrowInvalid):
             raise OneByOneError from None
         return array.take(pa.array(places, pa.int64()))
 
-    def _keys_column(self, keys: pa.Array, known: Types) -> Columns:
+    def _keys_column(self, keys: pa.Array, types: Types) -> Columns:
         if KEY_COLUMN in self._rules.partition_columns or KEY_COLUMN in self._metadata or not has_values(keys):
             return {}
-        if KEY_COLUMN not in known or (self._read_key is None and known[KEY_COLUMN] != keys.type):
+        if KEY_COLUMN not in types or (self._read_key is None and types[KEY_COLUMN] != keys.type):
             raise OneByOneError
-        return {KEY_COLUMN: self._stored(KEY_COLUMN, keys, known)}
+        return {KEY_COLUMN: self._stored(KEY_COLUMN, keys, types)}
 
     def _extra_columns(
-        self, times: pa.Array, origins: Sequence[Row], tps: Sequence[TopicPartition], known: Types
+        self, times: pa.Array, origins: Sequence[Row], tps: Sequence[TopicPartition], types: Types
     ) -> Columns:
         if lost_metadata(self._metadata, origins):
             raise OneByOneError
@@ -207,7 +206,7 @@ class WholeBatches:
         if self._rules.timestamp_as:
             columns[self._rules.timestamp_as] = _usable(times)
         stored = ((name, array) for name, array in columns.items() if name not in self._rules.partition_columns)
-        if any(has_values(array) and known.get(name) != array.type for name, array in stored):
+        if any(has_values(array) and types.get(name) != array.type for name, array in stored):
             raise OneByOneError
         return columns
 
@@ -217,23 +216,23 @@ class WholeBatches:
         return [fill_null(self._texts(given[name], fields, name), self._spec.null_value) for name in self._spec.columns]
 
     def _texts(self, values: pa.Array, fields: Columns, column: str) -> pa.Array:
-        """Returns the texts of a column; of rows without a value that of the field inside objects, if it has a path."""
-        found, (first, *inner) = _text(values, column), self._spec.path(column)
-        if not inner or not found.null_count:
-            return found
+        """Returns the texts of a column. A missing value is read from inside objects, if the column has a path."""
+        texts, (first, *inner) = _text(values, column), self._spec.path(column)
+        if not inner or not texts.null_count:
+            return texts
         values = fields.get(first, pa.nulls(0))
         for name in inner:
             index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
             if index < 0:
-                return found
+                return texts
             values = pc.struct_field(values, [index])
         if pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):  # 1 became 1.0, or 1.5 became 1.50
             raise OneByOneError
-        return pc.coalesce(found, _text(values, column))
+        return pc.coalesce(texts, _text(values, column))
 
 
 def _usable(timestamps: pa.Array) -> pa.Array:
-    with suppress(pa.ArrowInvalid):  # milliseconds of Kafka beyond 64 bits of microseconds
+    with suppress(pa.ArrowInvalid):  # Kafka's milliseconds may need more than 64 bits as microseconds
         if (moments := moments_of_column(timestamps)) is not None:
             return moments
     raise OneByOneError
@@ -245,6 +244,6 @@ def _text(values: pa.Array, column: str) -> pa.Array:
         return pc.if_else(values, "True", "False")
     if pa.types.is_integer(values.type) or pa.types.is_string(values.type):
         return values.cast(pa.string())
-    if pa.types.is_nested(values.type):  # whose text has Python's name for the zone of a time
+    if pa.types.is_nested(values.type):  # its text contains Python's name of a time's zone
         raise OneByOneError
     return texts_of(values.to_pylist(), column)

@@ -39,7 +39,7 @@ def test_after_a_crash_the_state_gets_what_only_the_table_has(place: Place, capl
     place.produce(50)
     place.finish(second, 150)
     place.assert_whole()
-    assert "rows are in the table already" in caplog.text
+    assert "rows are already in the table" in caplog.text
 
 
 def test_records_without_rows_are_in_the_state_once(place: Place) -> None:

@@ -166,7 +166,7 @@ def test_a_function_that_returns_nothing_is_no_tombstone(try_here: Here) -> None
     code, printed, errors = try_here(text=text, records='{"n": 1}\nnull\n')
     assert code == 1, errors
     first, second, *_ = printed.splitlines()
-    assert "transform() made null of it, as a function does that returns nothing" in first
+    assert "transform() returned null for it, like a function without a return statement" in first
     assert "transform() raised AttributeError" in second
 
 

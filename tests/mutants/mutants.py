@@ -153,8 +153,8 @@ a batch counts as stored after an upload that failed
 
 [app/consumer/commits.py: plain_loop]
 offsets are committed of rows that are not in the lake
-- {each: offset for some in assignments for each, offset in some.to_commit()}
-+ {each: each.taken for some in assignments for each in some.claimed}
+- {partition: offset for assignment in assignments for partition, offset in assignment.to_commit()}
++ {partition: partition.taken for assignment in assignments for partition in assignment.claimed}
 
 [app/consumer/framework/processed_rows.py: row_sink]
 rows that come again without a flush in between are doubled
@@ -171,8 +171,8 @@ a partition is read before it is claimed
 + client.assign(tps)
 what a slow function leaves of a turn is not read again
 - self._reading.go_back(tp, offsets[taken.messages])
-a message that cannot be decompressed is passed over with what was left before it
-- {*left}
+a message that cannot be decompressed is skipped together with earlier unfinished messages
+- {*unfinished}
 + set()
 
 [app/delivery/members.py: plain_loop]
@@ -379,8 +379,8 @@ rows come before the messages that wait
 
 [app/consumer/rows.py: transformer]
 a float without a value becomes null
-- isfinite(each)
-+ each
+- isfinite(value)
++ value
 
 [app/consumer/plain/transformer.py: transformer]
 a row of transform() changes with the object that gave it

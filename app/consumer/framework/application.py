@@ -1,7 +1,7 @@
-"""The arguments of quixstreams' application for the framework's lane; runs it, and translates its errors.
+"""Arguments of quixstreams' application for the framework's lane; runs it, and translates its errors.
 
-All of it is public: the callbacks for errors and messages, and librdkafka's statistics. These come while the client
-polls, so also where no message does.
+The connector uses only public names: the callbacks for errors and messages, and librdkafka's statistics. Statistics
+arrive while the client polls, also without messages.
 """
 
 import json
@@ -34,10 +34,10 @@ _TICK_MS = 1_000
 
 
 class Callbacks:
-    """Leads the callbacks of the application to the sink, which is built once ``transform()`` has built on it.
+    """Passes the callbacks of the application to the sink, which is made after ``transform()`` was called.
 
-    The last statistics say whether a broker is connected. ``assigned`` counts partitions, with those of changelogs.
-    ``assignment`` is for who sets it, at each tick.
+    ``is_kafka_there``: a broker is connected, according to the last statistics. ``assigned`` counts partitions,
+    including those of changelogs. ``assignment`` is set by ``on_tick``.
     """
 
     def __init__(self, current: CurrentMessage, on_tick: Callable[[], None] = lambda: None) -> None:
@@ -50,19 +50,19 @@ class Callbacks:
         self.assignment: Collection[TopicPartition] = ()
 
     def arguments(self, of_consumer: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of the application; ``of_consumer`` are further properties of its consumer."""
+        """Returns arguments of the application. ``of_consumer`` are further properties of its consumer."""
         return {
             "on_consumer_error": self._not_consumed,
             "on_processing_error": self._not_processed,
             "on_producer_error": self._not_produced,
             "on_message_processed": self._processed,
-            # Where the group has no offset, ``latest`` would skip records. See ``app.consumer.commits``.
+            # If the group has no offset, ``latest`` would skip records. See ``app.consumer.commits``.
             "auto_offset_reset": "earliest",
             "consumer_extra_config": {**of_consumer, "statistics.interval.ms": _TICK_MS, "stats_cb": self._counted},
         }
 
     def notice_records(self, dataframe: StreamingDataFrame) -> None:
-        """Let each record of the input topic be noticed before ``transform()`` gets it."""
+        """Notify the sink of each record of the input topic before ``transform()`` receives it."""
         dataframe.update(self._begins, metadata=True)
 
     @property
@@ -82,14 +82,14 @@ class Callbacks:
         if isinstance(error, ConnectorError | CheckpointConsumerCommitError):  # of the tick, or of a revocation
             return False
         if message is None and isinstance(error, SystemError):
-            # A callback of the client came right after the one of a rebalance that failed, and replaced its error.
-            raise RetryableError("rebalancing", "an error that the Kafka client does not tell", FROM_LAST_COMMIT)
+            # The client called another callback right after that of a failed rebalance, and replaced its error.
+            raise RetryableError("rebalancing", "an error that the Kafka client does not report", FROM_LAST_COMMIT)
         if cannot_be_decompressed(error):
             raise FatalError(
                 "consuming from Kafka",
                 f"the Kafka client cannot decompress a message: {error}",
-                "Make it smaller at its producer, or set the group's offset behind it; "
-                "with an unchanged transform() the connector passes over it",
+                "Make it smaller at its producer, or set the group's offset to the next message. "
+                "With an unchanged transform() the connector skips it",
             )
         if message is None or isinstance(error, KafkaConsumerException):
             return consuming_failed(error)
@@ -112,9 +112,9 @@ class Callbacks:
         sink = self.sink
         if sink is None or not sink.thread.is_polling:  # of another consumer, which transform() has made
             return
-        found = json.loads(statistics)
-        self.is_kafka_there = any(broker.get("state") == "UP" for broker in found.get("brokers", {}).values())
-        group = found.get("cgrp")
+        values = json.loads(statistics)
+        self.is_kafka_there = any(broker.get("state") == "UP" for broker in values.get("brokers", {}).values())
+        group = values.get("cgrp")
         if group is None:  # a consumer that has not subscribed
             return
         former, self._rebalances = self._rebalances, group["rebalance_cnt"]
@@ -128,5 +128,5 @@ def run(application: Application) -> None:
         application.run()
     except Exception as error:
         raise translated(error) from error
-    except BaseException as error:  # noqa: BLE001 - one that is no `Exception` ends the process too
+    except BaseException as error:  # noqa: BLE001 - errors other than `Exception` end the process too
         raise ended(error) from None

@@ -1,4 +1,4 @@
-"""Where quixstreams is at present: its message, its thread, its next flush. It tells a sink none of them."""
+"""The present state of quixstreams: its message, its thread, its next flush. It reports none of them to a sink."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -12,9 +12,9 @@ from app.timings import Timings
 
 
 class CurrentMessage:
-    """The message of the input topic whose record is processed, and its ``size``: bytes of value, key and headers.
+    """The message of the input topic that is processed now, and its ``size``: bytes of value, key and headers.
 
-    None is kept if a message ``holds_several`` records. ``most_bytes`` bounds a message that becomes a row.
+    If a message ``holds_several`` records, it is not kept. ``most_bytes`` is the largest message that becomes a row.
     """
 
     def __init__(self, most_bytes: int, *, holds_several: bool = False) -> None:
@@ -24,14 +24,14 @@ class CurrentMessage:
         self.size = 0
 
     def watch(self, topics: Iterable[Topic], own: str) -> None:
-        """See each message before quixstreams deserializes it; ``own`` names the input topic.
+        """Call a function with each message before quixstreams deserializes it. ``own`` is the name of the input topic.
 
-        Kafka's client leaves a null pointer for a header name that is not UTF-8. Its use would end the process; see
-        ``headers_of``, by which each message is measured.
+        Each message is measured by ``headers_of``, which also replaces header names that are not UTF-8. Otherwise
+        quixstreams would use a null pointer of Kafka's client as the name, and the process would end.
         """
         for topic in topics:
             see = self.begin if topic.name == own else self._measure
-            vars(topic)["row_deserialize"] = _after(see, topic.row_deserialize)  # quixstreams has no other place for it
+            vars(topic)["row_deserialize"] = _after(see, topic.row_deserialize)  # quixstreams has no callback for this
 
     def begin(self, message: Message) -> None:
         """Note that the processing of a message begins; raises ``TooBigError``."""
@@ -44,7 +44,7 @@ class CurrentMessage:
         self.size = message_size(message)
 
     def of(self, topic: str, partition: int, offset: int) -> Message | None:
-        """The message with this offset, if it is the one that is processed."""
+        """Returns the message with this offset, if it is processed now."""
         message = self._message
         if message is None or (message.offset(), message.partition(), message.topic()) != (offset, partition, topic):
             return None
@@ -60,10 +60,10 @@ def _after(see: Callable[[Any], object], deserialize: Callable[[Any], Any]) -> C
 
 
 class Due:
-    """When quixstreams flushes, and when the sink has to. Only the consumer's thread may use it, except ``seconds``.
+    """When quixstreams and the sink must flush. Only the consumer's thread may use it, except ``seconds``.
 
     ``commit_interval`` is that of quixstreams, in seconds. It flushes at ``flush_at`` at the latest; ``None`` if there
-    is nothing to commit. It does not know bad records: the sink flushes those at ``keep_until``; 0 if there are none.
+    is nothing to commit. It ignores bad records. The sink flushes these at ``keep_until``; 0 if there are none.
     """
 
     def __init__(self, commit_interval: float, timings: Timings) -> None:
@@ -73,49 +73,49 @@ class Due:
         self.keep_until = 0.0
         self._quiet_since = timings.clock()
 
-    def came(self) -> None:
+    def message_received(self) -> None:
         self._quiet_since = self.timings.clock()
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no message has come for a while."""
+        """Whether no message has been received for ``gather_seconds``."""
         return self.timings.clock() - self._quiet_since >= self.timings.gather_seconds
 
     @property
     def seconds(self) -> float | None:
-        """Until the next flush, negative where it is late; ``None`` if nothing waits for it."""
+        """Seconds until the next flush, negative if it is late; ``None`` if nothing waits for it."""
         return None if self.flush_at is None else self.flush_at - self.timings.clock()
 
     def expect_flush(self) -> None:
-        """Quixstreams has something to commit from now on."""
+        """Note that quixstreams has something to commit."""
         if self.flush_at is None:
             self.flush_at = self.timings.clock() + self._commit_interval
 
     def expect_bad_records(self) -> None:
-        """A bad record came that quixstreams does not commit."""
+        """Note that a bad record waits, which quixstreams does not commit."""
         self.keep_until = self.keep_until or self.timings.clock() + self._commit_interval
 
     def flushed(self, *, keeps_bad_records: bool = False) -> None:
-        """Nothing is due now; bad records that could not be flushed are tried again."""
+        """Nothing is due now. Bad records that could not be flushed are retried later."""
         self.flush_at = None
         self.keep_until = self.timings.clock() + self._commit_interval if keeps_bad_records else 0.0
 
     @property
     def has_bad_records(self) -> bool:
-        """Whether bad records wait for too long."""
+        """Whether bad records have waited for the commit interval."""
         return bool(self.keep_until) and self.timings.clock() >= self.keep_until
 
 
 class ConsumerThread:
-    """Where quixstreams is: it flushes a revocation on another thread, and calls back while it polls.
+    """The thread and the step of quixstreams, which flushes a revocation on another thread, and calls back in polls.
 
-    ``is_amid_message``: some rows of a message may be missing. ``is_revoking``: a revocation's flush is under way. Both
-    may be true, after quixstreams has left that flush behind.
+    ``is_in_message``: some rows of a message may be missing. ``is_revoking``: a revocation's flush is in progress. Both
+    may be true after quixstreams has abandoned that flush.
     """
 
     def __init__(self) -> None:
         self._ident = threading.get_ident()
-        self.is_amid_message = self.is_revoking = False
+        self.is_in_message = self.is_revoking = False
 
     def note(self) -> None:
         self._ident = threading.get_ident()
@@ -126,5 +126,5 @@ class ConsumerThread:
 
     @property
     def is_polling(self) -> bool:
-        """Whether quixstreams polls now, in this thread: all rows of the messages that came are there."""
-        return self.is_this and not self.is_amid_message
+        """Whether quixstreams polls now, in this thread. Then all rows of the received messages are complete."""
+        return self.is_this and not self.is_in_message

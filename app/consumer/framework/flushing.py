@@ -1,7 +1,7 @@
 """Writes the processed records to the lake and the log. The first flush after a rebalance begins the assignment.
 
-quixstreams begins at the group's offset after an assignment, and reports assignments to no sink. So the first flush
-claims the partitions of which messages were processed, and drops the rows that the log already contains.
+After an assignment, quixstreams begins at the group's offset. It does not report assignments to a sink. Therefore the
+first flush claims the partitions of the processed messages, and drops the rows that the log already contains.
 """
 
 import logging
@@ -20,14 +20,14 @@ _CLAIM_LOOK_SECONDS = 0.05
 
 
 class HeldUpError(Exception):
-    """What waits cannot be brought into lake and log now."""
+    """The processed records cannot be written to lake and log now."""
 
 
 class Flushing:
     """For one thread at a time. ``commit`` is that of quixstreams' consumer, with the connector's mark.
 
-    ``is_outdated``: the assignment may be of a former assignment of Kafka's. ``went_back``: quixstreams has, without a
-    flush. These are no single state, for a rebalance may come before or after it.
+    ``is_outdated``: Kafka may have replaced the assignment. ``went_back``: quixstreams went back to its last commit
+    without a flush. Both are needed, because a rebalance may happen before or after that.
     """
 
     def __init__(self, member: Member, commit: Callable[..., object]) -> None:
@@ -37,49 +37,52 @@ class Flushing:
         self._metrics = member.runtime.metrics
         self._timings = member.runtime.timings
         self.is_outdated = self.went_back = False
-        self._goes_on: frozenset[TopicPartition] = frozenset()  # of the former assignment
+        self._continued: frozenset[TopicPartition] = frozenset()  # of the former assignment
 
-    def hand_over(self, processed: Processed, *, is_worth_it: bool) -> None:
-        """Hand over what can be written; ``is_worth_it``: enough waits to claim partitions for it."""
-        if found := self._member.group.watch.take_found():
-            raise found
+    def hand_over(self, processed: Processed, *, may_claim: bool) -> None:
+        """Pass the records that can be written to the pipeline. ``may_claim``: claim their partitions if needed."""
+        if error := self._member.group.watch.take_found():
+            raise error
         self._flow.raise_failure()
         self._admit(processed)
         assignment = self._member.assignment
         if assignment is None:
-            if is_worth_it:
+            if may_claim:
                 self._begin(processed)
         elif not assignment.is_over and not self._needs_claim(processed):
             processed.hand_over(assignment)
 
     def deliver(self, processed: Processed, seconds: float) -> None:
-        """Claim what is not claimed, and bring all that waits into lake and log.
+        """Claim all partitions, and write all processed records to lake and log.
 
         Raises:
-            HeldUpError: another member has closed the log, or it takes too long.
+            HeldUpError: another member has closed the log, or the time limit is exceeded.
         """
         until = self._timings.clock() + seconds
         while True:
             is_done = self.step(processed)
             self._flow.raise_failure()
-            self._raise_if_fenced()
+            assignment = self._member.assignment
+            if assignment and (fence := assignment.log.fence):
+                reason = str(fence.error)
+                raise HeldUpError(reason) if self._member.may_claim_again(fence.error) else taken_over(reason)
             if is_done:
                 self._metrics.committed({tp: end + 1 for tp, end in processed.ends.items()})
                 return
             if self._timings.clock() >= until:
-                raise HeldUpError(str(self._flow.obstacle or "claiming or writing takes too long"))
-            assignment = self._member.assignment
+                raise HeldUpError(str(self._flow.obstacle or f"claiming or writing takes longer than {seconds:.0f} s"))
             if assignment is None or assignment.unclaimed:
                 self._flow.buffer.wait(_CLAIM_LOOK_SECONDS)
             else:
                 self._flow.wait_delivered(assignment, self._timings.look_seconds)
 
     def step(self, processed: Processed) -> bool:
-        """Do the next step of a delivery; returns whether all is in lake and log."""
+        """Do the next step of a delivery. Returns whether all records are in lake and log."""
         self._admit(processed)
         assignment = self._member.assignment
         if assignment is not None and not assignment.unclaimed and not assignment.is_over:
-            if processed.news <= self._tps():  # else the next assignment gets them: their bytes are counted together
+            # Otherwise the next assignment receives them, because their bytes are counted together.
+            if processed.news <= self._tps():
                 processed.hand_over(assignment)
             if not assignment.is_delivered:
                 assignment.end_batch(self._flow.buffer.flush_reason)
@@ -90,39 +93,32 @@ class Flushing:
             self._begin(processed)
         return False
 
-    def _raise_if_fenced(self) -> None:
-        assignment = self._member.assignment
-        fence = assignment.log.fence if assignment else None
-        if fence is not None:
-            reason = str(fence.error)
-            raise HeldUpError(reason) if self._member.may_claim_again(fence.error) else taken_over(reason)
-
     # --- claims -----------------------------------------------------------------------------------------------------
 
     def _tps(self) -> frozenset[TopicPartition]:
-        """The partitions of the assignment that are Kafka's present one, as far as is known."""
+        """The partitions of the assignment, unless Kafka may have replaced it."""
         assignment = self._member.assignment
         return frozenset(assignment.partitions if assignment and not self.is_outdated and not self.went_back else ())
 
     def _needs_claim(self, processed: Processed) -> bool:
-        """Whether something waits that the present assignment may not write."""
+        """Whether records wait that the present assignment must not write."""
         assignment = self._member.assignment
         return bool(assignment and assignment.unclaimed) or not processed.news <= self._tps()
 
     def _begin(self, processed: Processed) -> None:
-        """Begin an assignment of all partitions with news, and of those of the former one, which is in the lake."""
+        """Begin an assignment of all partitions with news and of the former ones, whose records are in the lake."""
         tps = sorted(processed.news | self._tps())
         former = self._member.assignment
-        self._goes_on = frozenset(former.partitions if former and not self.went_back else ())
+        self._continued = frozenset(former.partitions if former and not self.went_back else ())
         self.is_outdated = self.went_back = False
         self._member.begin(tps)
 
     def _admit(self, processed: Processed) -> None:
-        """Drop what the log has already of the partitions whose claims have succeeded."""
+        """Drop rows that the log already contains, of the partitions whose claims have succeeded."""
         assignment = self._member.assignment
         claims = assignment.new_claims() if assignment else []
-        # Nothing is read again of those that go on, though the log is ahead of their offsets.
-        log_starts([each for each in claims if each.start.is_loss or each.tp not in self._goes_on], self._metrics)
+        # Partitions that continue read nothing again, although the log is ahead of their offsets.
+        log_starts([claim for claim in claims if claim.start.is_loss or claim.tp not in self._continued], self._metrics)
         mark_set_offsets(claims, self._commit)
         for claim in claims:
             end = claim.start.in_table
@@ -131,17 +127,17 @@ class Flushing:
             self._metrics.begins(claim.tp, end + 1)
             waiting = processed.of.get(claim.tp)
             dropped = waiting.begin_after(end) if waiting else 0
-            logger.info("claimed: %s after %d; %d rows are in the table already", claim.tp, end, dropped)
+            logger.info("claimed: %s after %d; %d rows are already in the table", claim.tp, end, dropped)
 
 
 def cannot_go_back(cause: str) -> RetryableError:
-    hint = "quixstreams cannot go back where it joins topics. The next start reads again what is not in the table"
+    hint = "quixstreams cannot go back while it joins topics. The next start reads rows again that are not in the table"
     return RetryableError("writing rows", cause, hint)
 
 
 def not_written(held_up: HeldUpError) -> RetryableError:
     return RetryableError(
-        "writing the last rows before the partitions are given away",
+        "writing the last rows before the partitions are revoked",
         str(held_up),
-        "Their offsets are not committed: the next owner of the partitions reads them again",
+        "Their offsets are not committed. Therefore the next owner of the partitions reads them again",
     )

@@ -1,12 +1,14 @@
-"""The sink of the framework's lane: collects rows, and brings them into lake and log before quixstreams commits.
+"""The sink of the framework's lane: collects rows, and writes them to lake and log before quixstreams commits.
 
-Kafka's offset never passes the log's end, for quixstreams commits once ``flush()`` has returned.
+Kafka's offset never passes the log's end, because quixstreams commits after ``flush()`` has returned.
 
-Where a flush cannot succeed, quixstreams goes back to its last commit. ``SinkBackpressureError`` has no seconds: a
-pause that outlives a rebalance would never end. While partitions are revoked it must not even begin: that flush, on a
-thread of quixstreams, takes out all that waits and fails with a plain error. Nor where quixstreams aligns topics by
-time, as for a join: it then drops what it has fetched ahead, and seeks only partitions of which it has processed
-messages. Records of the others would be passed over, and a topic without news would hold up those that it is joined to.
+If a flush cannot succeed, quixstreams goes back to its last commit. ``SinkBackpressureError`` has no seconds, because a
+pause that outlives a rebalance would never end. There are two exceptions, where a failed flush raises a plain error:
+
+- While partitions are revoked, a pause must not begin. That flush runs on a thread of quixstreams, and removes all
+  waiting records.
+- While quixstreams aligns topics by time, as for a join, it would drop fetched messages, and seek only partitions with
+  processed messages. Records of other partitions would be skipped, and a topic without news would block joined topics.
 """
 
 import logging
@@ -33,12 +35,12 @@ _LOOK_EVERY = 64  # messages
 
 
 class RowSink(BaseSink):
-    """See the module. All methods are for the consumer's thread, but for the flush of a revocation.
+    """See the module. All methods are for the consumer's thread, except the flush of a revocation.
 
     Args:
         on_start: called once quixstreams runs, after it has set its own handlers of signals.
-        can_go_back: whether quixstreams can go back to its last commit; else a flush that cannot succeed ends the
-            process, and the next start does so.
+        can_go_back: whether quixstreams can go back to its last commit. Otherwise a failed flush ends the process, and
+            the next start continues from the last commit.
     """
 
     def __init__(
@@ -67,12 +69,12 @@ class RowSink(BaseSink):
         self.consumed = 0
         self.is_held_up = False
 
-    # --- seen from other threads ------------------------------------------------------------------------------------
+    # --- called by other threads ------------------------------------------------------------------------------------
 
     def consumption(self, assigned: int) -> Consumption:
-        """``assigned`` is the number of assigned partitions, which quixstreams tells no sink."""
+        """``assigned`` is the number of assigned partitions, which quixstreams does not report to a sink."""
         assignment, processed = self._member.assignment, self._processed
-        claimed = {each.tp for each in assignment.claimed} if assignment else set()
+        claimed = {partition.tp for partition in assignment.claimed} if assignment else set()
         return Consumption(
             assigned=assigned,
             tps=self._tps,
@@ -89,22 +91,22 @@ class RowSink(BaseSink):
         )
 
     def is_read(self, tp: TopicPartition) -> bool:
-        """Whether messages of this partition come now, as far as this member knows."""
+        """Whether this member consumes the partition now."""
         return tp in self._processed.of
 
     def stop(self) -> None:
-        """Give the next flush the shorter deadline, and no second try; safe in a signal handler."""
+        """Give the next flush the shorter time limit, without a retry. Safe in a signal handler."""
         self._is_stopping = True
 
     @property
     def _tps(self) -> tuple[TopicPartition, ...]:
-        """The partitions of which messages were processed since the last assignment."""
+        """The partitions with messages that were processed since the last assignment."""
         assignment = self._member.assignment
         return tuple({**self._processed.of, **(assignment.partitions if assignment else {})})
 
     @property
     def _held_bytes(self) -> int:
-        """Bytes of all rows in Python, here and in the pipeline."""
+        """Size of all rows in Python's memory, here and in the pipeline, in bytes."""
         return self._processed.nbytes + self._member.flow.buffer.held_bytes
 
     @property
@@ -122,8 +124,8 @@ class RowSink(BaseSink):
     def add(
         self, value: Any, key: Any, timestamp: int, headers: HeadersTuples, topic: str, partition: int, offset: int
     ) -> None:
-        """Take a copy of a row; raises ``NotARowError`` if the value is no dict, or the message is too big."""
-        self.thread.is_amid_message = True
+        """Take a copy of a row; raises ``NotARowError`` if the value is not a dict, or the message is too large."""
+        self.thread.is_in_message = True
         tp = TopicPartition(topic, partition)
         if self._of(tp).is_repeated(offset):
             return
@@ -136,11 +138,11 @@ class RowSink(BaseSink):
         self._observed.observer.row_added(tp, key)
 
     def flush(self) -> None:
-        """Bring all that was processed into lake and log.
+        """Write all processed records to lake and log.
 
         Raises:
-            SinkBackpressureError: it cannot be done now; quixstreams goes back to its last commit.
-            RetryableError: the same while partitions are revoked or the process stops, or if it cannot go back.
+            SinkBackpressureError: the flush cannot succeed now. quixstreams goes back to its last commit.
+            RetryableError: the same during a revocation or while the process stops, or if quixstreams cannot go back.
         """
         if not self.thread.is_this:
             self._flush_revoked()
@@ -154,14 +156,14 @@ class RowSink(BaseSink):
                 raise not_written(held_up) from None
             if not self._can_go_back:
                 raise cannot_go_back(str(held_up)) from None
-            logger.warning("what is not in the table yet is read again: %s", held_up)
+            logger.warning("%s. Retrying: records that are not in the table are read again", held_up)
             raise SinkBackpressureError(retry_after=0) from None
 
     def on_paused(self) -> None:
-        """Drop all that waits: another sink asks for a pause, and quixstreams goes back to its last commit."""
+        """Drop all waiting records: another sink requested a pause, and quixstreams goes back to its last commit."""
         self._go_back()
         if not self._can_go_back:
-            raise cannot_go_back("another sink of transform() asks for a pause")
+            raise cannot_go_back("another sink of transform() requested a pause")
 
     def _go_back(self) -> None:
         self.is_held_up = True
@@ -173,7 +175,7 @@ class RowSink(BaseSink):
 
     def begin_record(self, context: MessageContext, timestamp: int) -> None:
         """Note that the processing of a record of the input topic begins."""
-        self.thread.is_amid_message = True
+        self.thread.is_in_message = True
         waiting = self._of(TopicPartition(context.topic, context.partition))
         waiting.begin_record()
         if waiting.uncommitted.oldest is None:
@@ -187,18 +189,18 @@ class RowSink(BaseSink):
             self._hand_over()
 
     def reject(self, refusal: Refusal, *, is_deserialized: bool) -> None:
-        """Keep a record that cannot become a row for the dead letter; take out the rows that it already gave.
+        """Keep a record that cannot become a row for the dead letter, and remove its rows.
 
-        A message that is not ``is_deserialized`` gave no record at all. Raises ``DataError`` if ``ON_BAD_RECORD`` is
-        ``fail``; what came before is then in the lake, if that can be.
+        A message that is not ``is_deserialized`` has no record. Raises ``DataError`` if ``ON_BAD_RECORD`` is ``fail``.
+        Earlier records are then in the lake, if possible.
         """
         rejected = refusal.rejected
         waiting = self._of(rejected.tp)
         is_in_checkpoint = waiting.first is not None
-        if waiting.comes(rejected.offset):
+        if waiting.receive(rejected.offset):
             if is_in_checkpoint and not is_deserialized:
-                # quixstreams does so itself for a message that deserializes: it would commit later offsets.
-                raise InvalidStoredOffset(f"Offset {rejected.offset} of {rejected.tp} comes again")
+                # quixstreams raises it for deserialized messages, because it would commit later offsets.
+                raise InvalidStoredOffset(f"Offset {rejected.offset} of {rejected.tp} is redelivered")
             self._flushing.went_back = True
         waiting.take_out_record(rejected.offset)
         if not waiting.is_repeated(rejected.offset):
@@ -213,10 +215,10 @@ class RowSink(BaseSink):
                 self._hand_over()
 
     def tick(self, *, is_stable: bool) -> None:
-        """Do what is due without messages, once a second; ``is_stable``: no rebalance since the last tick."""
+        """Do periodic work, once a second, also without messages. ``is_stable``: no rebalance since the last tick."""
         if self._is_stopping:
-            return  # nothing more is due
-        self._observed.tell_unassigned()
+            return  # nothing is due any more
+        self._observed.report_unassigned()
         if not is_stable:
             self._assignment_changed()
         self._hand_over()
@@ -231,15 +233,15 @@ class RowSink(BaseSink):
             return self._processed.of[tp]
         except KeyError:
             waiting = self._processed.of[tp] = Waiting()
-            self._observed.came(tp)
+            self._observed.message_received(tp)
             return waiting
 
     def _end_message(self, tp: TopicPartition, offset: int, *, is_sought: bool) -> None:
         waiting = self._of(tp)
-        self._flushing.went_back |= waiting.comes(offset)
+        self._flushing.went_back |= waiting.receive(offset)
         waiting.end_message(offset, is_sought=is_sought)
-        self.thread.is_amid_message = False
-        self._due.came()
+        self.thread.is_in_message = False
+        self._due.message_received()
         self.consumed += 1
 
     def _keep(self, rejected: Rejected, hint: str) -> None:
@@ -254,11 +256,11 @@ class RowSink(BaseSink):
         self._observed.observer.record_rejected(rejected)
 
     def _assignment_changed(self) -> None:
-        """Claim again what comes from now on. Forget the former assignment, unless the next one has begun."""
+        """Claim partitions again at the next flush. Forget the former assignment, unless the next one has begun."""
         self._flushing.is_outdated = True
         if self._due.flush_at is None and not self._due.keep_until:
             self._end_assignment(self._tps)
-            self._observed.tell_unassigned()
+            self._observed.report_unassigned()
             self._processed = Processed(self._current)
 
     def _end_assignment(self, tps: tuple[TopicPartition, ...]) -> None:
@@ -268,33 +270,32 @@ class RowSink(BaseSink):
         self._member.end()
 
     def _hand_over(self) -> None:
-        """Hand over what can be written; wait for room if the buffer is full."""
+        """Pass the records that can be written to the pipeline. If the buffer is full, wait for space."""
         self._check_revocation()
         processed, limits = self._processed, self._member.flow.buffer.limits
         is_batch = processed.rows >= limits.batch_size and self._due.is_quiet
-        is_worth_it = is_batch or limits.is_portion(processed.row_bytes)
-        self._flushing.hand_over(processed, is_worth_it=is_worth_it)
+        self._flushing.hand_over(processed, may_claim=is_batch or limits.is_portion(processed.row_bytes))
         if self._is_full:
             self._wait_for_room()
 
     def _wait_for_room(self) -> None:
-        """Wait until there is room, or until a flush is due, which can go back."""
+        """Wait until the buffer has space, or until a flush is due, which can go back."""
         timings = self._due.timings
         until = timings.clock() + timings.full_seconds
         while self._is_full and (self._due.seconds or 0.0) > 0:
             self._member.flow.raise_failure()
             if timings.clock() >= until:
-                cause = str(self._member.flow.obstacle or "the pipeline did not take them in time")
+                cause = str(self._member.flow.obstacle or f"no space within {timings.full_seconds:.0f} s")
                 raise RetryableError("writing rows from a full buffer", cause, "The next start reads them again")
             self._flushing.step(self._processed)
             self._member.flow.buffer.wait(timings.look_seconds)
         self._observed.observer.waited()
 
     def _check_revocation(self) -> None:
-        """End the process if quixstreams has left a revocation's flush behind, as after a freeze."""
+        """End the process if quixstreams has abandoned a revocation's flush, as after a freeze."""
         if self.thread.is_revoking:
             cause = "the flush of the former assignment has not ended"
-            raise RetryableError("consuming", cause, "The next start goes on from the journal")
+            raise RetryableError("consuming", cause, "The next start continues from the journal")
 
     # --- flushes ----------------------------------------------------------------------------------------------------
 
@@ -311,7 +312,7 @@ class RowSink(BaseSink):
         self.is_held_up = False
 
     def _flush_revoked(self) -> None:
-        """Flush on a thread of quixstreams, which may leave it behind: it takes out all that waits."""
+        """Flush on a thread of quixstreams, which may abandon it. Therefore it removes all waiting records first."""
         self.thread.is_revoking = True
         processed, self._processed = self._processed, Processed(self._current)
         self._due.flushed()
@@ -324,21 +325,21 @@ class RowSink(BaseSink):
             self.thread.is_revoking = False
 
     def _flush_before_the_end(self) -> None:
-        """Flush what came before a bad record that ends the process: the next start drops it, and ends there again."""
+        """Flush the records before a bad record that ends the process. The next start ends at the same record."""
         try:
             self._flush()
         except (ConnectorError, HeldUpError) as error:
-            logger.warning("what came before is read again: %s", error)
+            logger.warning("%s. The next start reads the records before the bad record again", error)
 
     def _flush_bad_records(self) -> None:
-        """Flush where quixstreams does not: it knows of no message since its last commit."""
+        """Flush if quixstreams does not, because it has processed no message since its last commit."""
         if self._due.flush_at is not None:
             return
         try:
             self._flush()
         except HeldUpError as held_up:
-            logger.warning("bad records wait: %s", held_up)
+            logger.warning("writing bad records: %s. Retrying", held_up)
             self.is_held_up = True
             self._due.flushed(keeps_bad_records=True)
-            self._member.end()  # what is on its way is dropped
+            self._member.end()  # the batch in progress is dropped
             self._processed.unsealed()

@@ -1,1 +1,1 @@
-"""The connector's own loop, where ``transform()`` needs nothing of the one of quixstreams."""
+"""The connector's own loop, used if ``transform()`` does not need the loop of quixstreams."""

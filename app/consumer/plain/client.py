@@ -13,16 +13,16 @@ from app.kafka.login_errors import is_refused, login_hint
 
 logger = logging.getLogger(__name__)
 
-# A poll gives them too; the client repeats them twice a second.
-_TOLD_WITH_MESSAGES = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+# A poll returns these errors too. The client repeats them twice a second.
+_ALSO_POLLED = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 
 class BrokerPresence:
-    """Whether Kafka is there, as far as its client says. For the thread that polls.
+    """Whether Kafka is available, according to its client. For the thread that polls.
 
-    The client reports when all brokers are away. Their return shows with the next message or, if there is none, with
-    the client's statistics, which come every 30 seconds. After a refused login the client tries again by itself, and
-    reads on where it was. It reads certificates and passwords only once, so new ones need a new process.
+    The client reports when all brokers are unavailable. The next message shows that a broker is available again, or the
+    client's statistics, which arrive every 30 seconds. After a refused login the client retries automatically, and
+    continues at the same offset. It reads certificates and passwords only once, so new ones need a new process.
     """
 
     def __init__(self) -> None:
@@ -31,23 +31,23 @@ class BrokerPresence:
     def failed(self, error: KafkaError) -> None:
         if is_refused(error):
             logger.error(
-                "logging in to Kafka: %s. %s. No record is lost: the connector tries again, and a restart reads "
-                "replaced certificates and passwords",
+                "logging in to Kafka: %s. %s. No record is lost: the connector retries. To use replaced certificates "
+                "and passwords, restart it",
                 one_line(error.str()),
                 login_hint(error.str()),
             )
-        elif error.code() in _TOLD_WITH_MESSAGES:
+        elif error.code() in _ALSO_POLLED:
             logger.debug("Kafka consumer: %s", error.str())
         elif error.code() != KafkaError._ALL_BROKERS_DOWN:
             logger.error("Kafka consumer: %s", error.str())
         elif self.is_there:
             self.is_there = False
-            logger.warning("Kafka is away: no broker answers. Consuming goes on once one does; no record is lost")
+            logger.warning("Kafka is unavailable: no broker answers. Retrying; no record is lost")
 
     def heard(self) -> None:
         if not self.is_there:
             self.is_there = True
-            logger.info("Kafka is there again")
+            logger.info("Kafka is available again")
 
     def counted(self, statistics: str) -> None:
         if not self.is_there:
@@ -65,7 +65,7 @@ class BrokerPresence:
 
 
 def new_client(config: ApplicationConfig, properties: Mapping[str, Any]) -> Consumer:
-    """Makes a consumer of the application's group; ``properties`` win over all others."""
+    """Makes a consumer of the application's group. ``properties`` take precedence over all other properties."""
     return Consumer(
         {
             **config.consumer_extra_config,

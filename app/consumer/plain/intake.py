@@ -1,4 +1,4 @@
-"""What the plain lane takes of Kafka's client: as much as there is room for, and no message that is too big."""
+"""Takes messages from Kafka's client in the plain lane: as many as the buffer has space for, and none too large."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -22,22 +22,22 @@ from app.model import Message, TopicPartition, headers_of_all
 
 logger = logging.getLogger(__name__)
 
-TURN_SECONDS = 1.0  # of the functions of transform(): between two polls Kafka's client learns of no rebalance
+TURN_SECONDS = 1.0  # of the functions of transform(), because Kafka's client reports a rebalance only in a poll
 
-_PATIENCE_SECONDS = 5.0  # before the client is paused, which drops what it fetched ahead
+_PATIENCE_SECONDS = 5.0  # before the client is paused, which drops the messages that it fetched ahead
 _FIRST_MESSAGES = 100
 _POLL_MESSAGES = 10_000
 _POLL_BYTES = 16 * 2**20
 _HEADER_OVERHEAD = 200  # of a name and a value as objects of Python
-_COPIES = 2  # of the value: as it came, and as columns
+_COPIES = 2  # of the value: in the message, and in columns
 
 _key = methodcaller("key")
 
 
 class Reading:
-    """Lets Kafka's client read the claimed partitions, as far as the buffer has room. For the consumer's thread.
+    """Makes Kafka's client read the claimed partitions while the buffer has space. For the consumer's thread.
 
-    ``is_paused``: whether none is read, for the buffer was full for long. ``consumed`` counts messages.
+    ``is_paused``: nothing is read, because the buffer has been full for seconds. ``consumed`` counts messages.
     """
 
     def __init__(self, client: Consumer, members: Members, observer: SinkObserver) -> None:
@@ -55,7 +55,7 @@ class Reading:
         self.consumed = 0
 
     def admit(self) -> None:
-        """Read the partitions whose claims have succeeded, from where the log ends, and none that is not claimed."""
+        """Read the partitions whose claims have succeeded, from the log's end. Unclaimed partitions are not read."""
         new = self._members.new_claims()
         claims = sorted((claim for _, claim in new), key=lambda claim: claim.tp)
         log_starts(claims, self._metrics)
@@ -65,19 +65,19 @@ class Reading:
             self._metrics.begins(claim.tp, claim.start.offset)
         if claims:
             logger.info("claimed: %s", ", ".join(f"{claim.tp} from {claim.start.offset}" for claim in claims))
-        claimed = [each for assignment in self._members.assignments for each in assignment.claimed]
+        claimed = [partition for assignment in self._members.assignments for partition in assignment.claimed]
         if claimed == self._partitions:
             return
-        self._observer.unassigned([each.tp for each in {*self._partitions} - {*claimed}])
-        self._observer.assigned([each.tp for each in {*claimed} - {*self._partitions}])
+        self._observer.unassigned([partition.tp for partition in {*self._partitions} - {*claimed}])
+        self._observer.assigned([partition.tp for partition in {*claimed} - {*self._partitions}])
         self._partitions, self._paused = claimed, frozenset()
-        self._client.assign([KafkaTopicPartition(*each.tp, each.taken) for each in claimed])
-        # librdkafka keeps a pause over assignments, also of a partition that another member had in between.
-        self._client.resume([KafkaTopicPartition(*each.tp) for each in claimed])
+        self._client.assign([KafkaTopicPartition(*partition.tp, partition.taken) for partition in claimed])
+        # librdkafka keeps a pause over assignments, also if another member has read the partition in between.
+        self._client.resume([KafkaTopicPartition(*partition.tp) for partition in claimed])
 
     def end(self) -> None:
-        """All partitions are given away."""
-        self._observer.unassigned([each.tp for each in self._partitions])
+        """All partitions are revoked."""
+        self._observer.unassigned([partition.tp for partition in self._partitions])
         self._partitions, self._paused = [], frozenset()
         self._full_since, self.is_paused = None, False
 
@@ -85,32 +85,32 @@ class Reading:
         try:
             self._client.seek(KafkaTopicPartition(*tp, offset))
         except KafkaException as error:
-            doing = f"going on with {tp} at offset {offset}"
-            raise RetryableError(doing, str(error), "The next start goes on from the journal") from error
+            doing = f"continuing {tp} at offset {offset}"
+            raise RetryableError(doing, str(error), "The next start continues from the journal") from error
 
     # --- room -------------------------------------------------------------------------------------------------------
 
     @property
     def most_messages(self) -> int:
-        """How many to poll; fewer where they are large, or ``transform()`` is slow."""
+        """Number of messages to poll; fewer if they are large, or if ``transform()`` is slow."""
         buffer = self._members.buffer
         room = buffer.room // (2 if buffer.is_shared else 1)
         return max(1, min(_POLL_MESSAGES, self._in_time, min(_POLL_BYTES, room) // self._size))
 
     def took(self, messages: int, size: int, seconds: float) -> None:
-        """Count messages; note their bytes in memory, and how long it took to take them."""
+        """Count messages that were taken, and note their bytes in memory and the time that this needed."""
         if messages:
-            # Topics have messages of different sizes: after small ones, a poll could bring many large ones.
+            # Topics have messages of different sizes: after small ones, a poll could return many large ones.
             least = self._size * 15 // 16 if self.consumed else 1
             self._size = max(size // messages, least)
             self._in_time = int(TURN_SECONDS * messages / max(seconds, 1e-6))
         self.consumed += messages
 
     def may_poll(self) -> bool:
-        """Whether to poll. Waits a moment for room; if there is none for long, the client is paused and polled.
+        """Whether to poll. Waits a moment for space. If the buffer stays full, the client is paused and polled.
 
-        The partitions of a table with half of the buffer are paused, and the rest is left to the other tables: else one
-        whose records cannot be written would stop them all.
+        The partitions of a table that uses half of the buffer are paused, so that the rest is free for other tables.
+        Otherwise one table whose records cannot be written would stop all tables.
         """
         members, buffer, clock = self._members, self._members.buffer, self._timings.clock
         is_full = buffer.is_full and bool(members.assignments)
@@ -118,28 +118,28 @@ class Reading:
         is_paused = self._full_since is not None and clock() - self._full_since >= _PATIENCE_SECONDS
         if is_paused and not self.is_paused:
             self._metrics.paused()
-            logger.warning("the buffer is full: consuming pauses until there is room")
+            logger.warning("the buffer is full: consuming pauses until there is space")
         elif self.is_paused and not is_paused:
-            logger.info("there is room in the buffer again: consuming continues")
+            logger.info("the buffer has space again: consuming continues")
         self.is_paused = is_paused
-        held = (each.assignment for each in members.all if is_paused or buffer.is_crowded_by(each.flow.share))
-        self._pause(frozenset(each.tp for assignment in held if assignment for each in assignment.claimed))
+        held = (member.assignment for member in members.all if is_paused or buffer.is_crowded_by(member.flow.share))
+        self._pause(frozenset(partition.tp for assignment in held if assignment for partition in assignment.claimed))
         if is_full and not is_paused:
             buffer.wait(self._timings.look_seconds)
             self._observer.waited()
             return False
         return True
 
-    def _pause(self, wanted: frozenset[TopicPartition]) -> None:
-        """Pause these partitions, and no others."""
-        for act, tps in ((self._client.pause, wanted - self._paused), (self._client.resume, self._paused - wanted)):
+    def _pause(self, paused: frozenset[TopicPartition]) -> None:
+        """Pause these partitions, and resume all other partitions."""
+        for act, tps in ((self._client.pause, paused - self._paused), (self._client.resume, self._paused - paused)):
             if tps:
                 act([KafkaTopicPartition(*tp) for tp in tps])
-        self._paused = wanted
+        self._paused = paused
 
 
 class Taken(NamedTuple):
-    """How many messages were taken, and about their bytes in memory."""
+    """The number of messages that were taken, and an estimate of their bytes in memory."""
 
     messages: int
     size: int
@@ -147,10 +147,10 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """Takes the messages that a poll gave. For the consumer's thread.
+    """Takes the messages of a poll. For the consumer's thread.
 
-    ``max_record_bytes`` bounds a message that becomes a row, ``size_of`` returns the size of its value as it is read.
-    ``transformer`` runs an edited ``transform()``.
+    ``max_record_bytes`` is the largest size of a message that becomes a row. ``size_of`` returns the size of its value
+    in bytes. ``transformer`` runs an edited ``transform()``.
     """
 
     max_record_bytes: int
@@ -162,30 +162,31 @@ class Intake:
     def take(
         self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message], *, room: int, until: float
     ) -> Taken:
-        """Hand messages by rising offsets to the assignment; through ``transform()`` only as ``Transformer.run``."""
+        """Pass messages to the assignment. Offsets ascend. An edited ``transform()`` may take only the first ones."""
         if self.transformer is None:
             return Taken(len(messages), self._take(assignment, tp, messages, [*map(self.size_of, messages)]))
         done = self.transformer.run(messages, room=room, until=until)
         taken = messages[: done.messages]
         if taken:
-            kept = [each.rejected for each in done.refusals if self.bad_records.keep(each.rejected, each.hint)]
-            size = done.size + sum(each.nbytes for each in kept)
+            refusals = (refusal for refusal in done.refusals if self.bad_records.keep(refusal.rejected, refusal.hint))
+            kept = [refusal.rejected for refusal in refusals]
+            size = done.size + sum(rejected.nbytes for rejected in kept)
             assignment.take([Piece(tp, taken[-1].offset(), done.texts, done.rows, kept)], size)
             self.observer.messages_added(tp, done.heard)
         return Taken(len(taken), done.size + MESSAGE_OVERHEAD * len(taken) + sum(map(len, taken)))
 
     def _take(self, assignment: Assignment, tp: TopicPartition, messages: Sequence[Message], sizes: list[int]) -> int:
-        """Take messages, as much at once as one may have; the dead letter keeps the beginning of a larger one."""
+        """Take messages in pieces of at most ``max_record_bytes``. The dead letter keeps the start of a larger one."""
         headers = list(chain.from_iterable(filter(None, headers_of_all(messages))))
         values, keys = sum(sizes), sum(map(len, filter(None, map(_key, messages))))
-        beside, most = keys + headers_size(headers), self.max_record_bytes
-        if values + beside > most and (middle := len(messages) // 2):
+        rest, most = keys + headers_size(headers), self.max_record_bytes
+        if values + rest > most and (middle := len(messages) // 2):
             halves = (messages[:middle], sizes[:middle]), (messages[middle:], sizes[middle:])
             return sum(self._take(assignment, tp, *half) for half in halves)
-        if values + beside > most:
-            self.reject(assignment, not_deserialized(TooBigError(values + beside, most), messages[0]))
-            return values + beside
-        size = _COPIES * values + beside + MESSAGE_OVERHEAD * len(messages) + _HEADER_OVERHEAD * len(headers)
+        if values + rest > most:
+            self.reject(assignment, not_deserialized(TooBigError(values + rest, most), messages[0]))
+            return values + rest
+        size = _COPIES * values + rest + MESSAGE_OVERHEAD * len(messages) + _HEADER_OVERHEAD * len(headers)
         assignment.take([Piece(tp, messages[-1].offset(), messages=messages)], size)
         self.observer.messages_added(tp, messages)
         return size
@@ -193,6 +194,5 @@ class Intake:
     def reject(self, assignment: Assignment, refusal: Refusal) -> None:
         rejected = refusal.rejected
         kept = [rejected] if self.bad_records.keep(rejected, refusal.hint) else []
-        size = sum(each.nbytes for each in kept)
-        assignment.take([Piece(rejected.tp, rejected.offset, rejected=kept)], size)
+        assignment.take([Piece(rejected.tp, rejected.offset, rejected=kept)], sum(record.nbytes for record in kept))
         self.observer.record_rejected(rejected)

@@ -1,7 +1,6 @@
-"""The loop of the plain lane: polls thousands of messages, and hands them to the assignment of their partitions.
+"""The loop of the plain lane: polls thousands of messages, and passes them to the assignments of their partitions.
 
-A partition is assigned to Kafka's client once it is claimed. So nothing is read before, and no partition is paused for
-that.
+A partition is assigned to Kafka's client after it is claimed. Therefore nothing is read before, without a pause.
 """
 
 import logging
@@ -29,7 +28,7 @@ from app.monitoring.status import Consumption
 
 logger = logging.getLogger(__name__)
 
-# The client waits this long for as many messages as were asked for: the delay of the first one where few come.
+# The client waits this long for the requested number of messages. It is the delay of the first if few arrive.
 _POLL_SECONDS = 0.1
 
 _topic = methodcaller("topic")
@@ -38,9 +37,9 @@ _offset = methodcaller("offset")
 
 
 class PlainLoop:
-    """Runs until it is stopped or something fails. ``stop`` is safe in a signal handler; all else is for one thread.
+    """Runs until it is stopped or fails. ``stop`` is safe in a signal handler. All other methods are for one thread.
 
-    ``client`` belongs to the loop alone. ``on_turn`` is called at each turn with whether messages came.
+    Only the loop uses ``client``. Each turn calls ``on_turn``, with ``True`` if messages were received.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class PlainLoop:
         self._is_stopping = True
 
     def run(self, *topics: str) -> bool:
-        """Consume until stopped; returns whether all that was read is in the lake."""
+        """Consume until stopped. Returns whether all consumed records are in the lake."""
         self._has_topics = topics[1:] != () or topics[0].startswith("^")
         self._client.subscribe([*topics], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
         try:
@@ -76,18 +75,16 @@ class PlainLoop:
             self._intake.observer.flushed()
             self._members.raise_failure(also_suspended=self._run_end is not None)
             for topic in self._members.suspended:
-                logger.warning(
-                    "the table of topic %s is suspended: its records wait in Kafka for the next start", topic
-                )
-            return all(each.is_delivered for each in self._members.assignments)
+                logger.warning("the table of topic %s is suspended: the next start reads its records", topic)
+            return all(assignment.is_delivered for assignment in self._members.assignments)
         finally:
             self._end_assignments()
             self._client.close()
 
-    # --- seen from other threads ------------------------------------------------------------------------------------
+    # --- called by other threads ------------------------------------------------------------------------------------
 
     def is_read(self, tp: TopicPartition) -> bool:
-        """Whether messages of this partition come now, as far as this member knows."""
+        """Whether this member consumes the partition now."""
         _, partition = self._members.claimed_partition(tp)
         return partition is not None and not self._reading.is_paused
 
@@ -101,10 +98,10 @@ class PlainLoop:
             suspended=suspended,
             left_out=members.left_out,
             deleted=members.deleted,
-            fenced={tp: why for each in assignments for tp, why in each.fenced.items()},
-            oldest={tp: at for each in assignments for tp, at in each.oldest_uncommitted.items()},
+            fenced={tp: why for assignment in assignments for tp, why in assignment.fenced.items()},
+            oldest={tp: at for assignment in assignments for tp, at in assignment.oldest_uncommitted.items()},
             consumed=self._reading.consumed,
-            due_in=min((each.flow.ends.due_in for each in members.all), default=None),
+            due_in=min((member.flow.ends.due_in for member in members.all), default=None),
             held_bytes=buffer.held_bytes,
             is_full=buffer.is_full,
             is_paused=self._reading.is_paused,
@@ -114,26 +111,26 @@ class PlainLoop:
     # --- rebalances, in a poll --------------------------------------------------------------------------------------
 
     def _assigned(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
-        client.assign([])  # nothing is read before it is claimed
+        client.assign([])  # a partition is read only after it is claimed
         self._members.assign(TopicPartition(tp.topic, tp.partition) for tp in tps)
         logger.info("assigned: %s", _listed(tps))
 
     def _revoked(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
-        seconds = self._timings.revoke_seconds  # in which the other tables stand still
+        seconds = self._timings.revoke_seconds  # during which all tables wait
         self._members.flush(seconds, seconds / 10)
         self._intake.observer.flushed()
         self._end_assignments()
         client.unassign()
-        logger.info("given away: %s", _listed(tps))
+        logger.info("revoked: %s", _listed(tps))
 
     def _lost(self, client: Consumer, tps: list[KafkaTopicPartition]) -> None:
         self._members.end()
         self._reading.end()
         client.unassign()
-        logger.warning("lost: %s; their new owner goes on from the journal", _listed(tps))
+        logger.warning("lost: %s; their new owner continues from the journal", _listed(tps))
 
     def _end_assignments(self) -> None:
-        """Commit what is in the lake, and end the assignments."""
+        """Commit the offsets of the records in the lake, and end the assignments."""
         self._copies.copy(self._members.assignments, asynchronous=False)
         self._members.end()
         self._reading.end()
@@ -145,40 +142,40 @@ class PlainLoop:
         self._members.begin_waiting()
         self._members.claim_again()
         self._reading.admit()
-        has_come = self._reading.may_poll() and self._poll()
-        self._intake.observer.turn(is_in_trouble=any(each.flow.is_in_trouble for each in self._members.all))
+        has_messages = self._reading.may_poll() and self._poll()
+        self._intake.observer.turn(is_in_trouble=any(member.flow.is_in_trouble for member in self._members.all))
         self._members.suspend_failed()
         self._copies.copy(self._members.assignments, asynchronous=True)
-        self._on_turn(has_come)
+        self._on_turn(has_messages)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def _poll(self) -> bool:
-        """Take what the client has; returns whether messages came."""
+        """Poll Kafka's client, and take the messages. Returns whether there were any."""
         polled = self._client.consume(self._reading.most_messages, _POLL_SECONDS)
         messages = [message for message in polled if message.error() is None]
-        left: set[TopicPartition] = set()
+        unfinished: set[TopicPartition] = set()
         if messages:
             taken: list[Taken] = []
             begin = self._timings.clock()
             for of_partition in _by_partition(messages, has_topics=self._has_topics):
                 with self._members.suspending_on_error(of_partition[0].topic()):
-                    taken.append(self._take(of_partition, begin + TURN_SECONDS, left))
+                    taken.append(self._take(of_partition, begin + TURN_SECONDS, unfinished))
             seconds = self._timings.clock() - begin
-            self._reading.took(sum(each.messages for each in taken), sum(each.size for each in taken), seconds)
-        if len(messages) < len(polled):  # the good ones first: an error may end the process
-            self._failed([message for message in polled if message.error() is not None], left)
+            self._reading.took(sum(part.messages for part in taken), sum(part.size for part in taken), seconds)
+        if len(messages) < len(polled):  # after the messages without an error, because an error may end the process
+            self._failed([message for message in polled if message.error() is not None], unfinished)
         return bool(messages)
 
-    def _take(self, messages: Sequence[Message], until: float, left: set[TopicPartition]) -> Taken:
-        """Hand the messages of a partition to the assignment.
+    def _take(self, messages: Sequence[Message], until: float, unfinished: set[TopicPartition]) -> Taken:
+        """Pass the messages of a partition to its assignment.
 
-        If they exceed one turn, the partition is added to ``left``, and Kafka's client reads the rest again.
+        If they exceed one turn, the partition is added to ``unfinished``, and Kafka's client reads the rest again.
         """
         tp = TopicPartition(messages[0].topic(), messages[0].partition())
         assignment, partition = self._members.claimed_partition(tp)
         if assignment is None or partition is None:
-            return Taken(0, 0)  # it was revoked, or assigned again, while these messages were fetched
+            return Taken(0, 0)  # it was revoked, or assigned again, after these messages were fetched
         if self._run_end:
             messages = self._run_end.before(tp, messages, partition.taken)
             if not messages:
@@ -186,35 +183,35 @@ class PlainLoop:
                 return Taken(0, 0)
         offsets = list(map(_offset, messages))
         if offsets[0] < partition.taken or not all(map(lt, offsets, offsets[1:])):
-            raise _went_back(self._members.group.topic_ids, tp, min(offsets), partition.taken)
+            raise _went_back_error(self._members.group.topic_ids, tp, min(offsets), partition.taken)
         partition.uncommitted.consumed(offsets[0], known_timestamp(messages[0].timestamp()[1]))
         taken = self._intake.take(assignment, tp, messages, room=self._members.buffer.room, until=until)
         if taken.messages < len(messages):
-            left.add(tp)
+            unfinished.add(tp)
             self._reading.go_back(tp, offsets[taken.messages])
         return taken
 
-    def _failed(self, failed: Sequence[Any], left: Set[TopicPartition]) -> None:
-        """Raise an error, or pass over its message; not in partitions with messages that are ``left`` before it."""
-        passed_over = {*left}  # the client repeats an error
+    def _failed(self, failed: Sequence[Any], unfinished: Set[TopicPartition]) -> None:
+        """Raise an error, or skip its message. In ``unfinished`` partitions, earlier messages are read again first."""
+        ignored = {*unfinished}  # the client repeats an error
         for message in failed:
             failure, topic = KafkaConsumerException(error=message.error()), message.topic()
             with self._members.suspending_on_error(topic):
                 if cannot_be_decompressed(failure):
                     tp = TopicPartition(topic, message.partition())
                     assignment, partition = self._members.claimed_partition(tp)
-                    if assignment and partition and tp not in passed_over:
-                        passed_over.add(tp)
-                        self._pass_over(assignment, partition, message)
+                    if assignment and partition and tp not in ignored:
+                        ignored.add(tp)
+                        self._skip(assignment, partition, message)
                 elif not (self._has_topics and failure.code == KafkaError.UNKNOWN_TOPIC_OR_PART):
                     consuming_failed(failure)
                 elif not topic.startswith("^"):
                     self._members.note_deleted(topic)
 
-    def _pass_over(self, assignment: Assignment, partition: Partition, message: Any) -> None:
-        """Go on behind a message that Kafka's client cannot decompress; the dead letter gets its offset and the reason.
+    def _skip(self, assignment: Assignment, partition: Partition, message: Any) -> None:
+        """Skip a message that Kafka's client cannot decompress. The dead letter receives its offset and the reason.
 
-        If several messages were compressed together, the client fails again until the last of them is passed over.
+        If several messages were compressed together, the client fails again until the last of them is skipped.
         """
         refusal = not_decompressed(message, max(message.offset(), partition.taken))
         partition.uncommitted.consumed(refusal.rejected.offset, refusal.rejected.timestamp)
@@ -224,21 +221,21 @@ class PlainLoop:
 
 
 def _by_partition(messages: Sequence[Message], *, has_topics: bool) -> list[list[Message]]:
-    found: dict[Any, list[Message]] = defaultdict(list)
+    by_partition: dict[Any, list[Message]] = defaultdict(list)
     partitions: Iterable[Any] = map(_partition, messages)
     if has_topics:
         partitions = zip(map(_topic, messages), partitions, strict=True)
     for partition, message in zip(partitions, messages, strict=True):
-        found[partition].append(message)
-    return list(found.values())
+        by_partition[partition].append(message)
+    return list(by_partition.values())
 
 
-def _went_back(topic_ids: TopicIds, tp: TopicPartition, given: int, expected: int) -> RetryableError:
-    with suppress(ConnectorError):  # where Kafka does not say whether the topic is the one that was claimed
+def _went_back_error(topic_ids: TopicIds, tp: TopicPartition, received: int, expected: int) -> RetryableError:
+    with suppress(ConnectorError):  # Kafka may not answer whether the topic has been recreated
         if recreated := topic_ids.recreated([tp]):
             return recreated
-    cause = f"Kafka gives offset {given} where {expected} comes next"
-    return RetryableError(f"consuming {tp}", cause, "The next start goes on from the journal")
+    cause = f"Kafka returned offset {received} instead of {expected} or a later one"
+    return RetryableError(f"consuming {tp}", cause, "The next start continues from the journal")
 
 
 def _listed(tps: Sequence[KafkaTopicPartition]) -> str:

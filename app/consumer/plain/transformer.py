@@ -1,7 +1,7 @@
-"""``transform()`` without quixstreams' loop: finds out whether it needs that, and runs what it has built.
+"""Runs ``transform()`` without quixstreams' loop, if it needs only functions of single records.
 
-It builds without Kafka, on a dataframe that refuses all but functions of single records. Its stream composes to the
-function that the loop of quixstreams calls for each message. That is run over many at once, with the same results.
+``transform()`` is called without Kafka, on a dataframe that refuses other functions. Its stream composes to a function
+that quixstreams' loop calls for each message. The connector calls it for many messages at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,35 +36,35 @@ Loads = Callable[[bytes], Any]
 
 _OBJECTS_OF_TEXT = 10  # bytes of Python's objects for a byte of JSON, at most about
 _TEXTS_AGAIN = 100  # runs
-# What works record by record, and what quixstreams asks for that. All else needs its loop: state, windows, joins,
-# topics, sinks, and what is new in a later version. A stateful function asks for ``register_store``.
+# Functions of single records, and the attributes that quixstreams needs for them. All others need its loop: state,
+# windows, joins, topics, sinks, and functions of later versions. A stateful function uses ``register_store``.
 _STATELESS = frozenset({"apply", "update", "filter", "drop", "fill", "contains", "set_timestamp", "set_headers"})
-_ASKED_FOR = frozenset({"stream", "stream_id"})
+_USED_BY_STATELESS = frozenset({"stream", "stream_id"})
 
 
 class NeedsFrameworkError(BaseException):
-    """``transform()`` asks for this; no ``except Exception`` of its code is to catch it."""
+    """``transform()`` needs this function of quixstreams. ``except Exception`` in its code must not catch the error."""
 
 
 class StatelessDataFrame(StreamingDataFrame):
-    """Raises ``NeedsFrameworkError`` where it is asked for more than functions of single records.
+    """Raises ``NeedsFrameworkError`` if ``transform()`` uses more than functions of single records.
 
-    quixstreams makes all dataframes that come of it of the same class.
+    All dataframes that quixstreams derives from it have the same class.
     """
 
     def __getattribute__(self, name: str) -> Any:
-        is_more = not name.startswith("_") and name not in _STATELESS | _ASKED_FOR
-        if is_more and hasattr(StreamingDataFrame, name):  # else it is misspelled
+        needs_loop = not name.startswith("_") and name not in _STATELESS | _USED_BY_STATELESS
+        if needs_loop and hasattr(StreamingDataFrame, name):  # otherwise the name is misspelled
             raise NeedsFrameworkError("stateful=True" if name == "register_store" else f"sdf.{name}")
         return super().__getattribute__(name)
 
 
-StatelessDataFrame.__name__ = StreamingDataFrame.__name__  # as errors in transform() call it
+StatelessDataFrame.__name__ = StreamingDataFrame.__name__  # errors in transform() show this name
 
 
 def stateless_dataframe() -> StreamingDataFrame:
-    nothing: Any = SimpleNamespace(producer=None)  # an application has a manager of topics, and a context of processing
-    topic = Topic("input")  # no function sees it
+    nothing: Any = SimpleNamespace(producer=None)  # instead of an application's topic manager and processing context
+    topic = Topic("input")  # no function uses it
     return StatelessDataFrame(
         topic, topic_manager=nothing, registry=DataFrameRegistry(), processing_context=nothing, stream_id=topic.name
     )
@@ -72,9 +72,9 @@ def stateless_dataframe() -> StreamingDataFrame:
 
 @dataclass(slots=True)
 class Transformed:
-    """What came of ``messages``, with all rows in one of two forms; ``heard`` are those that gave a row or are refused.
+    """The results of ``messages``, with all rows in one of two forms. ``heard`` are messages with rows or a refusal.
 
-    ``size`` is about what the rows and their messages take in memory, in bytes.
+    ``size`` is an estimate of the memory of the rows and their messages, in bytes.
     """
 
     messages: int = 0
@@ -90,9 +90,9 @@ class Transformer:
 
     Args:
         built: the stream of ``transform()`` on a ``stateless_dataframe()``.
-        limits: the largest message that becomes a row; the rows of one message may take the whole buffer.
-        values_are_json, keys_are_text: whether the topic's deserializers read those; most are then read without them.
-        root: takes the messages, where the stream joins several topics.
+        limits: the largest message that becomes a row. The rows of one message may fill the buffer.
+        values_are_json, keys_are_text: whether the topic's deserializers read these, which is then mostly done without.
+        root: receives the messages, if the stream joins several topics.
         clock: monotonic seconds.
     """
 
@@ -116,23 +116,23 @@ class Transformer:
         self._sizer = RowSizer()
         self._message: Any = None
         self._rows: list[RowMessage | Row] = []  # of the present message
-        self._size = 0  # about what they take in memory
+        self._size = 0  # estimate of their bytes in memory
         self._are_texts = keys_are_text  # the rows of the present run, so far
-        self._runs_of_objects = 0  # one after another
-        rows = built.apply(self._take_row, metadata=True)  # a branch that ends there, as of a sink
+        self._runs_of_objects = 0  # consecutive runs whose rows are objects
+        rows = built.apply(self._take_row, metadata=True)  # a branch that ends here, like that of a sink
         self._execute = rows.stream.compose()[root] if root else rows.stream.compose_single()
 
     def run(self, messages: Sequence[Message], *, room: int, until: float) -> Transformed:
-        """Run over messages until their rows and refusals take ``room`` bytes, or the clock shows ``until``.
+        """Run over messages until their rows and refusals need ``room`` bytes, or the clock shows ``until``.
 
-        The last one may take more, and ten times the texts of the run if it is the first that is none.
+        The last message may exceed ``room``. If its rows cannot be texts, all rows become objects, ten times as large.
 
         Raises:
             ConnectorError: a function ended the process, or a deserializer needs a system that does not answer.
         """
         done, clock = Transformed(), self._clock
         rows: list[RowMessage | Row] = []
-        loads = reader_of([each.value() or b"" for each in messages]) if self._is_read_fast else None
+        loads = reader_of([message.value() or b"" for message in messages]) if self._is_read_fast else None
         self._begin_run()
         were_texts = self._are_texts
         for message in messages:
@@ -149,22 +149,22 @@ class Transformer:
             else:
                 continue
             done.heard.append(message)
-            if were_texts and not self._are_texts:  # all of a run have one form, for they keep their order
+            if were_texts and not self._are_texts:  # all rows of a run have one form, which keeps their order
                 were_texts = False
-                done.size += sum(_OBJECTS_OF_TEXT * len(each) for each in rows if isinstance(each, RowMessage))
+                done.size += sum(_OBJECTS_OF_TEXT * len(row) for row in rows if isinstance(row, RowMessage))
         if self._are_texts:
             done.texts = cast("list[RowMessage]", rows)
         else:
-            done.rows = [each if isinstance(each, Row) else each.row() for each in rows]
+            done.rows = [row if isinstance(row, Row) else row.row() for row in rows]
         return done
 
     def _begin_run(self) -> None:
-        """Decide whether rows become texts: not where they just had values that JSON has not."""
+        """Decide whether rows become texts: not if JSON could not represent values of the last runs."""
         self._runs_of_objects = 0 if self._are_texts else self._runs_of_objects + 1
         self._are_texts = self._keys_are_text and self._runs_of_objects % _TEXTS_AGAIN == 0
 
     def _run_one(self, message: Message, loads: Loads | None) -> Refusal | None:
-        """Leave the rows of a message in ``_rows``; returns the refusal of one that cannot become rows."""
+        """Collect the rows of a message in ``_rows``. Returns the refusal of a message that cannot become rows."""
         headers, most = headers_of(message), self._limits.max_record_bytes
         size = len(message) + len(message.key() or b"") + headers_size(headers)
         if size > most:
@@ -173,7 +173,7 @@ class Transformer:
             value, key = self._read(message, loads)
         except NOT_OF_THE_RECORD:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a deserializer raises
+        except Exception as error:  # noqa: BLE001 - a deserializer may raise anything
             return not_deserialized(error, message)
         timestamp = message.timestamp()[1]
         self._message, self._rows = message, []
@@ -182,7 +182,7 @@ class Transformer:
             copy_context().run(self._step, message, value, key, timestamp, headers)
         except NOT_OF_THE_RECORD as error:
             raise translated(error) from error
-        except Exception as error:  # noqa: BLE001 - whatever a function raises
+        except Exception as error:  # noqa: BLE001 - a function may raise anything
             context = _Context(message)
             return not_processed(error, FrameworkRow(value, key, timestamp, context, headers), message)
         except BaseException as error:  # noqa: BLE001 - `sys.exit()`, a task that was cancelled
@@ -190,14 +190,14 @@ class Transformer:
         return None
 
     def _read(self, message: Message, loads: Loads | None) -> tuple[Any, Any]:
-        """The value and the key of a message; raises what a deserializer of the topic raises."""
+        """Returns the value and the key of a message; raises the errors of the topic's deserializers."""
         if loads:
             try:
                 value, key = message.value(), message.key()
                 return value if value is None else loads(value), key if key is None else key.decode()
             except ValueError:
-                pass  # the deserializers say what is wrong
-        row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it asks for no more than this
+                pass  # the deserializers raise an error with the reason
+        row: Any = self._topic.row_deserialize(message)  # type: ignore[arg-type] # it uses no more than this
         return row.value, row.key
 
     def _step(self, message: Message, value: Any, key: Any, timestamp: int, headers: Headers | None) -> None:
@@ -212,7 +212,7 @@ class Transformer:
             raise too_many_rows(len(rows))
 
     def _own_row(self, value: dict[Any, Any], key: Any, timestamp: int, headers: Headers | None) -> RowMessage | Row:
-        """A copy of a row: its function may keep it, and go on changing it."""
+        """Returns a copy of a row, because the user's function may keep the row and change it later."""
         try:
             if headers is not None:
                 headers = own_copy(headers)
@@ -221,7 +221,7 @@ class Transformer:
                 return RowMessage(text, timestamp, headers, self._message)
             self._are_texts = False
             own = own_copy(value)
-            # All of many rows are measured: the length of their message does not tell theirs.
+            # If a message has several rows, all are measured: their sizes do not follow from the message's length.
             self._size += self._sizer.size(own, len(self._message)) if not self._rows else ROW_OVERHEAD + deep_size(own)
             return Row(own, own_copy(key), timestamp, self._message.offset(), headers, self._message)
         except RecursionError:
@@ -236,7 +236,7 @@ def _without_message(row: RowMessage | Row) -> RowMessage | Row:
 
 
 class _Context(MessageContext):
-    """What ``message_context()`` returns; asks the message only if a function asks for it."""
+    """The result of ``message_context()``. It reads an attribute of the message only when a function uses it."""
 
     __slots__ = ("_of",)
 
@@ -250,5 +250,5 @@ class _Context(MessageContext):
     leader_epoch = property(lambda self: self._of.leader_epoch())
 
     def __reduce__(self) -> Any:
-        """A copy does not hold the message, which cannot be copied."""
+        """A copy does not contain the message, which cannot be copied."""
         return MessageContext, (self.topic, self.partition, self.offset, self.size, self.leader_epoch)

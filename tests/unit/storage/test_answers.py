@@ -298,5 +298,5 @@ def test_a_file_beyond_all_size_is_not_read(tmp_path: Path) -> None:
 def test_a_document_whose_values_would_fill_the_memory_is_not_parsed(tmp_path: Path) -> None:
     (tmp_path / "rich.json").write_bytes(b"[" + b"{}," * 1_000_000 + b"0]")
     form = Form("the test", json.loads, lambda _: b"", "Restore it")
-    with pytest.raises(UnreadableError, match=r"rich.json: it has more than 1,000,000 values. Restore it"):
+    with pytest.raises(UnreadableError, match=r"rich.json: it contains more than 1,000,000 values. Restore it"):
         Document(LocalStore(tmp_path), "rich.json", form).read()

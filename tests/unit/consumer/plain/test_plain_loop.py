@@ -201,9 +201,9 @@ def test_gaps_are_no_loss(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("topic_id", "cause"),
     [
-        ("one", "gives offset 1 where 3 comes next"),
+        ("one", "returned offset 1 instead of 3 or a later one"),
         ("two", "has the id two, and had one when it was claimed: the topic was recreated"),
-        (None, "gives offset 1 where 3 comes next"),
+        (None, "returned offset 1 instead of 3 or a later one"),
     ],
 )
 def test_an_offset_that_was_read_already_ends_the_process(bench: Bench, topic_id: str | None, cause: str) -> None:
