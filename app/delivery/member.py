@@ -84,7 +84,7 @@ class Member:
             journal,
             fill=Placeholders(store, root, DEAD_LETTER, each).put,
             on_fenced=lambda _: runtime.metrics.fenced(),
-            each=each,
+            parallel_map=each,
             clock=runtime.timings.clock,
             now=runtime.now,
             new_lock=threads.new_lock,
