@@ -21,7 +21,7 @@ from app.bad_records.refusals import BadRecords
 from app.config.settings import Settings
 from app.consumer.sink_observer import KeyWatch, RunEnd
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.claimer import Group, Wanted
+from app.delivery.claimer import Group, StartSettings
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.delivery.runtime import Buffer, Runtime
@@ -106,7 +106,7 @@ class Connector:
         application: Application,
         admin: AdminClient,
         topics: Collection[str],
-        wanted: Wanted,
+        start: StartSettings,
         member_id: Callable[[], str | None],
     ) -> Group:
         """Connect to the consumer group; ``member_id`` returns our id in it, ``None`` outside of it."""
@@ -119,8 +119,8 @@ class Connector:
         if self.settings.has_several:
             at_start(lambda: self.store.connect(f"{self.settings.root}/"))
             tables = {topic: self.settings.of_topic(topic.removeprefix(prefix)).table for topic in topics}
-            first = FirstOffsets(Journal(self.store, self.settings.root, name), kafka=offsets, reset=wanted.reset)
-            wanted = replace(wanted, first_topics=at_start(partial(first.first_topics, tables, wanted.follow_offsets)))
+            first = FirstOffsets(Journal(self.store, self.settings.root, name), kafka=offsets, reset=start.reset)
+            start = replace(start, first_topics=at_start(partial(first.first_topics, tables, start.follow_offsets)))
         if spark.up.done():
             spark.up.result()  # after a failed start of Spark do not join the group
         topic_ids = TopicIds(offsets.topic_id)
@@ -135,7 +135,7 @@ class Connector:
             watch,
             lambda: is_member(admin, name, member_id()),
             others.at_assignment,
-            wanted,
+            start,
         )
 
     def open_member(self, group: Group, formats: Formats | None = None) -> Member:

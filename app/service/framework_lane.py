@@ -20,7 +20,7 @@ from app.consumer.framework.current import CurrentMessage, Due
 from app.consumer.framework.flushing import Flushing
 from app.consumer.framework.sink import RowSink
 from app.consumer.sink_observer import Observed
-from app.delivery.claimer import Wanted
+from app.delivery.claimer import StartSettings
 from app.delivery.member import Member
 from app.delivery.members import Members
 from app.errors import ConnectorError
@@ -60,9 +60,9 @@ def new_framework_lane(connector: Connector) -> Lane:
         for each in (topics[name] for name in topics.keys() - internal):
             vars(each)["row_deserialize"] = run_end.only(each.row_deserialize)
     consumer = built.processing_context.consumer
-    wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
+    start = StartSettings(settings.auto_offset_reset, settings.follow_offsets, internal, keeps_state=True)
     # Without an id nothing is claimed again: quixstreams goes back, and the next flush claims.
-    group = connector.join_group(application, admin, [topic.name], wanted, lambda: None)
+    group = connector.join_group(application, admin, [topic.name], start, lambda: None)
     member = connector.open_member(group)
     members = Members.of_one(topic.name, member)
     connector.process.ends.callback(members.stop)

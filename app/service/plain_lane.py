@@ -18,7 +18,7 @@ from app.consumer.plain.loop import PlainLoop
 from app.consumer.plain.transformer import Transformer
 from app.consumer.rows import row_of
 from app.delivery.batch_limits import BatchLimits
-from app.delivery.claimer import Wanted
+from app.delivery.claimer import StartSettings
 from app.delivery.members import Members
 from app.kafka.topics import new_admin, prefix_of
 from app.service.connector import Connector, Lane
@@ -47,8 +47,8 @@ def new_plain_lane(connector: Connector, built: StreamingDataFrame | None) -> La
     fetch = {} if settings.has_several else partition_fetch(settings, topic.broker_config.num_partitions or 1)
     client = new_client(application.config, {**presence.properties, **assignors, **fetch})
     formats, transformer = new_reader(settings, records.formats, topic, built, records.limits, timings.clock)
-    wanted = Wanted(settings.auto_offset_reset, settings.follow_offsets)
-    group = connector.join_group(application, admin, topics, wanted, client.memberid)
+    start = StartSettings(settings.auto_offset_reset, settings.follow_offsets)
+    group = connector.join_group(application, admin, topics, start, client.memberid)
     if settings.has_tables:
         tables = Tables(connector, group, prefix_of(application), partial(connector.new_member, formats))
         connector.process.ends.callback(tables.stop)
